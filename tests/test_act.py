@@ -127,7 +127,7 @@ def test_one_action_that_fails_does_not_stop_the_next(deployment: FakeDeployment
     assert results == {"churn": Result.REFUSED, "other": Result.DONE}
 
 
-def test_what_went_with_its_host_leaves_a_trace_before_any_mail():
+def test_a_guest_of_a_stopped_host_is_recorded_before_any_mail():
     deployment = FakeDeployment()
     deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
     deployment.cloud.add("host")

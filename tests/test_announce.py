@@ -7,7 +7,7 @@ from fakes.fake_deployment import FakeDeployment, finding_of, only
 from reaper.model import Mode, Result, StepName
 
 
-def test_a_notice_carries_the_date_of_its_action_and_no_sweep_carries_it_out():
+def test_a_notice_has_the_date_of_an_action_that_no_sweep_carries_out():
     deployment = FakeDeployment()
     deployment.cloud.add("quiet")
     assert only(deployment.sweep(Mode.ANNOUNCE)).step.name is StepName.WARN

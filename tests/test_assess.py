@@ -9,6 +9,8 @@ from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
 from fakes.fake_cloud import FAKE_KIND
 from fakes.fake_deployment import POLICY, policy
 from reaper.assess import assess
+from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.kind import Kind
 from reaper.model import BilledPart, Case, Resource, State, StepName
 from reaper.prices import PriceBook
@@ -20,7 +22,7 @@ HOSTING = (BilledPart(component="Hosting", instance="ml.g5.xlarge"),)
 
 
 def endpoint(**given: object) -> Resource:
-    return resource(**{"status": "InService", "parts": HOSTING, **given})
+    return resource(**{"status": "InService", "parts": HOSTING, "details": EndpointDetails(scale_in=ScaleInPlan()), **given})
 
 
 def assessed(thing: Resource, kind: Kind = FAKE_KIND, text: str = POLICY) -> Case:

@@ -101,7 +101,7 @@ def test_a_notice_is_sent_and_written_once_by_two_concludes(deployment: FakeDepl
     assert (deployment.memory("churn"), len(deployment.channel.messages)) == (memory, mails)
 
 
-def test_the_mail_about_an_action_is_sent_and_written_once_by_two_concludes(deployment: FakeDeployment):
+def test_two_concludes_send_the_mail_about_an_action_once(deployment: FakeDeployment):
     run = phases(due(deployment))
     report = run.conclude()
     memory, mails = deployment.memory("churn"), len(deployment.channel.messages)
@@ -111,7 +111,7 @@ def test_the_mail_about_an_action_is_sent_and_written_once_by_two_concludes(depl
     assert (deployment.memory("churn"), len(deployment.channel.messages)) == (memory, mails)
 
 
-def test_a_mail_whose_write_failed_is_not_sent_again_by_a_second_conclude(deployment: FakeDeployment):
+def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment: FakeDeployment):
     run = phases(due(deployment))
     assert isinstance(deployment.ledger, FailingLedger)
 
@@ -143,8 +143,8 @@ def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: Fak
     assert len(to_owner(deployment)) == 1
 
 
-def test_an_untold_action_of_an_earlier_run_is_told_once_by_two_concludes(deployment: FakeDeployment):
-    due(deployment).post.is_closed = True
+def test_two_concludes_report_an_earlier_runs_action_once(deployment: FakeDeployment):
+    due(deployment).channel.is_closed = True
     deployment.sweep()
     deployment.channel.is_closed = False
     del deployment.cloud.things["churn"]
@@ -189,7 +189,7 @@ def test_a_snooze_between_two_mails_drops_the_second(deployment: FakeDeployment)
     assert finding_of(report, "other").step.name is StepName.NONE
 
 
-def test_of_a_message_about_two_only_what_is_still_so_is_sent(deployment: FakeDeployment):
+def test_a_message_about_two_drops_the_one_that_changed(deployment: FakeDeployment):
     deployment.cloud.add("other", tags={"owner": "jo@example.com"})
     run = phases(deployment)
     assert isinstance(deployment.ledger, FailingLedger)
@@ -212,7 +212,7 @@ def test_of_a_message_about_two_only_what_is_still_so_is_sent(deployment: FakeDe
     assert deployment.memory("other").warned_at is None
 
 
-def test_an_outcome_is_told_but_no_notice_sent_once_the_lease_is_lost(deployment: FakeDeployment):
+def test_without_its_lease_a_run_reports_outcomes_but_sends_no_notices(deployment: FakeDeployment):
     due(deployment).cloud.add("new", tags={"owner": "jo@example.com"})
     run = phases(deployment)
     deployment.now += HOUR

@@ -125,7 +125,7 @@ def test_the_leases_are_given_back_if_deciding_breaks_off(deployment: FakeDeploy
     assert deployment.ledger.take_lease(TARGET, "another run", deployment.now, HOUR)
 
 
-def test_an_unfinished_action_of_an_unlisted_resource_is_recalled_and_closed(deployment: FakeDeployment):
+def test_an_unfinished_action_of_an_unlisted_resource_is_closed(deployment: FakeDeployment):
     assert isinstance(deployment.ledger, FailingLedger)
 
     def end(call: str, name: str) -> None:
@@ -168,7 +168,7 @@ def test_an_audit_says_what_is_due_and_writes_nothing(deployment: FakeDeployment
     assert hold_ledger.current_holds(deployment.ledger) == []
 
 
-def test_an_audit_without_its_ledger_plans_as_if_nothing_were_remembered(deployment: FakeDeployment):
+def test_an_audit_without_its_ledger_plans_without_memories(deployment: FakeDeployment):
     opened, observed = observed_run(deployment, Mode.AUDIT)
     decided = decide([observed], replace(opened.decide, ledger=None))
     assert only(decided).step.name is StepName.WARN

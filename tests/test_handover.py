@@ -10,6 +10,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
 from reaper import handover, registry
 from reaper.actions.unfinished import UntoldAction
+from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.evidence import summarize
 from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
 from reaper.ledger.port import Unfinished
@@ -61,7 +63,13 @@ def full_case() -> Case:
             parts=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=0.1),),
             tags={"team": "web"},
             contained=(inner,),
-            facts={"host": "arn:host", "within": (inner,), "joined": NOW - HOUR},
+            details=EndpointDetails(
+                component_tags={"inner": {"team": "web"}},
+                scale_in=ScaleInPlan(instances_by_variant={"main": 1}, components=("inner",)),
+                parts_after_stop=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=0.1),),
+                unrestorable=Blocked(because="its model is gone"),
+                protected_inside={StepName.DELETE: "inner"},
+            ),
         ),
         rule=rule(hours=hours, notes=("a note",)),
         verdict=VERDICT,
@@ -162,6 +170,6 @@ def test_a_snoozed_case_is_reported_exempt_and_wasting_nothing():
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"run": 1}'])
-def test_what_is_no_part_is_not_read(text: str):
+def test_a_text_that_is_no_observed_part_is_refused(text: str):
     with pytest.raises(ValueError):
         handover.load_observed(text)

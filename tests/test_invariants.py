@@ -597,7 +597,7 @@ class Deployment(RuleBasedStateMachine):
         found = {f.case.resource.name: f for f in report.findings}
         for call, name in self.hit:
             outcome = found[name].outcome if name in found else None
-            lost = outcome and call == "carried" and "reply to that got lost" in (outcome.because or "")
+            lost = outcome and call == "carried" and "reply was lost" in (outcome.because or "")
             SEEN["lost reply"] += bool(lost)
             off_call = call in {"look", "record", "carry", "carried"} and outcome and not lost and name != INNER
             if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:
@@ -606,7 +606,7 @@ class Deployment(RuleBasedStateMachine):
         SEEN.update(f.step.name.value for f in report.findings if f.step.name is StepName.HOLD)
 
 
-def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
+def test_no_failure_leads_to_an_action_on_a_protected_resource():
     run_state_machine_as_test(
         Deployment,
         settings=settings(

@@ -190,7 +190,7 @@ def test_unreadable_earlier_sweeps_put_every_action_on_hold():
     report = deployment.sweep()
     found = finding_of(report, "idle-00")
     assert (found.step.name, deployment.cloud.log) == (StepName.HOLD, [])
-    assert "could not be read" in found.step.because
+    assert "couldn't be read" in found.step.because
     assert [c.kind for c in report.coverage if c.status is not Status.OK] == ["ledger"]
     deployment.cloud.things["idle-00"].uses.append(deployment.now)
     assert "ledger" in [c.kind for c in deployment.sweep().coverage], "also where nothing is due"

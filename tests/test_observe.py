@@ -39,7 +39,7 @@ def test_every_target_is_observed_and_judged(deployment: FakeDeployment):
     }
 
 
-def test_the_ledger_has_no_say_in_it(deployment: FakeDeployment):
+def test_observing_does_not_read_the_ledger(deployment: FakeDeployment):
     def fail(call: str, id_: str) -> None:
         raise AssertionError(call)
 
@@ -100,13 +100,13 @@ def test_kinds_of_another_cloud_are_not_asked(deployment: FakeDeployment):
     assert observed(deployment, kinds=[replace(FAKE_KIND, cloud="azure")]).coverage == ()
 
 
-def test_progress_is_told_for_each_list(deployment: FakeDeployment):
+def test_progress_is_printed_for_each_list(deployment: FakeDeployment):
     lines: list[str] = []
     observed(deployment, progress=lines.append)
     assert sorted(line.partition(":")[0] for line in lines) == ["1 of 2", "2 of 2"]
 
 
-def test_it_is_judged_at_the_moment_given_and_dated_when_done(deployment: FakeDeployment):
+def test_resources_are_judged_at_the_given_time_and_dated_at_the_end(deployment: FakeDeployment):
     opened = deployment.open_run()
     deployment.now += HOUR
     part = observe(opened.run, opened.observe, opened.run.started_at)

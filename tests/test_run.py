@@ -69,7 +69,7 @@ def test_a_run_is_the_same_with_json_at_each_joint():
     plain, passed = FakeDeployment(), FakeDeployment(hand_over=through_json)
     for before, after in zip(eventful(plain), eventful(passed), strict=True):
         assert before == after
-    assert plain.post.messages == passed.post.messages
+    assert plain.channel.messages == passed.channel.messages
     assert plain.cloud.log == passed.cloud.log
     assert {StepName.STOP, StepName.DELETE} <= {step for step, _, _ in plain.cloud.log}
 

@@ -95,7 +95,7 @@ def test_restore_takes_either_spelling(ledger: Ledger):
     ledger.add_history(HistoryEntry(id=OLD, when=NOW, what=restore.RESTORED, by="ana", because="it is starting"))
     bench: Any = _Bench(ledger)
     for spelled in (OLD, NEW):
-        assert "it is back already" in (restore.restore_resource(spelled, bench).undone or restore.UndoResult(because="")).because
+        assert "already restored" in (restore.restore_resource(spelled, bench).undone or restore.UndoResult(because="")).because
 
 
 class _Bench:

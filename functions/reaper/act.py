@@ -1,7 +1,7 @@
 """Phase 3: carries out what was decided for one target, the most expensive first. Loaded in mode enforce only.
 
-Each action is looked at, judged and planned again right before (`actions.recheck`), and its order of writes is the executor's. A failure of
-one never stops the next.
+Right before each action its resource is read, judged and planned again (`actions.recheck`). The executor sets the order of writes. If one
+action fails, the next one is still carried out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def act(decided: Decided, context: ActContext) -> Acted:
     rows: list[Coverage] = []
     for decision in sorted(_due(decided.decisions), key=by_cost_descending):
         context.leases.prolong_all()
-        done = execute(decision, decided.run.id, context)
-        outcomes[decision.case.resource.id] = done.outcome
-        calls.setdefault(decision.case.resource.kind, Counter()).update(done.calls)
-        rows += [failure_row("acts", error) for error in done.errors]
+        step = execute(decision, decided.run.id, context)
+        outcomes[decision.case.resource.id] = step.outcome
+        calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)
+        rows += [failure_row("acts", error) for error in step.errors]
     guests = outcomes_of_guests(decided.decisions, outcomes)
     return Acted(
         run=decided.run,
@@ -55,19 +55,19 @@ def targets_by_cost(decided: Decided) -> list[Target]:
 
 
 def by_cost_descending(decision: Decision) -> tuple[bool, float, str]:
-    """Known prices first, the highest first; then by id, so that two runs take the same order."""
+    """Known prices first, the highest first; then by id, so that two runs use the same order."""
     usd = decision.case.usd_per_hour
     return usd is None, -(usd or 0.0), decision.case.resource.id
 
 
 def outcomes_of_guests(decisions: Sequence[Decision], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    """The outcomes of what lived in a resource that was stopped or deleted just now: its owner may be another one."""
+    """The outcomes of what lived in a resource that was stopped or deleted just now: its owner may be a different one."""
     ended = {
         d.case.resource.id: d for d in decisions if (outcome := outcomes.get(d.case.resource.id)) and _took_guests(d, outcome)
     }
     guests: dict[str, Outcome] = {}
     for decision in decisions:
-        host = next((ended[id_] for id_ in intent.host_ids(decision.case.resource) if id_ in ended), None)
+        host = next((ended[host_id] for host_id in intent.host_ids(decision.case.resource) if host_id in ended), None)
         own = outcomes.get(decision.case.resource.id, decision.outcome)
         if host and not own.begun and not _ran_nothing(decision.case, host.step.name):
             guests[decision.case.resource.id] = _outcome_with_host(host, own)
@@ -78,7 +78,7 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
     if decided.run.version != __version__:
         return f"version {decided.run.version} decided it, and this is {__version__}"
     if context.session.target not in decided.leased:
-        return "this run has no lease of its target"
+        return "this run has no lease on its target"
     return None
 
 
@@ -87,7 +87,7 @@ def _due(decisions: Iterable[Decision]) -> list[Decision]:
 
 
 def _took_guests(decision: Decision, outcome: Outcome) -> bool:
-    """Of a delete in parts what lives inside goes first; of a stop it may be in another part."""
+    """A delete in parts begins with what lives inside. In a stop in parts that may be in a part still to come."""
     whole = outcome.part_done is None or decision.step.name is StepName.DELETE
     return decision.step.name in ENDING_ACTIONS and outcome.begun and outcome.result is Result.DONE and whole
 
@@ -105,7 +105,7 @@ def _outcome_with_host(host: Decision, own: Outcome) -> Outcome:
 
 
 def _record_guests(decided: Decided, guests: Mapping[str, Outcome], context: ActContext) -> list[Coverage]:
-    """Leave what tells the owners of guests even if the mail fails today, and what `reaper restore` says of them later."""
+    """Record hints and history for guests, so that their owners get a mail even if today's fails, and `reaper restore` can name the host."""
     steps = {d.case.resource.id: d.step.name for d in decided.decisions}
     cases = {d.case.resource.id: d.case for d in decided.decisions}
     rows: list[Coverage] = []

@@ -1,6 +1,6 @@
 """One observation becomes one case: its rule, verdict, owner, price, evidence, and what blocks each action. Pure.
 
-`observe` assesses every resource of a run, and `act` assesses one again right before its action.
+`observe` assesses every resource of a run. `act` assesses each one again right before its action.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 
 REQUIRED_CEILING = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
-"""What a rule must allow at least for an action."""
+"""The least that a rule must allow for each action."""
 DRAWN_STATES = frozenset({State.IDLE, State.UNKNOWN})
 """The states whose signals the report draws."""
 
 
 def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: PriceBook, now: datetime) -> Case:
-    """The case of one observed resource at `now`, from cloud facts alone: no ledger has a say in it."""
+    """The case of one observed resource at `now`, from cloud facts alone, without the ledger."""
     resource = observation.resource
     price = prices.price(resource)
     usd = price.usd_per_hour if price else None
@@ -49,7 +49,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
 
 
 def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: datetime) -> dict[StepName, Blocked | None]:
-    """What blocks each action, the rules of whatever lives inside and would go with it included."""
+    """What blocks each action, including the rules of everything inside that it would affect too."""
     if unread := resource.unread_because:
         return {action: Blocked(because=unread) for action in kind.actions}
     try:
@@ -67,7 +67,7 @@ def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: d
 
 
 def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str | None:
-    """Why `inner` must not go along, or None."""
+    """Why `inner` must not be affected, or None."""
     protected = "its tags can't be read" if inner.tags is None else rule.protected_because
     if protected:
         return f"{inner.name} inside it is protected: {protected}"
@@ -82,9 +82,9 @@ def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], 
     """What each action that ends a cost would save an hour. Empty if a price is unknown."""
     saves: dict[StepName, float] = {}
     for action in (StepName.STOP, StepName.DELETE) if usd is not None else ():
-        left = kind.parts_after(resource, action) if action in kind.actions else None
-        price = prices.price(replace(resource, parts=left))
-        if usd is not None and (left == () or price):
+        parts_left = kind.parts_after(resource, action) if action in kind.actions else None
+        price = prices.price(replace(resource, parts=parts_left))
+        if usd is not None and (parts_left == () or price):
             saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
     return saves
 

@@ -1,7 +1,7 @@
-"""Phase 4: sends owner notices and the admins' summary, remembers what a channel accepted, records statistics, and makes the report.
+"""Phase 4: sends owner notices and the admins' summary, remembers what a channel accepted, records statistics, and builds the report.
 
-The ledger is recalled again, so that whatever was snoozed, notified or has changed since the decision is dropped: a conclude that runs twice
-sends each mail once. Outcomes of actions are told in any case.
+It recalls the ledger again and drops whatever was snoozed, notified or changed since the decision, so a conclude that runs twice sends each
+mail once. Outcomes of actions are always reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NOT_KNOWN = "it isn't known whether it was made"
 def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted], context: ConcludeContext) -> Report:
     """The report of the run. Without a ledger, or in audit, nothing is sent and nothing written.
 
-    The leases of the run are given back on every path. Never raises CloudError: what fails is in the coverage.
+    The leases of the run are always given back. Never raises CloudError: failures are in the coverage.
     """
     parts, acted = list(parts), list(acted)
     findings = join_findings(parts, decided, acted)
@@ -77,8 +77,8 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
         report = _conclude_run(findings, (coverage, rows), decided, context, leases)
     finally:
         leases.give_back()
-    late = [row for row in leases.failures if row not in report.coverage]
-    return replace(report, coverage=(*report.coverage, *late))
+    late_rows = [row for row in leases.failures if row not in report.coverage]
+    return replace(report, coverage=(*report.coverage, *late_rows))
 
 
 def _conclude_run(
@@ -94,7 +94,9 @@ def _conclude_run(
     mails = _new_round(findings, rows, decided, context, leases)
     _recall(mails)
     untold = {action.hint.id: action for action in _still_untold(decided, mails)}
-    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
+    untold_findings = {
+        resource_id: untold_finding(action, _case_of(resource_id, mails)) for resource_id, action in untold.items()
+    }
     summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
     notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
@@ -105,12 +107,12 @@ def _conclude_run(
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
     report = _report(findings, (*cloud_rows, *mails.rows), decided, context)
-    told = replace(report, findings=(*report.findings, *untold_findings.values()))
-    return replace(send_admin_summary(told, notices, mails), findings=report.findings)
+    full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
+    return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
 
 
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
-    """Whether the ledger can be written to: not if a newer version has, or if nobody can tell."""
+    """Whether the ledger can be written to: not if a newer version has written to it, or if its version can't be read."""
     try:
         ensure_format(ledger, context.clock())
     except ReaperError as error:
@@ -137,7 +139,7 @@ def _new_round(
 
 
 def _recall(mails: NoticeRound) -> None:
-    """Recall what was decided on, and drop what has changed since."""
+    """Recall every decided resource, and drop the notices of those that changed since."""
     ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
         mails.memories = mails.ledger.recall(ids, mails.context.clock())
@@ -155,7 +157,7 @@ def _recall(mails: NoticeRound) -> None:
 
 
 def _still_untold(decided: Decided, mails: NoticeRound) -> list[UntoldAction]:
-    """The actions of earlier runs about which no channel has accepted a mail, not even from a conclude that ran before."""
+    """The actions of earlier runs without an accepted mail, not even from a conclude that ran before."""
     return [action for action in decided.untold if not _has_accepted_mail(action.hint, mails)]
 
 
@@ -174,7 +176,7 @@ def _not_notified(finding: Finding, error: ReaperError) -> Finding:
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
-    """An action of which `act` brought no outcome: its intent says whether it was done, not begun, or is not known."""
+    """The finding of an action that `act` returned no outcome for: its intent shows if it was done, not begun, or has an unknown result."""
     if not (mails.run.mode.acts and finding.step.name in ACTIONS and finding.outcome.result is Result.PLANNED):
         return finding
     if memory.last_action_run != mails.run.id or memory.last_action is not finding.step.name:
@@ -188,13 +190,13 @@ def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -
 
 
 def _summary_finding(decision: Decision) -> Finding:
-    """The weekly summary of what office hours stop or start in this very run, which is never a reminder by itself."""
+    """The weekly summary of a resource that office hours stop or start in this very run, and so is never just reminded of."""
     because = "its office hours are kept, and its weekly summary is due"
     return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
 
 
 def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
-    """The notices and the mails about this run's actions. Whatever no channel accepted has its verdict remembered all the same."""
+    """The notices and the mails about this run's actions. If no channel accepted a notice, the verdict is still remembered."""
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
         finding = mails.findings[resource_id]
@@ -236,7 +238,7 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
 def _send_untold(
     untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Delivery]:
-    """The mails about what earlier runs did. Once another run has taken over, these are its own to send."""
+    """The mails about what earlier runs did. Once another run has taken over, that run sends them."""
     if mails.lost or not mails.leases.prolong_all():
         return []
 
@@ -251,31 +253,31 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
-    """Record the statistics of the leased places, and forget what nothing was written about for more than a year."""
-    left = {d.case.resource.id for d in decided.decisions if d.row_version is None}
-    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left]
+    """Record the statistics of the leased places, and forget records that haven't been written for more than a year."""
+    left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
+    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left_ids]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
 
 
 def _coverage(parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]) -> tuple[tuple[Coverage, ...], list[Coverage]]:
-    """The rows about clouds, with the calls of acting in them, and those about the reaper's own means."""
+    """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
     observed = [row for part in parts for row in part.coverage]
     calls = {
-        (each.target.cloud, each.target.account, each.target.region, kind.kind): kind.calls
-        for each in acted
-        for kind in each.calls
+        (part_acted.target.cloud, part_acted.target.account, part_acted.target.region, kind.kind): kind.calls
+        for part_acted in acted
+        for kind in part_acted.calls
     }
     cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
     rows = [row for row in decided.coverage if row.cloud == OWN]
-    rows += summed_failures([row for each in acted for row in each.coverage if row.kind == "acts"])
-    for row in (row for each in acted for row in each.coverage if row.kind != "acts"):
+    rows += summed_failures([row for part_acted in acted for row in part_acted.coverage if row.kind == "acts"])
+    for row in (row for part_acted in acted for row in part_acted.coverage if row.kind != "acts"):
         add_failure_row(rows, row)
     return cloud_rows, rows
 
 
 def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:
-    """What an audit shows of the ledger, if there is one."""
+    """The findings with what the ledger has on them, if there is one, for an audit."""
     if context.ledger is None:
         return findings
     try:

@@ -49,7 +49,7 @@ NO_MEMORIES = Recalled({}, {})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideContext:
-    """What deciding needs. `agreed`: a plan file; nothing else than what it asks for is done."""
+    """The context of deciding. `agreed`: a plan file; only what it asks for is carried out."""
 
     policy: Policy
     ledger: Ledger | None
@@ -59,7 +59,7 @@ class DecideContext:
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """What this phase has so far: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used."""
+    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used."""
 
     run: Run
     now: datetime
@@ -78,14 +78,14 @@ class _Draft:
 
     @property
     def announces(self) -> bool:
-        """Whether what is planned may lead to an action: an audit says what would be done."""
+        """Whether the plan may contain actions: an audit says what would be done."""
         return self.run.mode.announces or self.run.mode is Mode.AUDIT
 
 
 def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
-    """One decision for each resource that needs one. Raises ValueError if there is no part; a ledger that fails is in the coverage.
+    """One decision for each resource that needs one. Raises ValueError if there is no part; failures of the ledger are in the coverage.
 
-    In a mode that writes it takes the leases of the targets, and gives them back if it doesn't get to an end.
+    In a mode that writes it takes the leases of the targets, and gives them back if it fails.
     """
     draft: _Draft | None = None
     try:
@@ -164,7 +164,7 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> Non
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
-    """Whether it is idle, remembered, on hours, or lives in another resource. For everything else there is nothing to do."""
+    """Whether it is idle, remembered, on hours, or lives in another resource. Everything else needs nothing."""
     return (
         case.verdict.state is State.IDLE
         or case.resource.id in memories
@@ -174,7 +174,7 @@ def _needs_decision(case: Case, memories: Recalled) -> bool:
 
 
 def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Case:
-    """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
+    """The case, with every action blocked that would affect something inside whose owner can't be notified, before one is announced."""
     inside = contained.inner_ids(case.resource)
     if not inside or not inside.isdisjoint(memories.unreadable):
         return case
@@ -184,7 +184,7 @@ def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recall
 
 
 def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[Decision, Memory]:
-    """The decision before limits, and the memory that it rests on: a snooze of its host counts as one of its own."""
+    """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
     memory = memory_updates.after_host_snooze(stored, host)
@@ -194,7 +194,7 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
 
 
 def _leave_alone(cases: Iterable[Case], because: str, draft: _Draft) -> None:
-    """Leave these alone this time, for a reason that has nothing to do with them."""
+    """Leave these alone in this run, for a reason outside them."""
     for case in cases:
         draft.left_targets.add(case.resource.target)
         if possible_actions.may_act(case) or case.rule.hours is not None:
@@ -220,7 +220,7 @@ def _decided(draft: _Draft) -> Decided:
 
 
 def _apply_limits(draft: _Draft) -> frozenset[KindInTarget]:
-    """Put on hold what is too much at once, and record that, by version, before anything is done or sent.
+    """Put on hold what exceeds a limit, and record that, by version, before anything is changed or sent.
 
     Returns the places whose idle share says nothing about what is usual. If the ledger fails, everything is on hold.
     """
@@ -230,7 +230,7 @@ def _apply_limits(draft: _Draft) -> frozenset[KindInTarget]:
     try:
         return _hold_over_limits(ledger, draft)
     except CloudError as error:
-        because = f"on hold, because the holds and the usual idle shares could not be read or written: {error}"
+        because = f"on hold, because the holds and the usual idle shares couldn't be read or written: {error}"
         step = Step(name=StepName.HOLD, because=because)
         draft.decisions = [replace(d, step=step) if d.step.name in ENDING_ACTIONS else d for d in draft.decisions]
         draft.failures.append(failure_row("ledger", error))
@@ -261,7 +261,7 @@ def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[dat
 
 
 def _with_reminders(decision: Decision, draft: _Draft) -> Decision:
-    """Only after the limits: what is due counts for them whether its owner is reminded or not."""
+    """The decision with its reminder and summary. Applied after the limits, which count what is due with or without a reminder."""
     memory = draft.memories.get(decision.case.resource.id, Memory())
     if decision.row_version is None or not draft.run.mode.announces:
         return decision
@@ -272,7 +272,7 @@ def _with_reminders(decision: Decision, draft: _Draft) -> Decision:
 
 
 def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
-    """What is due in a run that doesn't act is reminded of all the same, or its notice would lapse."""
+    """A reminder of what is due in a run that doesn't act. Otherwise its notice would lapse."""
     last = idle_period.last_notice_at(memory)
     remind_every = decision.case.rule.remind_every
     if decision.step.name not in ENDING_ACTIONS or last is None or now < last + remind_every - enrolment.CLOCK_JITTER:

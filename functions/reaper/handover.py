@@ -1,7 +1,7 @@
-"""What crosses the joints between the phases: frozen data that can be written down as JSON and read again.
+"""What the phases hand over: frozen data that can be written as JSON and read again.
 
-No callable, session, memory or infinite float is in it. What only a kind knows of a resource (`Resource.details`) is read back by the kind's
-own type, so that nothing here names a kind. A run's version is the product's: decide and act refuse what another version observed.
+It contains no callable, session, memory or infinite float. What only a kind knows of a resource (`Resource.details`) is read as the kind's
+own type, so nothing here names a kind. A run's version is the product's: decide and act refuse what another version observed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLANNED = Outcome(result=Result.PLANNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What `observe` read: every case of these targets, and how much of each kind it saw."""
+    """What `observe` read: every case in these targets, and the coverage of each kind."""
 
     run: Run
     observed_at: datetime
@@ -39,7 +39,7 @@ class Observed:
 class Decision:
     """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
 
-    `row_version`: the version of its ledger row when this was decided; None if nothing may be written about it. `needs_summary`: its weekly
+    `row_version`: the version of its ledger row when this was decided; None if nothing about it may be written. `needs_summary`: its weekly
     summary of office hours is due as well. `on_hold_since`: since when the holds over it stand.
     """
 
@@ -63,8 +63,8 @@ class Decision:
 class Decided:
     """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or inside another resource.
 
-    `leased`: the targets that this run has to itself. `untold`: actions of earlier runs whose owners must still be told. `unusual`: the places whose idle share jumped. `coverage`: what failed in deciding,
-    and rows that replace those of a part that was refused.
+    `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
+    whose idle share jumped. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
     """
 
     run: Run
@@ -132,7 +132,7 @@ def load_acted(text: str) -> Acted:
 
 @cache
 def _adapter(form: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # no `--help` and no cold start waits for it
+    from pydantic import TypeAdapter  # would slow every `--help` and cold start
 
     return TypeAdapter(form)
 

@@ -13,12 +13,12 @@ C = TypeVar("C")
 
 
 def no_line(resource: Resource) -> str | None:
-    """The line, or the address, of a kind that has none."""
+    """The default for a kind without such a line or address."""
     return None
 
 
 def no_keep_line(resource: Resource, key: str, value: str) -> str | None:
-    """The line of a kind that no tool can tag."""
+    """The default for a kind that no tool can tag."""
     return None
 
 
@@ -59,8 +59,8 @@ class Kind(Generic[C]):
     `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
-    `blocked_actions(resource)` says of an observed resource which of the `actions` could be made now, and `parts_after(resource, action)`
-    what is still paid for after one of them. How they are made is in the cloud's folder `actions`, not here.
+    `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
+    what is still paid for after one of them. The code of the actions is in the cloud's folder `actions`, not here.
 
     For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the

@@ -1,4 +1,4 @@
-"""The nouns of the product as frozen data. No I/O, no clock, no decisions: those live in `evidence`, `judge` and `plan`."""
+"""The nouns of the product as frozen data. No I/O, no clock, no decisions: those are in `evidence`, `judge` and `plan`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    """What a verdict can say. Only `idle` can ever lead to an act."""
+    """What a verdict can say. Only `idle` can lead to an action."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -34,8 +34,8 @@ class Role(StrEnum):
 
 
 class Mode(StrEnum):
-    """How far a run may go. `audit` reports only, `notify` also tells owners, `announce` tells them when an action comes, which only
-    `reaper apply` carries out, and `enforce` also acts.
+    """What a run may do. `audit` only reports. `notify` also notifies owners. `announce` also names the dates of actions, which only `reaper apply`
+    carries out. `enforce` also acts.
     """
 
     AUDIT = "audit"
@@ -45,7 +45,7 @@ class Mode(StrEnum):
 
     @property
     def writes(self) -> bool:
-        """Whether it tells owners and remembers that it did: it needs a ledger and a channel."""
+        """Whether it notifies owners and remembers that: it needs a ledger and a channel."""
         return self is not Mode.AUDIT
 
     @property
@@ -55,7 +55,7 @@ class Mode(StrEnum):
 
     @property
     def acts(self) -> bool:
-        """Whether it carries out what it announced. Nowhere else is the acting code loaded."""
+        """Whether it carries out what it announced. No other mode loads the acting code."""
         return self is Mode.ENFORCE
 
 
@@ -101,7 +101,7 @@ class AnnouncedAction(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of a step."""
+    """The result of a step."""
 
     PLANNED = "planned"
     DONE = "done"
@@ -110,7 +110,7 @@ class Result(StrEnum):
 
 
 class Status(StrEnum):
-    """How much of one target and kind was seen."""
+    """How much of one target and kind was read."""
 
     OK = "ok"
     PARTIAL = "partial"
@@ -122,7 +122,7 @@ class Status(StrEnum):
 class Target:
     """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own).
 
-    `account_name` is for people, where the cloud told it; it may change, so it is no part of what the place is.
+    `account_name` is for people, if the cloud gives one. It may change, so it isn't part of the target's identity.
     """
 
     cloud: str
@@ -173,8 +173,8 @@ class Resource:
 class RecentSince:
     """Since when one resource must have been silent to count as idle.
 
-    `perhaps`: silence since then is enough under some rule that may hold for it. `surely`: since then is enough under each of them. They
-    differ only where a rule asks for a price or a size that is not known yet.
+    `under_some_rule`: silence since then is enough under some rule that may apply to it. `under_every_rule`: it is enough under each of them.
+    They differ only if a rule asks for a price or a size that is still unknown.
     """
 
     under_some_rule: datetime
@@ -183,10 +183,10 @@ class RecentSince:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedDescription:
-    """What a sweep keeps of a resource for later ones, good only while the resource bears this `stamp`.
+    """What a sweep stores of a resource for later ones, valid only while the resource has this `revision`.
 
-    `body`: what never changes, as JSON can write it. `parts` and `size`: what it ran at `at`, by which a look may be spared and nothing judged.
-    `at` is the clock of the run that wrote it, None until then.
+    `body`: what never changes, as JSON. `parts` and `size`: what it ran at `described_at`; they may save a closer look, but never decide a
+    verdict. `described_at` is the clock of the run that wrote it, None until then.
     """
 
     revision: str
@@ -197,16 +197,17 @@ class CachedDescription:
 
 
 def nothing_cached(ids: Iterable[str]) -> Mapping[str, CachedDescription]:
-    """What is kept where nothing is."""
+    """An empty cache."""
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The stretch that signals are read over, and by resource id what the rules that may hold for it say of its silence.
+    """The time range over which signals are read, and by resource ID how long each must have been silent.
 
-    What was busy, created or changed after `Quiet.perhaps` needs no closer look: no rule calls it idle. `quiet_from` stands for that moment
-    where `quiet` does not name the resource. `whole`: the first look, too, reads the whole stretch. `kept(ids)` has what earlier sweeps kept.
+    What was busy, created or changed after `RecentSince.under_some_rule` needs no closer look: no rule calls it idle. `recent_since` is that
+    time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range. `read_cached(ids)`
+    has what earlier sweeps stored.
     """
 
     start: datetime
@@ -219,9 +220,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Evenly spaced buckets, the first at `start`; NaN where a bucket has no point; empty `values` where none has.
+    """Evenly spaced buckets, the first at `start`. A bucket without a point is NaN; `values` is empty if none has one.
 
-    `end`: nothing was asked past it, so the last bucket may be cut short there; None where all are whole.
+    `end`: nothing after it was read, so the last bucket may be cut short there; None if all are whole.
     """
 
     start: datetime
@@ -232,7 +233,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one signal showed. `subject` is the part it speaks of (a variant), empty for the whole resource. `at` is for single events."""
+    """What one signal showed. `subject` is the part it is about (a variant), empty for the whole resource. `event_at` is for single events."""
 
     signal: str
     role: Role
@@ -245,7 +246,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndirectEvidence:
-    """Indirect evidence that nothing happened since `since`; good for a `likely` verdict at most."""
+    """Indirect evidence that nothing happened since `since`; enough for a `likely` verdict at most."""
 
     since: datetime
     because: str
@@ -253,11 +254,11 @@ class IndirectEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A resource as known after looking, with its readings and what the control plane itself says of it (each a clause for people).
+    """An observed resource with its readings, and what the control plane itself says about it (each a clause for people).
 
-    `in_use`: it is at work right now. `free`: it costs nothing while idle. `unsettled`: it is being created or changed.
-    `blind`: why nothing can be proven. `gone`: it was deleted since it was listed, or a list that lags behind still named it.
-    `keep`: what later sweeps need not ask for again.
+    `in_use_because`: it is working right now. `free_because`: it costs nothing while idle. `changing_because`: it is being created or changed.
+    `unknown_because`: why nothing can be proven. `is_gone`: it was deleted since it was listed, or an outdated list still named it.
+    `to_cache`: what later sweeps need not read again.
     """
 
     resource: Resource
@@ -275,9 +276,9 @@ class Observation:
 class Hours:
     """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
 
-    `restart`: what is started again inside them, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a start
-    by hand outside them is respected. `by_rule`: the policy's rule asks for them; else only the resource's own tag does, and they protect
-    inside, shorten nothing and force nothing.
+    `restart`: which resources are started when they begin, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a
+    manual start outside them is respected. `by_rule`: the policy's rule asks for them. Otherwise only the resource's own tag does: they
+    protect it inside office hours, and neither shorten nor force anything.
     """
 
     days: frozenset[int]
@@ -292,9 +293,9 @@ class Hours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What the policy and the resource's own tags say for this resource now. `protected` is the reason it must be left alone.
+    """What the policy and the resource's own tags say for this resource now. `protected_because` is the reason to leave it alone.
 
-    `snooze_max` is the longest that one click on its keep-link can ask for, in whole days.
+    `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days.
     """
 
     name: str
@@ -312,7 +313,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is known of a resource; `idle_for` and `confidence` only when idle. `because` is one sentence for a person."""
+    """The state of a resource; `idle_for` and `confidence` only when idle. `because` is one sentence for a person."""
 
     state: State
     because: str
@@ -323,17 +324,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What the ledger knows of a resource. `version` counts its writes, 0 before the first: a conditional write names the one it saw.
+    """The ledger record of a resource. `version` counts its writes, 0 before the first: a conditional write names the version it read.
 
-    `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
-    that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for, `shape`
-    what the resource was like then, where its kind says (`Resource.fingerprint`) because no time of change does.
-    `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `enrolled` is the digest
-    of what an enrolment notice named. `held_at` is read from older ledgers only. `snoozed_at` is when the snooze was given.
+    `idle_since` is the start of the current idle period, `last_seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
+    moment, it is still the same period. `notice_receipt` is the last notice's, `notified_owner` its recipient, and `notified_fingerprint` the
+    resource's `fingerprint` then. `announced_action` is the action in the last warning, `act_not_before` the earliest time for it.
+    `enrolment_digest` is the digest of what an enrolment notice named. `held_at` is read from older ledgers only. `snoozed_at` is when the
+    owner snoozed it.
 
-    The intent of the last action: `last_act` (which), `acted_at`, `act_run` (of which run), `manifest` (where stands what it changes or takes
-    away), all written before its first call. `act_result` and `act_because`: what became of it, None while that is not known. `act_part`: of
-    an action that left something, which part it was (`1 of 2 variants`). `act_told`: when its owner was told of the result.
+    The intent of the last action: `last_action`, `last_action_at`, `last_action_run` and `manifest_address`, all written before its first
+    call. `last_action_result` and `last_action_because`: its result, None while that is unknown. `last_action_part`: the part it did if it
+    left something (`1 of 2 variants`). `last_action_told_at`: when its owner was notified of the result.
     """
 
     idle_since: datetime | None = None
@@ -364,10 +365,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Why an action can't be made on a resource now: a clause that reads after "because".
+    """Why an action can't be carried out on a resource now: a clause that reads after "because".
 
-    `already_done`: the resource already is as the action would leave it. `not_read`: the reaper doesn't know enough because nothing asked
-    for it; a person may do it.
+    `already_done`: the resource already is as the action would leave it. `not_read`: the sweep didn't read enough to know; a person may do it.
     """
 
     because: str
@@ -377,7 +377,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars an hour at list price, with where the figure comes from and of which day it is."""
+    """US dollars an hour at list price, with the source and the date of the figure."""
 
     usd_per_hour: float
     source: str
@@ -394,9 +394,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whom to tell, and what said so; `address` None when nobody is known.
+    """The address to notify and its source; `address` is None if no owner is known.
 
-    `claimed`: who the owner is said to be, where no address of the resource's own may be mailed. Nothing is ever sent there.
+    `claimed`: the owner that a tag or the cloud names, if no address of the resource's own may be mailed. Nothing is ever sent there.
     """
 
     address: str | None
@@ -411,7 +411,7 @@ NO_OWNER = Owner(address=None, source="no owner was looked for")
 class Evidence:
     """A reading in brief: how many buckets had a point, the last busy one, the highest value, and the level it counts above (None: any value).
 
-    `slots`: at most 56 of six hours each, the last one ends with the window; empty if nothing is drawn. Activity: the highest value in
+    `slots`: at most 56 of six hours each, up to the end of the window; empty if nothing is drawn. Activity: the highest value in
     percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0.
     """
 
@@ -430,7 +430,7 @@ class Evidence:
 class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
-    `saves_usd_per_hour`: US dollars an hour that an action would end, if that is known. `wasted_usd`: what it cost since it fell idle.
+    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle.
     """
 
     resource: Resource
@@ -455,10 +455,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do.
+    """The result of a step: `because` says what was done or why it was refused, `error` what failed. `already_done`: nothing was left to do.
 
-    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own. `host`: the id of what
-    it lives in, whose action took it along.
+    `begun`: calls were made, or may have been. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
+    its host, whose action affected it too.
     """
 
     result: Result
@@ -472,7 +472,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report. `memory`: what the ledger knows of it; None where none was read, or where it knows nothing."""
+    """One line of the report. `memory`: its ledger record; None if none was read or there is none."""
 
     case: Case
     step: Step
@@ -486,7 +486,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one target and kind was seen. `calls` counts API calls by permission name; retries of the SDK are not counted."""
+    """How much of one target and kind was read. `calls` counts API calls by permission name; retries of the SDK are not counted."""
 
     cloud: str
     account: str

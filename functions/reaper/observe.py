@@ -1,4 +1,4 @@
-"""Phase 1: discovers, observes and judges every kind on every target, from cloud facts alone. A failure is a row and hides nothing else."""
+"""Phase 1: discovers, observes and judges every kind on every target, from cloud facts alone. A failure is a row of the coverage and hides nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_CONCURRENT_JOBS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveContext:
-    """What observing needs. `unopened`: a row for each cloud that could not even be opened."""
+    """The context of observing. `unopened`: a row for each cloud that couldn't even be opened."""
 
     sessions: Sequence[CloudSession]
     kinds: Sequence[Kind[Any]]
@@ -53,9 +53,9 @@ class _Job:
 
 
 def observe(run: Run, context: ObserveContext, now: datetime) -> Observed:
-    """Every kind of every target, judged at `now`. Never raises CloudError: what could not be read is in the coverage.
+    """Every kind of every target, judged at `now`. Never raises CloudError: what couldn't be read is in the coverage.
 
-    Whatever a kind or a reply trips over (`errors.ODD_REPLY_ERRORS`) fails that kind only. Anything else, MemoryError above all, ends the run.
+    An odd reply (`errors.ODD_REPLY_ERRORS`) fails its kind only. Anything else, such as MemoryError, ends the run.
     """
     jobs = [
         _Job(session=session.for_kind(), kind=kind, context=context, now=now)
@@ -107,7 +107,7 @@ def _observe_kind(job: _Job) -> tuple[Coverage, list[Case]]:
 def _discovered_resources(job: _Job) -> list[Resource]:
     """Each resource once, as it was listed last: a list that changes while it is paged through may bring a row twice.
 
-    A fault of one resource is noted and hides no other. One that can't even be named is left out.
+    A fault of one resource is reported and hides no other. A resource without a usable ID is left out.
     """
     kind, session = job.kind, job.session
     with odd_replies_as_errors(kind.name):
@@ -149,7 +149,7 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
 
 
 def _without_deletable(resources: Iterable[Resource], policy: Policy, read_cached: ReadCached) -> ReadCached:
-    """What is cached, except of resources that a rule may delete: whether one could be recreated must be asked again."""
+    """What is cached, except of resources that a rule may delete: whether one could be recreated must be read again."""
 
     def read(ids: Iterable[str]) -> Mapping[str, CachedDescription]:
         wanted = set(ids)
@@ -160,7 +160,7 @@ def _without_deletable(resources: Iterable[Resource], policy: Policy, read_cache
 
 
 def _may_be_deleted(resource: Resource, policy: Policy) -> bool:
-    """Whether a rule may delete it. True for a resource that the code fails on."""
+    """Whether a rule may delete it. True if the code fails on it."""
     try:
         return rules.may_delete(policy, resource, None)
     except ODD_REPLY_ERRORS:
@@ -168,24 +168,24 @@ def _may_be_deleted(resource: Resource, policy: Policy) -> bool:
 
 
 def _with_listing_fault(observation: Observation, listed: Resource) -> Observation:
-    """If a part of its row in the list could not be read, its silence proves nothing."""
+    """The observation, unknown if a part of the resource's listing couldn't be read: then its silence proves nothing."""
     unread = listed.unread_because
     resource = replace(observation.resource, unread_because=unread)
     return replace(observation, unknown_because=unread, resource=resource) if unread else observation
 
 
 def _assessed(job: _Job, observation: Observation) -> Case:
-    """The case. A resource that the code fails on is unknown, and noted; the others stay judged."""
+    """The case. A resource that the code fails on is unknown, and reported. The others are still judged."""
     try:
         return assess(observation, job.kind, job.context.policy, job.context.prices, job.now)
     except ODD_REPLY_ERRORS as error:
-        failure = CloudError(Reason.UNREADABLE, job.kind.name, f"{observation.resource.id} could not be judged ({error!r})")
+        failure = CloudError(Reason.UNREADABLE, job.kind.name, f"{observation.resource.id} couldn't be judged ({error!r})")
         job.session.errors.append(failure)
         return _unobserved_case(job, observation.resource, failure)
 
 
 def _unobserved_case(job: _Job, resource: Resource, error: CloudError) -> Case:
-    """The case of a resource of which only the name is believed; without its tags if it is they that can't be understood."""
+    """The case of a resource of which only the name is trusted, without its tags if those can't be understood."""
     blind = _blind_observation(resource, error)
     policy, prices = job.context.policy, job.context.prices
     try:
@@ -199,7 +199,7 @@ def _blind_observation(resource: Resource, error: CloudError) -> Observation:
     plain = replace(
         named, parts=None, size="", people={}, details=None, host_id=None, contained=(), fingerprint=None, unread_because=None
     )
-    return Observation(resource=plain, unknown_because=f"it could not be observed: {error}")
+    return Observation(resource=plain, unknown_because=f"it couldn't be observed: {error}")
 
 
 def _worst_status(errors: Sequence[CloudError]) -> Status:

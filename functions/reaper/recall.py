@@ -1,6 +1,6 @@
-"""What deciding reads of the ledger: which targets are this run's, what is remembered there, and what earlier runs left open, which is closed.
+"""Reads the ledger for deciding: which targets this run has leased, their memories, and the actions that earlier runs left open, which it closes.
 
-What fails is added to `rows`, the rows of the coverage.
+Failures are added to `rows`, the rows of the coverage.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from reaper.model import Case, Coverage, Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledTargets:
-    """What is remembered of the cases of some targets, and the actions there whose owners must still be told."""
+    """The memories of the cases of some targets, and the actions there that no mail has reported yet."""
 
     memories: Recalled
     untold: tuple[UntoldAction, ...] = ()
 
 
 def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
-    """The targets that are this run's now, of those with a resource or with an action whose owner must still be told."""
+    """Lease the targets that have a resource, or an action that no mail has reported yet. Returns those that this run got."""
     wanted = {case.resource.target for case in part.cases}
     empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
     try:
@@ -42,7 +42,7 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
 
 
 def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:
-    """What an audit reads of the ledger; None if it can't be read."""
+    """The memories for an audit; None if the ledger can't be read."""
     try:
         memories = ledger.recall(intent.ids_with_hosts(cases), now)
     except ReaperError as error:
@@ -55,19 +55,19 @@ def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: l
 def recall_and_close(
     cases: Sequence[Case], targets: set[Target], ledger: Ledger, now: datetime, rows: list[Coverage]
 ) -> RecalledTargets | None:
-    """What is remembered of the cases, of their hosts and of what earlier runs left open, which is closed here. None if that fails."""
+    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails."""
     listed = {case.resource.id: case for case in cases}
     try:
         hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
         _add_unreadable(errors, rows)
         memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
-        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
+        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
     _add_unreadable(memories.errors, rows)
-    if failed := unfinished.closed_actions_error(done.closed, memories):
+    if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
     return RecalledTargets(memories=memories, untold=tuple(untold))
 

@@ -1,4 +1,4 @@
-"""The kinds there are: the folders `aws/kinds` and `azure/kinds` are the registry, walked here; there is no list to edit."""
+"""The registry of kinds. It reads the folders `aws/kinds` and `azure/kinds`, so there is no list to edit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_kind(name: str) -> Kind[Any] | None:
 
 
 def action_functions(name: str) -> ActionFunctions[Any]:
-    """How the actions of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only notifies."""
+    """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
     module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"
     if not kind(name).actions:
         raise KeyError(name)
@@ -51,6 +51,6 @@ def action_functions(name: str) -> ActionFunctions[Any]:
 
 
 def access_advice(cloud: str, missing: str | None) -> str:
-    """What to do if nothing of a cloud could be read. `missing`: the permission that was refused; None if none was."""
+    """Advice for a cloud of which nothing could be read. `missing`: the permission that was refused; None if none was."""
     advice: str = import_module(f"reaper.{cloud}.access").access_advice(missing)
     return advice

@@ -1,5 +1,5 @@
-"""A whole run from settings to report: `observe → decide → act → conclude` in one process. Entry points differ only in where settings come
-from and where the report goes.
+"""A whole run from settings to report: `observe → decide → act → conclude` in one process. Entry points differ only in the source of the
+settings and the destination of the report.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 HandedOver = TypeVar("HandedOver", "Observed", "Decided", "Acted")
 OpenActContext = Callable[["Target", "RunLeases"], "ActContext"]
-"""What acting on one target needs, while the process keeps these leases alive."""
+"""The context of acting on one target, while the process keeps these leases alive."""
 
 
 class HandOver(Protocol):
-    """What happens at a joint between two phases: a workflow writes the value down there and reads it again."""
+    """Hands a value from one phase to the next: a workflow stores it and reads it again."""
 
     def __call__(self, value: HandedOver) -> HandedOver:
         """The value for the next phase."""
@@ -68,10 +68,10 @@ def run(
     deadline: datetime | None = None,
     agreed: PlanFile | None = None,
 ) -> Report:
-    """Sweep everything that `settings` ask for, notify and act as far as their mode goes, until shortly before `deadline`.
+    """Sweep everything that `settings` ask for, and notify and act as their mode allows, until shortly before `deadline`.
 
-    With `agreed` nothing is done but what that plan file asks for. Raises SettingsError if nothing can be swept or nobody can be notified; a
-    cloud, ledger or channel that fails is in the coverage.
+    With `agreed` only what that plan file asks for is carried out. Raises SettingsError if nothing can be swept or no channel can notify
+    owners. Failures of a cloud, ledger or channel are in the coverage.
     """
     return run_phases(open_run(settings, source, clock, progress, deadline, agreed))
 
@@ -85,7 +85,7 @@ def open_run(
     agreed: PlanFile | None = None,
 ) -> OpenRun:
     """The run with every context opened. Raises SettingsError."""
-    from reaper.decide import DecideContext  # with it pydantic, which no `--help` and no cold start waits for
+    from reaper.decide import DecideContext  # imports pydantic, which would slow every `--help` and cold start
 
     new = Run(
         id=uuid.uuid4().hex[:12],
@@ -107,7 +107,7 @@ def open_run(
 
 
 def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
-    """The four phases, one after the other. `hand_over` is given whatever crosses a joint, and returns what the next phase gets."""
+    """The four phases, one after the other. `hand_over` gets the value of one phase and returns what the next one gets."""
     from reaper.conclude import conclude
     from reaper.decide import decide
     from reaper.observe import observe
@@ -119,7 +119,7 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
 
 
 def _act_on_targets(decided: Decided, opened: OpenRun) -> list[Acted]:
-    """Act on one target after the other, the one with the most expensive action first. Below mode enforce nothing of it is loaded."""
+    """Act on one target after the other, the one with the most expensive action first. Below mode enforce no acting code is loaded."""
     if opened.act is None or opened.conclude.ledger is None:
         return []
     from reaper.act import act, targets_by_cost
@@ -135,7 +135,7 @@ def _act_on_targets(decided: Decided, opened: OpenRun) -> list[Acted]:
     try:
         return [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
     except BaseException:
-        leases.give_back()  # without an error conclude does that
+        leases.give_back()  # if there is no error, conclude does that
         raise
 
 
@@ -172,7 +172,7 @@ def _observe_context(settings: Settings, new: Run, conclude: ConcludeContext, pr
 
 
 def _open_archive(settings: Settings) -> Archive | None:
-    """Where manifests are kept, opened before anything is observed. Raises SettingsError."""
+    """The archive of manifests, opened before anything is observed. Raises SettingsError."""
     if not settings.mode.acts:
         return None
     from reaper.actions.manifest import open_archive

@@ -1,4 +1,4 @@
-"""The clouds that settings lead to: which of them are there, and a session for each account and region or subscription."""
+"""The clouds to sweep by the settings, and a session for each account and region or subscription."""
 
 from __future__ import annotations
 
@@ -26,54 +26,55 @@ class CloudSession(Protocol):
         ...
 
     def without_cache(self) -> Self:
-        """The same target with fresh counters and nothing remembered from before, for looking again."""
+        """The same target with fresh counters and no cached replies, for the re-check."""
         ...
 
     def recheck_end(self, now: datetime) -> datetime:
-        """Up to when metrics are asked for in the look right before an action."""
+        """The end of the metrics that the re-check reads."""
         ...
 
 
 def open_sessions(
-    settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]
+    settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions to sweep, and a row for each cloud that could not even be opened.
+    """The sessions to sweep, and a row for each cloud that couldn't even be opened.
 
-    A cloud that nobody named is passed over, loudly, when it has no credentials here. Raises SettingsError where nothing is left to sweep.
+    A cloud that the settings don't name is skipped, with a message, if it has no credentials here. Raises SettingsError if nothing is left to
+    sweep.
     """
-    found: list[CloudSession] = []
-    failed: list[Coverage] = []
-    wrong: list[SettingsError] = []
-    for name in wanted if settings.cloud == "all" else [c for c in wanted if c == settings.cloud]:
+    sessions: list[CloudSession] = []
+    rows: list[Coverage] = []
+    settings_errors: list[SettingsError] = []
+    for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
             targets = import_module(f"reaper.{name}.targets")
         except ImportError as error:
             if settings.cloud == name or _is_named(settings, name):
                 raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
-            progress(f"{name}: passed over, its SDK is not installed")
+            progress(f"{name}: skipped, its SDK isn't installed")
             continue
         try:
             if settings.cloud == "all" and not _is_named(settings, name) and not targets.has_credentials():
-                progress(f"{name}: passed over, no credentials found; name it with --cloud {name} to insist")
+                progress(f"{name}: skipped, no credentials found. Use --cloud {name} to make this an error")
                 continue
-            found += sessions_of(settings, name)
+            sessions += sessions_of(settings, name)
         except CloudError as error:
-            failed.append(_failure_row(name, error, error.missing))
+            rows.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
-            wrong.append(error)
-            failed.append(_failure_row(name, error))
-    # What is wrong with one cloud's settings does not keep the other from being swept; where it is all there is, nothing is.
-    if not found and wrong:
-        raise SettingsError("\n".join(map(str, wrong)))
-    if not found and not failed:
+            settings_errors.append(error)
+            rows.append(_failure_row(name, error))
+    # Wrong settings of one cloud don't prevent the sweep of the other, unless nothing else is left to sweep.
+    if not sessions and settings_errors:
+        raise SettingsError("\n".join(map(str, settings_errors)))
+    if not sessions and not rows:
         raise SettingsError(
             "nothing to sweep: no credentials for any cloud; set up AWS or Azure credentials, or try `reaper demo`"
         )
-    return found, failed
+    return sessions, rows
 
 
 def target_of(resource_id: str) -> Target | None:
-    """Where the resource is, by its ARN or ARM id; None for what is neither, such as a name."""
+    """The target of a resource by its ARN or ARM ID; None for anything else, such as a name."""
     if arn := re.fullmatch(r"arn:aws[a-z-]*:[a-z0-9-]+:([a-z0-9-]+):(\d{12}):.+", resource_id.strip().lower()):
         return Target(cloud="aws", account=arn[2], region=arn[1])
     if arm := re.match(r"/subscriptions/([0-9a-z-]+)/", resource_id.strip().lower()):
@@ -82,7 +83,7 @@ def target_of(resource_id: str) -> Target | None:
 
 
 def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
-    """A session for each target of one cloud. Raises SettingsError for a scope that cannot be meant, CloudError where it cannot be read."""
+    """A session for each target of one cloud. Raises SettingsError for an invalid scope, CloudError if it can't be read."""
     targets = import_module(f"reaper.{cloud}.targets")
     if cloud == "azure":
         return list(targets.target_sessions(settings.subscriptions))
@@ -92,7 +93,7 @@ def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
 
 
 def _role_session(settings: Settings, targets: Any) -> Any:
-    """A session of the role to sweep under; below mode enforce it can read and nothing else."""
+    """A session of the role to sweep with. Below mode enforce it can only read."""
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions} | set(targets.PERMISSIONS))
     return import_module("reaper.aws.assumed_role").assume_role(settings.role, settings.mode.acts, reading)
 
@@ -102,6 +103,6 @@ def _is_named(settings: Settings, cloud: str) -> bool:
 
 
 def _failure_row(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:
-    """The line that stands for a cloud which could not even be opened."""
+    """The row for a cloud that couldn't even be opened."""
     status = Status.DENIED if missing else Status.FAILED
     return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=missing, error=str(error))

@@ -17,14 +17,14 @@ ReadCached = Callable[[Iterable[str]], Mapping[str, CachedDescription]]
 IdleAfterRange = tuple[timedelta, timedelta]
 """The shortest and the longest `idle_after` that may apply to a resource."""
 LAG = timedelta(minutes=5)
-"""Metrics of the last minutes are still arriving, so the window ends this long before now."""
+"""The window ends this long before now, because metrics of the last minutes are still arriving."""
 HOUR = timedelta(hours=1)
 
 
 def observation_window(policy: Policy, now: datetime, end: datetime | None = None) -> Window:
     """The window to read: from a full hour back over the longest `idle_after`, to a little before now, or to `end`.
 
-    Both clouds cut their buckets from the start on. A start at a full hour makes every window cut the same ones. It depends on `now` alone.
+    Both clouds align their buckets to the start. A start at a full hour gives every window the same ones. It depends on `now` alone.
     """
     usual_end = _five_minute_mark(now - LAG)
     length = max(policy.defaults.lookback, rules.longest_idle_after(policy) + 2 * HOUR)
@@ -43,8 +43,8 @@ def recent_since_by_id(
 ) -> dict[str, RecentSince]:
     """Since when each resource must have been silent, by id.
 
-    A resource that the code fails on is left out, and the shortest `idle_after` of all applies to it. Without `has_price` none of them
-    ever has a price. If several have the same id, the range covers all of them.
+    A resource that the code fails on is left out, and the shortest `idle_after` of all applies to it. If `has_price` is False, none of
+    them ever has a price. If several have the same id, the range covers all of them.
     """
     broken: set[str] = set()
     known: list[tuple[Resource, IdleAfterRange]] = []
@@ -67,7 +67,7 @@ def recent_since_by_id(
 
 
 def _idle_after_range(resource: Resource, policy: Policy, prices: PriceBook, now: datetime, *, has_price: bool) -> IdleAfterRange:
-    """If its type is known and has no price, a closer look can't find one either."""
+    """The range for a resource. If its type is known and has no price, a closer look can't find one either."""
     price = prices.price(resource)
     usd = price.usd_per_hour if price else None
     return rules.idle_after_range(policy, resource, usd, now, priced=has_price and not resource.parts)

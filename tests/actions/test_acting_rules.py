@@ -73,7 +73,7 @@ def test_a_snooze_between_two_calls_ends_the_action(name: str):
     at_call(deployment, 1, lambda: snoozed(deployment, name))
     found = finding_of(deployment.sweep(), "host")
     assert (found.outcome.result, found.outcome.begun, deleted(deployment)) == (Result.FAILED, True, ["inner-1"])
-    assert "broken off" in str(found.outcome.error)
+    assert "interrupted" in str(found.outcome.error)
     assert deployment.memory("host").last_action_result is Result.FAILED
 
 
@@ -109,7 +109,7 @@ def test_a_snooze_of_the_host_keeps_what_lives_in_it():
 
 
 @pytest.mark.parametrize("swept", [True, False], ids=["swept during the snooze", "not swept during the snooze"])
-def test_a_snooze_of_the_host_answers_the_notices_of_what_lives_in_it(swept: bool):
+def test_a_snooze_of_the_host_answers_its_guests_notices(swept: bool):
     deployment = due("inner", host="host")
     deployment.cloud.add("host", blocked_because="its alarm is being looked into")
     snoozed(deployment, "host")
@@ -145,7 +145,7 @@ def test_the_mail_about_a_part_is_void_after(what: Any):
     assert len(deployment.cloud.log) == 1
 
 
-def test_the_mail_about_a_part_is_the_notice_for_the_rest_and_no_other_is_sent():
+def test_the_mail_about_a_part_is_the_only_notice_for_the_rest():
     deployment = due("churn", variants=2)
     deployment.sweep()
     deployment.now += 3 * DAY - HOUR
@@ -169,7 +169,7 @@ def test_a_later_notice_is_not_taken_for_the_mail_about_a_part():
     assert len(deployment.cloud.log) == 1
 
 
-def test_what_a_slow_delete_leaves_is_told_and_deleted_as_an_action_of_its_own():
+def test_the_rest_of_a_slow_delete_is_an_action_of_its_own():
     deployment = housed(slow=True)
     found = finding_of(deployment.sweep(), "host")
     assert (found.outcome.part_done, deleted(deployment)) == ("what lived inside it", ["inner-1", "inner-2"])
@@ -179,7 +179,7 @@ def test_what_a_slow_delete_leaves_is_told_and_deleted_as_an_action_of_its_own()
     assert deployment.archive.read_manifest(deployment.memory("host").manifest_address or "").undo_state["previous"] == first
 
 
-def test_what_is_made_again_by_hand_inside_an_unfinished_delete_is_left_alone():
+def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
     deployment = housed(slow=True)
     deployment.sweep()
     deployment.now += DAY
@@ -199,7 +199,7 @@ def office(**given: Any) -> FakeDeployment:
     return deployment
 
 
-def test_an_enrolment_is_the_notice_for_every_evening_and_starts_and_uses_leave_it_alone():
+def test_an_enrolment_stays_valid_through_starts_and_use():
     deployment = office()
     for day in range(4):
         deployment.cloud.things["churn"].uses.append(deployment.now)
@@ -251,7 +251,7 @@ def test_a_reminder_keeps_a_notice_from_lapsing():
     assert only(deployment.sweep()).step.name is StepName.STOP
 
 
-def test_a_lowered_mode_neither_mails_nor_writes_about_what_was_announced():
+def test_a_lowered_mode_neither_mails_nor_writes_about_announced_actions():
     deployment = due("churn")
     deployment.now += 5 * DAY
     before = deployment.memory("churn")

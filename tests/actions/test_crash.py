@@ -130,7 +130,7 @@ def later(deployment: FakeDeployment) -> None:
 
 @pytest.mark.parametrize("action", ["stop", "delete"])
 @pytest.mark.parametrize(("when", "step"), EVERY)
-def test_a_killed_action_is_told_once_and_never_made_twice(when: str, step: str, action: str):
+def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: str, action: str):
     deployment = due(action)
     broken(deployment, when, step, Killed())
     later(deployment)
@@ -159,7 +159,7 @@ def test_restore_works_wherever_the_action_broke_off(when: str, step: str, wait:
         deployment.now += wait
         deployment.sweep()
     if (when, step) in BEFORE_INTENT and not wait:
-        with pytest.raises(SettingsError, match="knows of no act on it"):
+        with pytest.raises(SettingsError, match="has no action on this resource"):
             restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
         return
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
@@ -172,7 +172,7 @@ def test_restore_works_wherever_the_action_broke_off(when: str, step: str, wait:
 
 
 @pytest.mark.parametrize(("when", "step"), EVERY)
-def test_the_notice_of_the_rest_is_neither_lost_nor_given_before_its_mail(when: str, step: str):
+def test_the_notice_for_the_rest_counts_only_with_its_mail(when: str, step: str):
     deployment = due(variants=2)
     broken(deployment, when, step, Killed())
     deployment.now += timedelta(minutes=16)
@@ -204,7 +204,7 @@ LEDGER = ("manifest", "hint", "intent", "permit", "outcome", "history", "told", 
 @pytest.mark.parametrize("action", ["stop", "delete"])
 @pytest.mark.parametrize("step", LEDGER)
 @pytest.mark.parametrize(("trouble", "when"), TROUBLES)
-def test_a_ledger_that_fails_at_a_step_makes_nothing_untold_or_done_twice(trouble: Reason, when: str, step: str, action: str):
+def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reason, when: str, step: str, action: str):
     deployment = due(action)
     broken(
         deployment,
@@ -222,7 +222,7 @@ def test_a_ledger_that_fails_at_a_step_makes_nothing_untold_or_done_twice(troubl
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
 
 
-def test_what_office_hours_did_is_told_by_mail_once_when_killed_before_it_was_known_as_told():
+def test_a_run_killed_after_the_hours_mail_does_not_repeat_it():
     deployment = FakeDeployment()
     hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
     deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
@@ -237,7 +237,7 @@ def test_what_office_hours_did_is_told_by_mail_once_when_killed_before_it_was_kn
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
 
 
-def test_an_old_owners_mail_about_an_action_is_no_notice_for_the_new_owner():
+def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
     deployment = due()
     broken(deployment, "after", "call", Killed())
     thing: FakeResource = deployment.cloud.things["churn"]
@@ -259,7 +259,7 @@ def test_an_old_owners_mail_about_an_action_is_no_notice_for_the_new_owner():
     assert deployment.memory("churn").last_action_told_at is not None
 
 
-def test_an_action_whose_close_lost_the_race_against_a_snooze_is_told_all_the_same():
+def test_an_action_is_reported_if_a_snooze_beats_its_close():
     deployment = due("delete")
     broken(deployment, "after", "call", Killed())
     id_, real, raced = deployment.cloud.id("churn"), deployment.ledger.remember, []
@@ -282,7 +282,7 @@ def test_an_action_whose_close_lost_the_race_against_a_snooze_is_told_all_the_sa
     assert deployment.memory("churn").last_action_result is Result.FAILED
 
 
-def test_a_lowered_run_tells_of_a_part_and_announces_nothing_of_the_rest():
+def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
     deployment = due(variants=2)
     broken(deployment, "before", "mail", Killed())
     deployment.now += HOUR

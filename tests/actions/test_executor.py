@@ -38,7 +38,7 @@ def stopped(deployment: FakeDeployment) -> bool:
     return any(move in {StepName.STOP, StepName.DELETE} for move, _, _ in deployment.cloud.log)
 
 
-def test_first_a_warning_then_silence_then_after_the_grace_it_is_stopped(deployment):
+def test_a_warning_comes_first_and_the_stop_after_the_grace(deployment):
     moves = [
         only(deployment.sweep()).step.name,
         only(deployment.sweep_after(days=1)).step.name,
@@ -52,14 +52,14 @@ def test_first_a_warning_then_silence_then_after_the_grace_it_is_stopped(deploym
     assert [m.subject for m in deployment.channel.messages if "churn" in m.text]
 
 
-def test_its_owner_hears_of_the_warning_with_the_date_and_then_of_the_stop(deployment):
+def test_the_owner_gets_a_warning_with_the_date_and_then_the_stop(deployment):
     due(deployment).sweep()
     letters = [m.text for m in deployment.channel.messages if "kill" not in m.text]
     assert any("24 Nov 2026, 10:17 UTC" in text for text in letters)
     assert any("It was stopped." in text for text in letters)
 
 
-def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(deployment):
+def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     due(deployment).sweep()
     memory = deployment.memory("churn")
     assert (memory.last_action, memory.last_action_at, memory.warned_at) == (StepName.STOP, deployment.now, None)
@@ -70,9 +70,9 @@ def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(d
     assert [e.what for e in deployment.ledger.history(deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
 
 
-def test_a_late_outcome_is_told_once_even_when_its_owner_may_no_longer_be_mailed(deployment):
+def test_a_late_outcome_is_reported_once_to_an_owner_no_longer_allowed(deployment):
     deployment.cloud.things["churn"].tags = {"owner": "ana@example.com"}
-    due(deployment).post.is_closed = True
+    due(deployment).channel.is_closed = True
     deployment.sweep()
     deployment.channel.is_closed = False
     deployment.policy = policy(POLICY.replace("domains: [example.com]", "domains: [example.org]"))
@@ -107,7 +107,7 @@ def test_a_notice_of_a_stop_gives_no_right_to_delete(deployment):
     assert "churn" not in deployment.cloud.things
 
 
-def test_what_was_promised_holds_although_the_policy_got_shorter(deployment):
+def test_an_announced_date_holds_after_the_policy_is_shortened(deployment):
     deployment.sweep()
     deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h"))
     assert only(deployment.sweep_after(days=1)).step.name is StepName.NONE
@@ -122,7 +122,7 @@ def test_a_notice_that_no_channel_took_does_not_count(deployment):
     assert not stopped(deployment)
 
 
-def test_use_after_the_notice_ends_the_spell(deployment):
+def test_use_after_the_notice_ends_the_idle_period(deployment):
     deployment.sweep()
     deployment.cloud.things["churn"].uses.append(deployment.now + 2 * DAY)
     assert only(deployment.sweep_after(days=2, hours=12)).case.verdict.state == "active"
@@ -130,7 +130,7 @@ def test_use_after_the_notice_ends_the_spell(deployment):
     assert not stopped(deployment)
 
 
-def test_a_new_owner_is_told_before_anything_is_done_to_it(deployment):
+def test_a_new_owner_gets_a_notice_before_any_action(deployment):
     due(deployment).cloud.things["churn"].tags = {"owner": "sam@example.com"}
     found = only(deployment.sweep())
     assert (found.step.name, deployment.cloud.log) == (StepName.WARN, [])
@@ -190,7 +190,7 @@ def unreadable(deployment: FakeDeployment) -> None:
         pytest.param("record", kept, "it may be snoozed", id="kept by its owner after the ledger was read"),
     ],
 )
-def test_whatever_happened_in_between_keeps_it_from_being_stopped(deployment: FakeDeployment, call: str, what: Any, said: str):
+def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment, call: str, what: Any, said: str):
     due(deployment)
     happened: list[str] = []
 
@@ -208,13 +208,13 @@ def test_whatever_happened_in_between_keeps_it_from_being_stopped(deployment: Fa
     assert deployment.cloud.log == []
 
 
-def test_what_is_gone_by_then_is_a_success_that_says_so(deployment):
+def test_a_resource_gone_meanwhile_is_a_success(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "look" else None
     found = only(deployment.sweep())
     assert found.outcome == Outcome(result=Result.DONE, because="it is gone already", already_done=True)
 
 
-def test_what_somebody_stopped_by_then_is_a_success_that_says_so(deployment):
+def test_a_resource_stopped_meanwhile_is_a_success(deployment):
     def before_call(call: str, name: str) -> None:
         if call == "look":
             deployment.cloud.things[name].running_since = None
@@ -255,7 +255,7 @@ def test_without_a_manifest_nothing_is_acted_on(deployment):
     assert only(deployment.sweep_after(minutes=15)).outcome.result is Result.DONE
 
 
-def test_a_denied_act_is_a_failure_with_its_permission_and_is_tried_again(deployment):
+def test_a_denied_action_names_its_permission_and_is_tried_again(deployment):
     def fail_on(call: str, name: str) -> None:
         if call == "carry":
             raise DENIED
@@ -269,7 +269,7 @@ def test_a_denied_act_is_a_failure_with_its_permission_and_is_tried_again(deploy
     assert only(deployment.sweep_after(minutes=15)).outcome.result is Result.DONE
 
 
-def test_an_act_that_may_have_happened_is_not_made_again_before_it_could_be_seen(deployment):
+def test_an_action_that_may_have_happened_is_not_repeated_too_soon(deployment):
     def fail_on(call: str, name: str) -> None:
         if call == "carry":
             raise CloudError(Reason.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
@@ -311,7 +311,7 @@ def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(deployment):
     assert only(deployment.sweep_after(minutes=1)).outcome.result is Result.DONE
 
 
-def test_a_memory_that_cannot_be_read_protects_its_thing_and_spoils_no_other():
+def test_an_unreadable_memory_protects_only_its_resource():
     deployment = FakeDeployment(ledger=FailingLedger())
     for name in ("churn", "other"):
         deployment.cloud.add(name)
@@ -360,7 +360,7 @@ def test_while_another_sweep_has_the_target_nothing_is_done(deployment):
     assert (found.step.name, deployment.cloud.log) == (StepName.NONE, [])
 
 
-def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continued(deployment):
+def test_an_action_of_a_killed_sweep_is_reported_once_and_not_continued(deployment):
     class Killed(BaseException):
         pass
 
@@ -386,7 +386,7 @@ def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continue
     assert deployment.cloud.log == []
 
 
-def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(deployment):
+def test_a_restarted_resource_gets_a_new_notice_before_another_stop(deployment):
     due(deployment).sweep()
     deployment.cloud.things["churn"].running_since = deployment.cloud.things["churn"].changed = deployment.now + HOUR
     assert only(deployment.sweep_after(days=2)).step.name is StepName.WARN
@@ -394,7 +394,7 @@ def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(dep
     assert len(deployment.cloud.log) == 2
 
 
-def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(deployment):
+def test_a_failed_channel_is_named_if_another_accepted_the_notice(deployment):
     class Shut:
         def send(self, message: Any) -> str:
             raise CloudError(Reason.REFUSED, "ses:SendEmail", "quota exceeded")
@@ -405,7 +405,7 @@ def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(deploy
     assert "ses: ses:SendEmail: quota exceeded" in (found.outcome.error or "")
 
 
-def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(deployment):
+def test_office_hours_start_what_they_stopped_without_a_manifest(deployment):
     hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
     deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
     assert only(deployment.sweep()).step.name is StepName.WARN
@@ -425,7 +425,7 @@ def test_a_notice_about_another_shape_gives_no_right_to_act(deployment):
     assert deployment.cloud.log == []
 
 
-def test_the_grace_runs_from_when_the_notice_was_taken_not_from_when_the_sweep_began(deployment):
+def test_the_grace_begins_when_the_notice_is_accepted(deployment):
     send = deployment.channel.send
 
     def slowly(message: Any) -> str:
@@ -520,7 +520,7 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
         ),
     ],
 )
-def test_what_lives_inside_goes_only_when_its_own_owner_was_told(deployment, owner, memory, because):
+def test_a_guest_is_affected_only_after_a_notice_to_its_owner(deployment, owner, memory, because):
     inside(deployment, **({"tags": {"owner": owner}} if owner else {}))
     due(deployment).ledger.remember("arn:inner", memory, 0, deployment.now)
     found = only(deployment.sweep())
@@ -536,7 +536,7 @@ def test_what_was_gone_already_is_no_news_and_no_saving(deployment):
     assert [m for m in deployment.channel.messages[before:] if "saving" in m.subject or m.audience == "owners"] == []
 
 
-def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_ends_no_sweep(deployment):
+def test_a_kind_that_fails_on_an_unobserved_resource_blocks_every_action(deployment):
     def fail_on(call: str, name: str) -> None:
         if call == "observe":
             raise CloudError(Reason.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
@@ -548,7 +548,7 @@ def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_en
 
 
 @pytest.mark.parametrize("what", ["remember", "add_history"])
-def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_act_stays_done(deployment, what):
+def test_an_action_stays_done_if_the_ledger_fails_after_it(deployment, what):
     due(deployment)
     real = getattr(deployment.ledger, what)
 
@@ -563,7 +563,7 @@ def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_ac
     assert [c.error for c in report.coverage if c.kind == "acts"] == [f"dynamodb:{what}: no answer"]
 
 
-def test_what_is_gone_at_the_call_itself_is_a_success_but_no_saving_of_ours(deployment):
+def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "carry" else None
     found = only(deployment.sweep())
     assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already_done=True)

@@ -70,7 +70,7 @@ def test_a_hold_says_since_when_which_run_why_and_over_what():
     assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
 
 
-def test_another_run_over_its_limit_widens_the_hold_and_leaves_its_beginning():
+def test_another_run_over_its_limit_widens_the_hold_but_keeps_its_start():
     deployment = due(max_acts=1)
     deployment.sweep(regions=("us-east-1",))
     begun = deployment.now
@@ -80,7 +80,7 @@ def test_another_run_over_its_limit_widens_the_hold_and_leaves_its_beginning():
     assert (found.since, found.run, found.targets) == (begun, "run-2", {EAST, WEST})
 
 
-def test_a_hold_stands_over_all_its_places_until_a_run_has_read_them_all():
+def test_a_hold_lasts_until_a_run_has_read_all_its_places():
     deployment = due()
     deployment.sweep()
     deployment.cloud.things["idle-0"].uses.append(deployment.now + HOUR)
@@ -90,7 +90,7 @@ def test_a_hold_stands_over_all_its_places_until_a_run_has_read_them_all():
     assert hold_ledger.current_holds(deployment.ledger) == []
 
 
-def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
+def test_the_hold_is_recorded_before_any_notice():
     deployment, seen = due(), list[bool]()
     deployment.channel.on_message = lambda message: seen.append(bool(hold_ledger.current_holds(deployment.ledger)))
     deployment.sweep()
@@ -123,7 +123,7 @@ def test_a_lost_race_for_the_hold_is_decided_again_a_few_times(times: int, expec
     assert moves(deployment) == {expected}
 
 
-def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open():
+def test_a_hold_covers_only_what_was_read():
     def row(region: str, status: Status) -> Coverage:
         return Coverage(cloud="aws", account="123456789012", region=region, kind=KIND, status=status)
 
@@ -134,7 +134,7 @@ def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open(
     assert holds.updated_holds(standing, {}, look) == []
 
 
-def test_a_run_that_missed_a_kind_in_one_place_does_not_end_a_hold_over_it():
+def test_a_run_that_missed_a_place_does_not_end_its_hold():
     everywhere = {(target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook")}
     azure = {("azure/s/-", "azureml-compute-instance")}
     look = RunScope(run="r", now=NOW, read_places=frozenset(everywhere | azure))
@@ -150,7 +150,7 @@ def test_a_run_that_missed_a_kind_in_one_place_does_not_end_a_hold_over_it():
     assert holds.updated_holds(widened, {}, missed) == widened
 
 
-def test_what_is_partly_read_counts_and_what_another_run_has_does_not():
+def test_places_read_in_part_count_but_not_those_of_another_run():
     row = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind=KIND, status=Status.PARTIAL)
     assert holds.read_places([row, replace(row, cloud="reaper", kind="ledger")]) == {(EAST, KIND)}
     assert holds.read_places([row], {TARGET}) == frozenset()
@@ -180,7 +180,7 @@ def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     assert deployment.ledger.read_row(hold_ledger.HOLD_ROW) == before
 
 
-def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
+def test_a_plan_of_one_region_cannot_bypass_the_hold_of_a_wide_sweep():
     deployment = due()
     deployment.sweep(Mode.ANNOUNCE)
     for region in deployment.regions:
@@ -202,7 +202,7 @@ def test_a_sweep_that_announces_makes_a_hold_too():
 # --- releases
 
 
-def test_a_release_needs_no_hold_and_covers_what_was_due_when_it_was_given():
+def test_a_release_without_a_hold_covers_what_was_due():
     deployment = due()
     assert hold_ledger.current_holds(deployment.ledger) == []
     hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
@@ -323,7 +323,7 @@ def test_a_subscription_in_an_older_ledger_is_known_again():
     assert holds.updated_holds(standing, {}, RunScope(run="r", now=NOW, read_places=frozenset({(EAST, KIND)}))) == standing
 
 
-def test_the_history_is_looked_into_once():
+def test_the_history_is_read_once():
     deployment = older("us-east-1", ledger=Frail())
     deployment.sweep()
     assert set(deployment.ledger.reads) >= {"holds", "release"}  # type: ignore[attr-defined]
@@ -333,7 +333,7 @@ def test_the_history_is_looked_into_once():
     assert {"holds", "release", "overview"} & set(deployment.ledger.reads) == set()  # type: ignore[attr-defined]
 
 
-def test_the_history_of_a_ledger_without_a_hold_is_looked_into_once_too():
+def test_the_history_is_read_once_in_a_ledger_without_a_hold():
     deployment = due(ledger=Frail(), max_acts=20)
     deployment.ledger.reads.clear()  # type: ignore[attr-defined]
     deployment.sweep()
@@ -350,7 +350,7 @@ def test_a_row_of_holds_says_the_same_when_it_is_read_again():
     assert holds.release_from_row(holds.release_row(given)) == given
 
 
-def test_what_was_held_is_refused_by_nothing_but_the_hold():
+def test_an_action_on_hold_is_refused_only_by_the_hold():
     deployment = due()
     deployment.sweep()
     deployment.policy = due(max_acts=20).policy

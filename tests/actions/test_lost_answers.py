@@ -53,12 +53,12 @@ def mails(deployment: FakeDeployment) -> list[str]:
         pytest.param("delete", Reason.REFUSED, id="being deleted already, said the second try"),
     ],
 )
-def test_what_was_carried_out_although_the_answer_says_no_is_done_and_can_be_undone(action, trouble):
+def test_an_action_that_worked_despite_an_error_can_be_undone(action, trouble):
     deployment = due(action)
     failing(deployment, "carried", trouble, retried=True)
     found = only(deployment.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.DONE, True)
-    assert "reply to that got lost" in mails(deployment)[0]
+    assert "reply was lost" in mails(deployment)[0]
     deployment.cloud.fail_on = lambda call, name: None
     assert (deployment.memory("churn").last_action, deployment.memory("churn").last_action_result) == (
         StepName(action),
@@ -69,7 +69,7 @@ def test_what_was_carried_out_although_the_answer_says_no_is_done_and_can_be_und
 
 
 @pytest.mark.parametrize("trouble", [Reason.REFUSED, Reason.THROTTLED, Reason.UNREACHABLE, Reason.GONE, Reason.UNREADABLE])
-def test_a_refusal_of_the_second_try_leaves_the_intent_and_says_that_it_is_not_known(trouble):
+def test_a_refused_second_try_leaves_the_intent_with_an_unknown_result(trouble):
     deployment = due()
     failing(deployment, "carry", trouble, retried=True)
     found = only(deployment.sweep())
@@ -80,7 +80,7 @@ def test_a_refusal_of_the_second_try_leaves_the_intent_and_says_that_it_is_not_k
 
 
 @pytest.mark.parametrize("trouble", [Reason.REFUSED, Reason.THROTTLED, Reason.DENIED])
-def test_a_refusal_of_the_only_try_takes_the_intent_back_and_keeps_the_notice(trouble):
+def test_a_refused_only_try_withdraws_the_intent_and_keeps_the_notice(trouble):
     deployment = due()
     before = deployment.memory("churn").warned_at
     failing(deployment, "carry", trouble, retried=False)
@@ -117,7 +117,7 @@ def unanswered(written: Any) -> Any:
         pytest.param("remember", lambda written: False, id="of the intent, whose second try lost the race against the first"),
     ],
 )
-def test_an_intent_whose_answer_got_lost_is_taken_back_and_the_action_comes_later(name, answer):
+def test_an_intent_with_a_lost_reply_is_withdrawn_and_retried_later(name, answer):
     deployment = due()
     before = deployment.memory("churn").warned_at
     once(deployment, name, answer)
@@ -130,7 +130,7 @@ def test_an_intent_whose_answer_got_lost_is_taken_back_and_the_action_comes_late
     assert not [text for text in mails(deployment) if "isn't known" in text]
 
 
-def test_a_lease_that_cannot_be_prolonged_before_the_call_is_no_call():
+def test_no_call_is_made_if_the_lease_cannot_be_prolonged():
     deployment = due()
     real = deployment.ledger.take_lease
 
@@ -145,7 +145,7 @@ def test_a_lease_that_cannot_be_prolonged_before_the_call_is_no_call():
     assert deployment.memory("churn").last_action is None
 
 
-def test_what_fails_before_leave_was_asked_for_was_surely_not_made():
+def test_a_failure_before_any_permit_changed_nothing():
     deployment = due()
 
     def carry(*given: Any) -> Any:

@@ -40,25 +40,25 @@ def test_a_manifest_comes_back_as_it_was(archive):
 
 def test_a_manifest_is_never_overwritten(archive):
     address = archive.store_manifest(SAVED, 3)
-    with pytest.raises(CloudError, match="cannot be written"):
+    with pytest.raises(CloudError, match="can't be written"):
         archive.store_manifest(SAVED, 3)
     assert archive.read_manifest(address) == SAVED
 
 
-def test_only_its_user_can_read_it(archive):
+def test_only_its_user_can_read_a_manifest(archive):
     address = Path(archive.store_manifest(SAVED, 3))
     assert stat.S_IMODE(address.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CloudError, match="cannot be written"):
+    with pytest.raises(CloudError, match="can't be written"):
         manifest.open_archive(str(tmp_path / "file"), {}).store_manifest(SAVED, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', "null"])
-def test_what_is_no_manifest_is_an_error_that_names_it(text):
-    with pytest.raises(CloudError, match=r"s3://b/m\.json is no manifest"):
+def test_a_text_that_is_no_manifest_is_an_error_with_its_address(text):
+    with pytest.raises(CloudError, match=r"s3://b/m\.json isn't a manifest"):
         manifest.parse_manifest(text, "s3://b/m.json")
 
 
@@ -107,6 +107,6 @@ def test_an_address_in_the_ledger_is_read_only_inside_the_place(archive, tmp_pat
     address = archive.store_manifest(SAVED, 3)
     assert archive.read_own_manifest(address) == SAVED
     elsewhere = manifest.open_archive(str(tmp_path / "elsewhere"), {}).store_manifest(SAVED, 3)
-    with pytest.raises(CloudError, match=r"does not lie in REAPER_MANIFESTS.*--manifest"):
+    with pytest.raises(CloudError, match=r"isn't in REAPER_MANIFESTS.*--manifest"):
         archive.read_own_manifest(elsewhere)
     assert archive.read_manifest(elsewhere) == SAVED, "a person may name it"

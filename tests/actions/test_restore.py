@@ -38,7 +38,7 @@ def undone(deployment: FakeDeployment, run: str = "run-2", **given: Any) -> dict
     return said
 
 
-def test_everything_that_a_run_stopped_runs_again_and_needs_a_new_notice():
+def test_undoing_a_run_starts_everything_and_requires_new_notices():
     deployment = stopped()
     assert undone(deployment) == {"a": "it runs again", "b": "it runs again"}
     assert all(thing.running_since for thing in deployment.cloud.things.values())
@@ -47,7 +47,7 @@ def test_everything_that_a_run_stopped_runs_again_and_needs_a_new_notice():
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.WARN}
 
 
-def test_deletes_are_brought_back_only_where_that_is_asked_for():
+def test_deletes_are_undone_only_on_request():
     deployment = stopped("delete")
     assert "--deletes" in undone(deployment)["a"]
     assert deployment.cloud.things == {}
@@ -78,7 +78,7 @@ def test_what_was_refused_or_failed_is_not_undone():
     deployment.cloud.fail_on = deployment.cloud.before_call = lambda call, name: None
     for thing in deployment.cloud.things.values():
         thing.running_since = None
-    assert all("was not made" in said for said in undone(deployment, run).values())
+    assert all("not carried out" in said for said in undone(deployment, run).values())
     assert not any(thing.running_since for thing in deployment.cloud.things.values())
 
 
@@ -86,7 +86,7 @@ def test_what_was_undone_already_is_left_alone():
     deployment = stopped()
     undone(deployment)
     deployment.cloud.things["a"].running_since = None
-    assert "taken back already" in undone(deployment)["a"]
+    assert "already undone" in undone(deployment)["a"]
     assert deployment.cloud.things["a"].running_since is None
 
 
@@ -98,19 +98,19 @@ def test_a_later_act_is_not_forgotten_by_undoing_an_earlier_one():
     deployment.now += 3 * DAY
     deployment.sweep()
     manifest = deployment.memory("a").manifest_address
-    assert "something was done since" in undone(deployment, "run-2")["a"]
+    assert "followed by a later action" in undone(deployment, "run-2")["a"]
     assert deployment.memory("a").manifest_address == manifest
     assert restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context()).error is None
 
 
 @pytest.mark.parametrize("run", ["", "/", "..", "*", "run-2/../run-1"])
-def test_what_is_no_run_is_refused(run):
-    with pytest.raises(SettingsError, match="is no run"):
+def test_an_invalid_run_id_is_refused(run):
+    with pytest.raises(SettingsError, match="not a run ID"):
         list(restore.undo_run(run, stopped().restore_context()))
 
 
 def test_a_run_that_left_nothing_says_so():
-    with pytest.raises(SettingsError, match="left nothing to take back"):
+    with pytest.raises(SettingsError, match="stored nothing to undo"):
         list(restore.undo_run("run-99", stopped().restore_context()))
 
 
@@ -126,31 +126,31 @@ def test_a_manifest_that_cannot_be_read_does_not_stop_the_others():
 def test_a_manifest_of_another_resource_is_refused():
     deployment = stopped()
     address = deployment.memory("b").manifest_address
-    with pytest.raises(SettingsError, match="is about"):
+    with pytest.raises(SettingsError, match="is for"):
         restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context(), address)
     assert deployment.cloud.things["b"].running_since is None
 
 
-def test_nothing_known_to_take_back_says_so():
-    with pytest.raises(SettingsError, match="knows of no act on it"):
+def test_restore_without_an_action_is_refused():
+    with pytest.raises(SettingsError, match="has no action on this resource"):
         restore.restore_resource("arn:aws:sagemaker:us-east-1:123456789012:endpoint/never", stopped().restore_context())
 
 
-def test_what_is_back_already_is_said_to_be_and_left_alone():
+def test_a_restored_resource_is_reported_so_and_left_alone():
     deployment = stopped(names=("a",))
     assert restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context()).error is None
     deployment.cloud.things["a"].running_since = None
     again = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
     assert again.undone is not None
     assert (again.undone.because, again.undone.not_restored, again.undone.run_again) == (
-        f"it is back already, since {deployment.now:%Y-%m-%d %H:%M} UTC, by lee",
+        f"already restored on {deployment.now:%Y-%m-%d %H:%M} UTC, by lee",
         (),
         False,
     )
     assert deployment.cloud.things["a"].running_since is None
 
 
-def test_an_action_that_may_be_half_made_is_told_and_not_repeated_under_its_notice():
+def test_a_half_done_action_is_reported_and_not_repeated():
     deployment = stopped(names=())
     deployment.cloud.add("a")
     deployment.sweep()
@@ -193,7 +193,7 @@ def test_after_a_failure_it_can_be_tried_again():
     assert deployment.cloud.things["a"].running_since == deployment.now
 
 
-def test_what_went_with_its_host_is_brought_back_by_restoring_that():
+def test_restoring_the_host_restores_its_guests():
     deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
     for name, host in (("host", ""), ("inner", "host")):
         deployment.cloud.add(name, host=host)
@@ -202,26 +202,28 @@ def test_what_went_with_its_host_is_brought_back_by_restoring_that():
     deployment.sweep()
     assert deployment.cloud.things == {}
     host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
-    with pytest.raises(SettingsError, match=f"it went with {host} in run run-2: `reaper restore {host}` brings both back"):
+    with pytest.raises(
+        SettingsError, match=f"it was stopped or deleted with {host} in run run-2; `reaper restore {host}` restores both"
+    ):
         restore.restore_resource(inner, deployment.restore_context())
     restore.restore_resource(host, deployment.restore_context())
     assert set(deployment.cloud.things) == {"host", "inner"}
 
 
-def test_a_manifest_outside_the_configured_place_is_undone_only_where_a_person_names_it():
+def test_a_manifest_elsewhere_is_undone_only_if_a_person_names_it():
     deployment = stopped(names=("a",))
     id_, memory = deployment.cloud.id("a"), deployment.memory("a")
     elsewhere = (memory.manifest_address or "").replace("s3://manifests/", "s3://evil/")
     deployment.store.texts[elsewhere] = deployment.store.texts[memory.manifest_address or ""]
     deployment.ledger.remember(id_, replace(memory, manifest_address=elsewhere), memory.version, deployment.now)
-    with pytest.raises(CloudError, match="does not lie in REAPER_MANIFESTS"):
+    with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS"):
         restore.restore_resource(id_, deployment.restore_context())
     assert not deployment.cloud.things["a"].running_since
     assert restore.restore_resource(id_, deployment.restore_context(), elsewhere).undone
     assert deployment.cloud.things["a"].running_since
 
 
-def test_a_new_manifest_names_one_outside_the_configured_place_which_is_never_read():
+def test_a_new_manifest_names_one_elsewhere_that_is_never_read():
     deployment = stopped(names=("a",))
     memory = deployment.memory("a")
     deployment.ledger.remember(

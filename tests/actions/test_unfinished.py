@@ -40,7 +40,7 @@ def readers(deployment: FakeDeployment) -> list[str]:
     return [m.to for m in deployment.channel.messages if m.audience is Audience.OWNERS]
 
 
-def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
+def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_new_one():
     deployment = FakeDeployment(acts=replace(ACTS, perform=in_parts))
     untold(deployment, tags={"reaper:owner": "ann@example.com"})
     deployment.cloud.things["churn"].tags = {"reaper:owner": "bob@example.com"}
@@ -52,7 +52,7 @@ def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
     assert before == ["ann@example.com", "bob@example.com"]
 
 
-def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by_now():
+def test_an_unreported_stop_is_reported_if_its_rule_has_hours_by_now():
     deployment = FakeDeployment()
     untold(deployment, tags={})
     deployment.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
@@ -60,7 +60,7 @@ def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by
     assert readers(deployment) == ["ml-admins@example.com"]
 
 
-def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
+def test_an_open_action_of_an_unlisted_host_is_not_closed():
     ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
     meant = Memory(last_action=StepName.DELETE, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
     ledger.remember(host, meant, 0, NOW)
@@ -68,7 +68,7 @@ def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
     assert ledger.recall([host], NOW)[host].last_action_result is None
 
 
-def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
+def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():
     deployment = FakeDeployment()
     untold(deployment, tags={})
 
@@ -83,7 +83,7 @@ def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
     assert len(readers(deployment)) == 1
 
 
-def test_who_has_lost_the_lease_tells_nothing_more():
+def test_a_run_without_its_lease_sends_nothing_more():
     deployment = FakeDeployment()
     untold(deployment, tags={})
     for name in "ab":

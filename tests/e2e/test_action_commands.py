@@ -113,10 +113,10 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        pytest.param(lambda text: text.replace("stop", "delete"), "changed after it was made", id="changed by hand"),
-        pytest.param(lambda text: "nonsense", "is no plan file such as `reaper plan` writes: it is not JSON", id="no plan"),
-        pytest.param(lambda text: "[]", "writes: something in it is not what belongs there", id="a list"),
-        pytest.param(lambda text: "{}", "writes: it has no 'sha256'", id="empty"),
+        pytest.param(lambda text: text.replace("stop", "delete"), "edited after it was written", id="changed by hand"),
+        pytest.param(lambda text: "nonsense", "not a plan file of `reaper plan`: it isn't JSON", id="no plan"),
+        pytest.param(lambda text: "[]", "not a plan file of `reaper plan`: one of its values has the wrong type", id="a list"),
+        pytest.param(lambda text: "{}", "`reaper plan`: it has no 'sha256'", id="empty"),
     ],
 )
 def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, said):
@@ -260,7 +260,7 @@ def test_restoring_twice_does_no_harm(desk: Desk):
     back = desk("restore", desk.ids[1])
     assert (back.returncode, desk.counts()) == (0, [1, 3, 1]), back.stdout + back.stderr
     twice = desk("restore", desk.ids[1])
-    assert (twice.returncode, "it is back already, since " in twice.stdout) == (0, True)
+    assert (twice.returncode, "already restored on " in twice.stdout) == (0, True)
     [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
     named = desk("restore", desk.ids[0], "--manifest", manifest)
     assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr

@@ -197,9 +197,9 @@ def test_a_plan_is_refused_if_tags_changed(stage: Stage):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param(lambda text: text.replace('"stop"', '"delete"'), "changed after it was made", id="changed by hand"),
-        pytest.param(lambda text: text[: len(text) // 2], "no plan file", id="cut short"),
-        pytest.param(lambda text: "[]", "no plan file", id="something else"),
+        pytest.param(lambda text: text.replace('"stop"', '"delete"'), "edited after it was written", id="changed by hand"),
+        pytest.param(lambda text: text[: len(text) // 2], "not a plan file of", id="cut short"),
+        pytest.param(lambda text: "[]", "not a plan file of", id="something else"),
     ],
 )
 def test_an_edited_plan_is_refused(stage: Stage, change, said):

@@ -235,7 +235,10 @@ def test_admins_see_the_name_of_a_subscription():
         error="no",
     )
     target = Target(cloud="azure", account=id_, account_name="Planning")
-    made = admin_mail(finding("x", resource=resource(kind="azureml-compute-cluster", id="/subscriptions/x", name="x", target=target)), coverage=(denied,))
+    made = admin_mail(
+        finding("x", resource=resource(kind="azureml-compute-cluster", id="/subscriptions/x", name="x", target=target)),
+        coverage=(denied,),
+    )
     for body in (made.text, made.html):
         assert f"azureml-compute-cluster in Planning ({id_})" in body
         assert f"subscription Planning ({id_})" in body

@@ -298,7 +298,7 @@ def test_a_row_listed_twice_is_reported_once_even_if_the_kind_fails(account: Acc
     for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
         done = sweep([cloud], [given], order)
         assert [c.resources for c in done.coverage] == [len(done.findings)] == [1]
-        assert ("could not be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
+        assert ("couldn't be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
 
 
 TRIPS = [IndexError, KeyError, LookupError, OverflowError, RecursionError, UnicodeError, TypeError, AttributeError]

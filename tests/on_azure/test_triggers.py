@@ -59,13 +59,13 @@ def test_a_quiet_deployment_mails_gaps_too(deployed: Server, monkeypatch: pytest
     assert "coverage " in deployed.mails[0]["content"]["subject"]
 
 
-def test_a_mail_that_is_not_accepted_fails_the_run_so_that_the_alert_calls(deployed: Server):
+def test_a_scheduled_run_fails_if_its_mail_is_not_accepted(deployed: Server):
     deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
     with pytest.raises(CloudError, match="the summary was not accepted"):
         tick()
 
 
-def test_a_mail_that_is_not_accepted_does_not_take_a_finished_sweep_from_the_one_who_asked(
+def test_a_manual_sweep_is_answered_if_its_mail_is_not_accepted(
     deployed: Server, vision: Workspace, caplog: pytest.LogCaptureFixture
 ):
     vision.cluster("gpus", created=LONG_AGO)
@@ -90,7 +90,7 @@ def test_a_scheduled_sweep_that_succeeded_is_the_last_line_in_the_log(deployed: 
     assert told(caplog)[-1] == "scheduled sweep succeeded"
 
 
-def test_the_dead_man_takes_no_other_sweep_for_one_that_succeeded(deployed: Server, caplog: pytest.LogCaptureFixture):
+def test_only_a_successful_scheduled_sweep_is_logged_as_one(deployed: Server, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, "reaper"):
         post({})
         deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
@@ -110,14 +110,14 @@ def test_only_a_post_sweeps_stores_or_mails(deployed: Server, method: str):
 
 
 @pytest.mark.parametrize("option", ["region", "regions", "account", "accounts"])
-def test_what_only_aws_can_be_narrowed_by_is_refused_and_not_passed_over(deployed: Server, option: str):
+def test_options_for_aws_only_are_refused(deployed: Server, option: str):
     answer = post({option: ["westeurope"]})
     assert answer.status_code == 400
-    assert "narrow it with 'subscriptions'" in json.loads(answer.get_body())["error"]
+    assert "use 'subscriptions' to narrow" in json.loads(answer.get_body())["error"]
     assert post({option: []}).status_code == 200
 
 
-def test_a_policy_that_cannot_be_read_is_no_fault_of_the_caller(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+def test_an_unreadable_policy_is_a_server_error(deployed: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("REAPER_POLICY", f"{deployed.url}/account/policies/policy.yaml")
     answer = post({})
     assert (answer.status_code, "policy https://" in json.loads(answer.get_body())["error"]) == (500, True)
@@ -142,9 +142,7 @@ def test_a_gap_is_one_line_of_its_own_in_the_log(deployed: Server, caplog: pytes
 
 
 @pytest.mark.parametrize(("mode", "rings"), [(Mode.ENFORCE, True), (Mode.AUDIT, False)])
-def test_acts_that_are_held_ring_the_alert_where_they_would_have_been_made(
-    caplog: pytest.LogCaptureFixture, mode: Mode, rings: bool
-):
+def test_actions_on_hold_are_logged_for_the_alert(caplog: pytest.LogCaptureFixture, mode: Mode, rings: bool):
     deployment = FakeDeployment(policy=policy(POLICY.replace("max_acts: 20", "max_acts: 0")))
     deployment.cloud.add("churn")
     deployment.sweep()
@@ -155,7 +153,7 @@ def test_acts_that_are_held_ring_the_alert_where_they_would_have_been_made(
     assert (events["swept"]["Held"], events["swept"]["ActsFailed"], "acts held" in events) == (1, 0, rings)
 
 
-def test_without_a_store_even_a_very_large_report_is_answered_in_full(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+def test_a_very_large_report_is_answered_in_full_without_a_store(deployed: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triggers, "MAX_ANSWER_CHARS", 10)
     assert "stored" not in json.loads(post({}).get_body())
 
@@ -171,7 +169,7 @@ def test_no_body_sweeps_a_subscription_that_the_deployment_does_not(deployed: Se
     for asked in ({"subscription": OTHER}, {"subscriptions": [SUB, OTHER]}):
         answer = post(asked)
         assert answer.status_code == 400
-        assert f"'{OTHER}' is not among those that this deployment sweeps" in json.loads(answer.get_body())["error"]
+        assert f"this deployment doesn't sweep '{OTHER}'" in json.loads(answer.get_body())["error"]
     assert len(deployed.requests) == before
     report = json.loads(post({"subscription": SUB.upper()}).get_body())
     assert {row["account"] for row in report["coverage"]} == {SUB}

@@ -1,8 +1,8 @@
-"""Carries out one stop, delete or start. Loaded if a run acts, and nowhere else.
+"""Carries out one stop, delete or start. Loaded only if a run acts.
 
-The order (DESIGN, "Acting, exactly"): the look right before; what undoing needs is stored; a hint of an open action is left; the intent is
-written to the ledger on the very version that was read; before every changing call the ledger is read once more, so that a snooze of a
-second ago wins; the call; the result joins the intent. Whatever is off at any of these points ends this one action, with the reason.
+The order (DESIGN, "Acting, exactly"): re-check the resource. Store the manifest for undoing. Leave a hint of an open action. Write the intent
+to the ledger on the version that was read. Before every changing call read the ledger once more, so that a snooze of a second ago wins.
+Make the call. Add the result to the intent. If anything has changed at any of these points, this one action ends, with the reason.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from reaper.sessions import CloudSession
 
 OPERATION = "act"
 MARGIN = timedelta(minutes=2)
-"""What must be left of the time for an action to begin: enough to end it, and to notify and record everything afterwards."""
+"""The time that an action needs before the deadline: enough to finish it, and to notify and record everything afterwards."""
 NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.REFUSED})
-"""Failures of a call that leave the resource as it was, if it was sent once only."""
+"""Failures of a call that leave the resource as it was, if the call was sent only once."""
 NOT_KNOWN = "it isn't known whether it was made"
 
 
@@ -54,7 +54,7 @@ class ActContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutedStep:
-    """What became of one action: its outcome, what failed, and the API calls that it took."""
+    """The result of one action: its outcome, what failed, and the API calls that it took."""
 
     outcome: Outcome
     errors: Sequence[ReaperError]
@@ -63,7 +63,7 @@ class ExecutedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One action on one resource: its decision, a session of its own, and how its kind acts. `errors` is added to."""
+    """One action on one resource: its decision, a session of its own, and its kind's functions. Failures are added to `errors`."""
 
     decision: Decision
     run_id: str
@@ -74,7 +74,7 @@ class _Task:
 
     @property
     def action(self) -> StepName:
-        """What is to be done."""
+        """The action to carry out."""
         return self.decision.step.name
 
     @property
@@ -104,7 +104,7 @@ def execute(decision: Decision, run_id: str, context: ActContext) -> ExecutedSte
 
 def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
     kind = decision.case.resource.kind
-    again = Recheck(
+    new_recheck = Recheck(
         session=context.session.without_cache(),
         kind=context.kind(kind),
         policy=context.policy,
@@ -113,7 +113,7 @@ def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
         clock=context.clock,
     )
     functions = context.action_functions(kind)
-    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=again, errors=[])
+    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=new_recheck, errors=[])
 
 
 def _require_time(context: ActContext) -> None:
@@ -165,7 +165,7 @@ def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifes
         with odd_replies_as_errors(OPERATION):
             undo_state = task.functions.read_undo_state(task.session, resource, task.action, earlier)
     except CloudError as error:
-        raise StepRefused(f"what undoing it needs couldn't be read: {error}") from error
+        raise StepRefused(f"the settings needed to undo it couldn't be read: {error}") from error
     return Manifest(
         id=resource.id,
         kind=resource.kind,
@@ -180,7 +180,7 @@ def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifes
 
 
 def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None:
-    """The address of the stored manifest. A start takes nothing away and has none."""
+    """The address of the stored manifest. A start removes nothing and has none."""
     if manifest.action is StepName.START:
         return None
     try:
@@ -191,7 +191,7 @@ def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None
 
 
 def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task: _Task) -> Intent:
-    """The intent, once it stands in the ledger, with a hint that leads to it. Raises StepRefused if it could not be written."""
+    """The intent, once it is in the ledger, with a hint that leads to it. Raises StepRefused if it couldn't be written."""
     ledger, now = task.context.ledger, task.time()
     hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
     written = memory_updates.before_action(memory, manifest.action, address, task.run_id, now)
@@ -209,7 +209,7 @@ def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task
 
 
 def _perform(resource: Resource, manifest: Manifest, own_intent: Intent, task: _Task) -> Outcome:
-    """Make the calls. If surely none was made the intent is taken back; otherwise what became of it is written down."""
+    """Make the calls. If certainly none was made, the intent is withdrawn. Otherwise its result is recorded."""
     permit = CallPermit(resource=resource, own_intent=own_intent, ledger=task.context.ledger, clock=task.context.clock)
 
     def require_permit() -> None:
@@ -235,17 +235,17 @@ def _after_success(result: ActionResult, own_intent: Intent, task: _Task) -> Out
 
 
 def _after_withdrawal(withdrawal: ActionWithdrawn, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
-    """The permit was withdrawn: before the first call nothing has happened; after it the action stays half done."""
+    """The permit was withdrawn: before the first call nothing has happened. After it the action stays half done."""
     if permit.times_given == 0:
         _take_back_intent(own_intent, task)
         raise StepRefused(str(withdrawal)) from withdrawal
-    return _begun_and_failed(f"it was begun and broken off: {withdrawal}", withdrawal, own_intent, task)
+    return _begun_and_failed(f"it was begun, then interrupted: {withdrawal}", withdrawal, own_intent, task)
 
 
 def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
-    """A call failed. Nothing was made if no permit was asked for, or if the call was surely refused and sent once only.
+    """A call failed. Nothing changed if no permit was requested, or if the call was certainly refused and sent only once.
 
-    A kind that had changed something says PARTIAL.
+    A kind that has changed something raises PARTIAL.
     """
     none_made = permit.times_given == 0 or not error.retried
     if error.reason is Reason.GONE and none_made and task.action is not StepName.START:
@@ -255,9 +255,9 @@ def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent
         _take_back_intent(own_intent, task)
         raise error
     if error.reason is Reason.PARTIAL:
-        return _begun_and_failed(f"it was begun and not finished: {error}", error, own_intent, task)
+        return _begun_and_failed(f"it was begun but not finished: {error}", error, own_intent, task)
     if recheck.shows_as_done(permit.resource, task.action, task.functions.read_now, task.recheck):
-        done = ActionResult(because=f"it was {PARTICIPLES[task.action]}, although the reply to that got lost")
+        done = ActionResult(because=f"it was {PARTICIPLES[task.action]}, although the reply was lost")
         return _after_success(done, own_intent, task)
     return _begun_and_failed(f"{NOT_KNOWN}: {error}", error, own_intent, task)
 
@@ -269,9 +269,9 @@ def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task
 
 
 def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
-    """Add the result to the intent, on whatever version stands by now, and to the history.
+    """Add the result to the intent, whatever the version is by now, and to the history.
 
-    What fails is reported; the next run finds the intent without a result and closes it.
+    A failure is reported. The next run then finds the intent without a result and closes it.
     """
     ledger, because = task.context.ledger, outcome.because or ""
     done = outcome.result is Result.DONE
@@ -291,7 +291,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
 
 
 def _take_back_intent(own_intent: Intent, task: _Task, *, gone: bool = False) -> None:
-    """Remove an intent of which no call was made. `gone`: there is nothing left that its notice could be about."""
+    """Remove an intent for which no call was made. `gone`: the resource no longer exists, so its notice no longer counts."""
     try:
         intent.take_back_intent(task.context.ledger, own_intent, task.time(), gone=gone)
     except CloudError as error:

@@ -1,4 +1,4 @@
-"""Holds and releases in the ledger: what is on hold now, what a run leaves on hold, and the release that a person gives."""
+"""Holds and releases in the ledger: what is on hold now, what a run puts on hold, and the release that a person gives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from reaper.model import Target
 HOLD_ROW, RELEASE_ROW = "hold", "release"
 """The rows of the ledger with what is on hold and the last release. Ledgers of 49f8b6c had both in the history."""
 OLDER_HOLDS, OLDER_RELEASE = "holds", "release"
-"""The names under which such a ledger's history has them."""
+"""The IDs that they have in such a ledger's history."""
 MAX_SHARES = 10
-"""How many earlier runs say what is usual, however old they are."""
+"""The number of earlier runs, of any age, that show what is usual."""
 MAX_TRIES = 4
 Places = Mapping[KindInTarget, tuple[Target, str]]
 """The target and kind of each place."""
@@ -30,7 +30,7 @@ def current_holds(ledger: Ledger) -> list[Hold]:
 
 
 def holds_with_version(ledger: Ledger) -> tuple[list[Hold], int]:
-    """What is on hold and the row's version; 0 if there is no row yet and an earlier version of this product noted it elsewhere."""
+    """What is on hold and the row's version; 0 if there is no row yet, because an earlier version recorded it elsewhere."""
     row = ledger.read_row(HOLD_ROW)
     return (holds.holds_from_row(row.values) if row.version else _older_holds(ledger)), row.version
 
@@ -44,20 +44,20 @@ def record_holds(ledger: Ledger, standing: Sequence[Hold], before: Sequence[Hold
 
 
 def past_runs(ledger: Ledger, standing: Sequence[Hold], places: Places, now: datetime) -> PastRuns:
-    """What earlier runs and people left behind about these places. Raises CloudError."""
+    """What earlier runs and people recorded about these places. Raises CloudError."""
     release = _last_release(ledger, now)
     usual_since = release.usual_since if release else {}
     shares = {
-        place: [IdleShare(seen=s.seen, idle=s.idle) for s in _usual_statistics(ledger, *where, usual_since.get(place))]
-        for place, where in places.items()
+        place: [IdleShare(seen=s.seen, idle=s.idle) for s in _usual_statistics(ledger, *target_and_kind, usual_since.get(place))]
+        for place, target_and_kind in places.items()
     }
     return PastRuns(shares=shares, holds=standing, release=release)
 
 
 def release_hold(ledger: Ledger, by: str, now: datetime, valid_for: timedelta = limits.RELEASE_FOR) -> Release:
-    """Release every action whose date had come by `now`, and remove the holds. Raises CloudError.
+    """Release every action that was due by `now`, and remove the holds. Raises CloudError.
 
-    In places whose idle share jumped, what is usual is learned anew from now on.
+    In places whose idle share jumped, the usual share is learned from the runs after `now`.
     """
     release = _record_release(ledger, by, now, valid_for)
     for _ in range(MAX_TRIES):
@@ -103,11 +103,11 @@ def _record_release(ledger: Ledger, by: str, now: datetime, valid_for: timedelta
 
 
 def _usual_statistics(ledger: Ledger, target: Target, kind: str, since: datetime | None) -> list[RunStatistics]:
-    """The last runs over a place that say what is usual. Older ledgers have rows of jumps among them, as many as there were runs."""
+    """The last runs that show what is usual in a place. Older ledgers also have rows of runs that saw a jump, of any number."""
     limit = MAX_SHARES
     while True:
         rows = ledger.statistics(target, kind, limit)
-        usual = [s for s in rows if not s.was_jump and s.seen and (since is None or s.started > since)][:MAX_SHARES]
+        usual = [row for row in rows if not row.was_jump and row.seen and (since is None or row.started > since)][:MAX_SHARES]
         if len(usual) == MAX_SHARES or len(rows) < limit or (since and rows[-1].started <= since):
             return usual
         limit *= 10

@@ -1,7 +1,7 @@
 """What is on hold and what a person released: two rows of the ledger as data, and how a run changes the first. Pure.
 
-A hold is over the targets and kinds that its run read. While it stands nothing due in them is done, except what a release covers. A run
-that read all of them and is under the limit removes it, and so does a release.
+A hold covers the targets and kinds that its run read. While it lasts, nothing due in them is carried out, except what a release covers. A
+run that reads all of them and is under the limit removes it, and so does a release.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KindInTarget = tuple[str, str]
 
 
 class LimitName(StrEnum):
-    """Which limit it is, and so which actions are on hold.
+    """Which limit was exceeded, and so which actions are on hold.
 
-    `actions` (`max_acts`, `max_share`): all that no calendar asks for. `dollars` (`max_usd_per_hour`): all. `scheduled` (`max_scheduled`):
-    those that a calendar asks for. `unpriced`: those without a price that no calendar asks for. `jump` (the breaker): all in one place that
-    no calendar asks for. `older`: all, in a ledger of an earlier version.
+    `actions` (`max_acts`, `max_share`): all but those of office hours. `dollars` (`max_usd_per_hour`): all. `scheduled` (`max_scheduled`):
+    those of office hours. `unpriced`: those without a price, except those of office hours. `jump` (the breaker): all in one place except
+    those of office hours. `older`: all, in a ledger of an earlier version.
     """
 
     ACTIONS = "actions"
@@ -43,10 +43,10 @@ class LimitName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Since when a limit holds actions, which run found it exceeded, why, and over which targets (as the ledger writes them) and kinds.
+    """Since when actions are on hold, which run found the limit exceeded, why, and in which targets (as the ledger writes them) and kinds.
 
-    `marks` stand for both in a hold of an earlier version: each place in eight characters. `unread`: the places in both lists that no run
-    of it read, so that they need not be read to end it.
+    `marks` replace both in a hold of an earlier version: each place in eight characters. `unread`: the places in both lists that none of
+    its runs read, so that they need not be read to end it.
     """
 
     limit: LimitName
@@ -61,7 +61,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A person's word that holds from `given` until `until`. `anew`: from when on a place's idle shares say what is usual there."""
+    """A person's permission to carry out what was due. `usual_since`: for each place, from when on its idle shares show what is usual there."""
 
     given_at: datetime
     valid_until: datetime
@@ -71,7 +71,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """Which run looks, when, and what it read (`ok` or `partial`)."""
+    """A run, its time, and the places that it read (`ok` or `partial`)."""
 
     run: str
     now: datetime
@@ -79,96 +79,98 @@ class RunScope:
 
 
 def kind_in_target(target: Target, kind: str) -> KindInTarget:
-    """Where a kind is looked for."""
+    """The place where resources of a kind are listed."""
     return target_text(target), kind
 
 
 def kind_in_target_of(case: Case) -> KindInTarget:
-    """Where a resource was found."""
+    """The place of a resource."""
     return kind_in_target(case.resource.target, case.resource.kind)
 
 
 def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
-    """The places that a run read, wholly or in part; not those of `others`, which another run has under its lease."""
+    """The places that a run read, wholly or in part, without those in `others`, which another run has leased."""
     rows = [(target_of_row(row), row) for row in coverage if row.cloud != OWN and row.status in READ_STATUSES]
     return frozenset(kind_in_target(target, row.kind) for target, row in rows if target not in others)
 
 
 def covers_case(hold: Hold, case: Case) -> bool:
-    """Whether the hold is over an action on this resource."""
+    """Whether the hold covers an action on this resource."""
     return _covers_place(hold, kind_in_target_of(case)) and limit_counts_case(hold.limit, case)
 
 
-def limit_counts_case(sort: LimitName, case: Case) -> bool:
-    """Whether an action on this resource is of those that the limit is about, wherever the resource is."""
+def limit_counts_case(limit: LimitName, case: Case) -> bool:
+    """Whether the limit counts actions on such a resource, whatever its place."""
     return {
         LimitName.DOLLARS: True,
         LimitName.OLDER: True,
         LimitName.SCHEDULED: is_stopped_by_hours(case),
         LimitName.UNPRICED: not is_stopped_by_hours(case) and case.usd_per_hour is None,
-    }.get(sort, not is_stopped_by_hours(case))
+    }.get(limit, not is_stopped_by_hours(case))
 
 
-def updated_holds(standing: Iterable[Hold], exceeded: Mapping[LimitName, str], look: RunScope) -> list[Hold]:
-    """The holds over whole runs as they stand after this one, which found the limits in `exceeded` exceeded."""
+def updated_holds(standing: Iterable[Hold], exceeded: Mapping[LimitName, str], scope: RunScope) -> list[Hold]:
+    """The holds of whole runs after this run, which exceeded the limits in `exceeded`."""
     before = {hold.limit: hold for hold in standing}
-    kept = [hold for sort, hold in before.items() if sort not in exceeded and not _has_read_all(hold, look.read_places)]
-    return kept + [_merged_hold(_new_hold(sort, because, look), before.get(sort)) for sort, because in exceeded.items()]
+    remaining = [hold for limit, hold in before.items() if limit not in exceeded and not _has_read_all(hold, scope.read_places)]
+    return remaining + [_merged_hold(_new_hold(limit, because, scope), before.get(limit)) for limit, because in exceeded.items()]
 
 
 def updated_jump_holds(
-    standing: Iterable[Hold], sudden: Mapping[KindInTarget, str], sound: Collection[KindInTarget], look: RunScope
+    standing: Iterable[Hold], sudden: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
 ) -> list[Hold]:
-    """The holds over single places after this run: the places in a jump, and those in one before of which it saw too little.
+    """The holds of single places after this run: the places whose share jumped, and those of earlier jumps that it saw too little of.
 
-    `sound` are those of whose resources at most half are unknown; in one of these that is not `sudden` any more the jump is over.
+    `sound`: the places in which at most half of the resources are unknown. The jump of a sound place that isn't `sudden` any more is over.
     """
-    before = {where: hold for hold in standing for where in covered_places(hold)}
-    kept = [hold for where, hold in before.items() if where not in sudden and not (where in look.read_places and where in sound)]
-    found = [
-        (where, _new_hold(LimitName.JUMP, because, replace(look, read_places=frozenset({where}))))
-        for where, because in sudden.items()
+    before = {place: hold for hold in standing for place in covered_places(hold)}
+    remaining = [
+        hold for place, hold in before.items() if place not in sudden and not (place in scope.read_places and place in sound)
     ]
-    return kept + [_merged_hold(hold, before.get(where)) for where, hold in found]
+    new_holds = [
+        (place, _new_hold(LimitName.JUMP, because, replace(scope, read_places=frozenset({place}))))
+        for place, because in sudden.items()
+    ]
+    return remaining + [_merged_hold(hold, before.get(place)) for place, hold in new_holds]
 
 
 def covered_places(hold: Hold) -> frozenset[KindInTarget]:
-    """Every place that it is over, whether its run read it or not."""
+    """Every place that the hold covers, whether its run read it or not."""
     return frozenset((target, kind) for target in hold.targets for kind in hold.kinds)
 
 
-def older_hold(places_: str, run: str, since: datetime) -> Hold:
-    """The hold that an entry of an earlier version's history speaks of: its places in eight characters each, apart by blanks."""
-    because = "a sweep of an earlier version was over its limits"
-    return Hold(limit=LimitName.OLDER, since=since, run=run, because=because, marks=frozenset(places_.split()))
+def older_hold(marks: str, run: str, since: datetime) -> Hold:
+    """The hold in a history entry of an earlier version: its places in eight characters each, separated by blanks."""
+    because = "a sweep of an earlier version exceeded its limits"
+    return Hold(limit=LimitName.OLDER, since=since, run=run, because=because, marks=frozenset(marks.split()))
 
 
 def holds_row(standing: Iterable[Hold]) -> dict[str, str]:
-    """The holds as the ledger keeps them."""
+    """The holds as columns of the ledger."""
     return {"holds": json.dumps([_hold_json(hold) for hold in standing])}
 
 
 def holds_from_row(values: Mapping[str, str]) -> list[Hold]:
-    """The holds in a row; none in an empty one. Raises CloudError for one that cannot be read."""
+    """The holds in a row; none in an empty one. Raises CloudError if it can't be read."""
     try:
-        return [_hold_from_json(said) for said in json.loads(values.get("holds", "[]"))]
+        return [_hold_from_json(fields) for fields in json.loads(values.get("holds", "[]"))]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold cannot be read ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error!r})") from error
 
 
 def release_row(release: Release) -> dict[str, str]:
-    """A release as the ledger keeps it."""
-    anew = [[target, kind, sortable_time(when)] for (target, kind), when in sorted(release.usual_since.items())]
+    """The release as columns of the ledger."""
+    usual_since = [[target, kind, sortable_time(when)] for (target, kind), when in sorted(release.usual_since.items())]
     return {
         "given": sortable_time(release.given_at),
         "until": sortable_time(release.valid_until),
         "by": release.by,
-        "anew": json.dumps(anew),
+        "anew": json.dumps(usual_since),
     }
 
 
 def release_from_row(values: Mapping[str, str]) -> Release | None:
-    """The release in a row; None in an empty one. Raises CloudError for one that cannot be read."""
+    """The release in a row; None in an empty one. Raises CloudError if it can't be read."""
     if not values:
         return None
     try:
@@ -179,37 +181,37 @@ def release_from_row(values: Mapping[str, str]) -> Release | None:
             usual_since={(target, kind): parse_time(when) for target, kind, when in json.loads(values["anew"])},
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the last release cannot be read ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the last release can't be read ({error!r})") from error
 
 
-def _new_hold(sort: LimitName, because: str, look: RunScope) -> Hold:
-    targets, kinds = frozenset(target for target, _ in look.read_places), frozenset(kind for _, kind in look.read_places)
-    found = Hold(limit=sort, since=look.now, run=look.run, because=because, targets=targets, kinds=kinds)
-    return replace(found, unread=_possible_places(covered_places(found), look.read_places) - look.read_places)
+def _new_hold(limit: LimitName, because: str, scope: RunScope) -> Hold:
+    targets, kinds = frozenset(target for target, _ in scope.read_places), frozenset(kind for _, kind in scope.read_places)
+    hold = Hold(limit=limit, since=scope.now, run=scope.run, because=because, targets=targets, kinds=kinds)
+    return replace(hold, unread=_possible_places(covered_places(hold), scope.read_places) - scope.read_places)
 
 
-def _possible_places(found: Collection[KindInTarget], read: Collection[KindInTarget]) -> frozenset[KindInTarget]:
-    """Those of the places that there can be: a kind is of one cloud, that of any target in which it was read."""
+def _possible_places(places: Collection[KindInTarget], read: Collection[KindInTarget]) -> frozenset[KindInTarget]:
+    """The places that can exist: each kind belongs to one cloud, that of the targets in which it was read."""
     clouds = {kind: target.partition("/")[0] for target, kind in read}
-    return frozenset(where for where in found if clouds.get(where[1]) == where[0].partition("/")[0])
+    return frozenset(place for place in places if clouds.get(place[1]) == place[0].partition("/")[0])
 
 
-def _merged_hold(hold: Hold, before: Hold | None) -> Hold:
-    """The hold as that of an earlier run which still stands, over the places of both."""
-    if before is None:
+def _merged_hold(hold: Hold, earlier: Hold | None) -> Hold:
+    """Both holds as one: since the earlier one, in the places of both."""
+    if earlier is None:
         return hold
-    targets, kinds = hold.targets | before.targets, hold.kinds | before.kinds
-    both = replace(hold, since=before.since, run=before.run, targets=targets, kinds=kinds)
-    read = (covered_places(hold) - hold.unread) | (covered_places(before) - before.unread)
-    return replace(both, unread=_possible_places(covered_places(both), read) - read)
+    targets, kinds = hold.targets | earlier.targets, hold.kinds | earlier.kinds
+    merged = replace(hold, since=earlier.since, run=earlier.run, targets=targets, kinds=kinds)
+    read = (covered_places(hold) - hold.unread) | (covered_places(earlier) - earlier.unread)
+    return replace(merged, unread=_possible_places(covered_places(merged), read) - read)
 
 
-def _covers_place(hold: Hold, where: KindInTarget) -> bool:
-    return (where[0] in hold.targets and where[1] in hold.kinds) or _place_mark(where) in hold.marks
+def _covers_place(hold: Hold, place: KindInTarget) -> bool:
+    return (place[0] in hold.targets and place[1] in hold.kinds) or _place_mark(place) in hold.marks
 
 
 def _has_read_all(hold: Hold, read: frozenset[KindInTarget]) -> bool:
-    """Whether a run that read these places read every target and every kind that the hold is over, and each kind wherever the hold's did."""
+    """Whether a run that read these places read every target and kind of the hold, and each kind wherever the hold's runs did."""
     marks = {_place_mark(where) for where in read} if hold.marks else set()
     lists = hold.targets <= {target for target, _ in read} and hold.kinds <= {kind for _, kind in read}
     return lists and _possible_places(covered_places(hold), read) - hold.unread <= read and hold.marks <= marks
@@ -234,14 +236,14 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
     }
 
 
-def _hold_from_json(said: Mapping[str, Any]) -> Hold:
-    lists = {name: frozenset(map(str, said[name])) for name in ("targets", "kinds", "marks")}
-    unread = frozenset((str(target), str(kind)) for target, kind in said.get("unread", ()))
+def _hold_from_json(fields: Mapping[str, Any]) -> Hold:
+    lists = {name: frozenset(map(str, fields[name])) for name in ("targets", "kinds", "marks")}
+    unread = frozenset((str(target), str(kind)) for target, kind in fields.get("unread", ()))
     return Hold(
-        limit=LimitName(said["sort"]),
-        since=parse_time(said["since"]),
-        run=said["run"],
-        because=said["because"],
+        limit=LimitName(fields["sort"]),
+        since=parse_time(fields["since"]),
+        run=fields["run"],
+        because=fields["because"],
         unread=unread,
         **lists,
     )

@@ -1,4 +1,4 @@
-"""The intent of one action in the ledger: what stands there before its first call, leave for each call, and what became of it.
+"""The intent of one action in the ledger: what is written there before its first call, the permit for each call, and the result.
 
 A crash at any point leaves an intent without a result and a hint that leads to it (`ledger.unfinished`); the next run closes it.
 """
@@ -20,7 +20,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What was remembered `before` an action was meant, what then stood in the ledger, and the hint that leads there."""
+    """The ledger record `before` an action, the one `written` with its intent, and the hint that leads there."""
 
     before: Memory
     written: Memory
@@ -29,7 +29,7 @@ class Intent:
 
 @dataclass(slots=True, kw_only=True)
 class CallPermit:
-    """Leave to make the next changing call of an action; `given` counts how often it was asked for and given."""
+    """Permission to make the next changing call of an action. `times_given` counts how often it was requested and given."""
 
     resource: Resource
     own_intent: Intent
@@ -38,61 +38,60 @@ class CallPermit:
     times_given: int = 0
 
     def require_unchanged(self) -> None:
-        """One consistent read of its row, its host's row and the rows inside. Raises Withdrawn where no further call may be made."""
+        """One consistent read of its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
         now = self.clock()
         try:
-            found = self.ledger.recall(remembered_ids(self.resource), now)
+            memories = self.ledger.recall(remembered_ids(self.resource), now)
         except CloudError as error:
-            raise ActionWithdrawn(f"the ledger could not be read before the call: {error}") from error
-        if found.errors:
-            raise ActionWithdrawn(f"the ledger could not be read before the call: {found.errors[0]}") from found.errors[0]
-        if found.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
-            raise ActionWithdrawn("what is remembered of it changed a moment ago: somebody may have kept it")
-        for id_, memory in found.items():
-            if id_ != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
-                raise ActionWithdrawn(
-                    f"{id_} is kept by {memory.snoozed_by or 'somebody'} since a moment ago, and it goes with it"
-                )
+            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {error}") from error
+        if memories.errors:
+            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {memories.errors[0]}") from memories.errors[0]
+        if memories.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
+            raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
+        for resource_id, memory in memories.items():
+            if resource_id != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
+                by = f" by {memory.snoozed_by}" if memory.snoozed_by else ""
+                raise ActionWithdrawn(f"{resource_id} was snoozed{by} a moment ago, and the action would affect it too")
         self.times_given += 1
 
 
 def remembered_ids(resource: Resource) -> Sequence[str]:
-    """The ids under which something may be remembered that keeps it: its own, its host's, and those of everything inside."""
+    """The IDs of all ledger records that may protect it: its own, its host's, and those of everything inside."""
     return [resource.id, *host_ids(resource), *(inner.id for inner in resource.contained)]
 
 
 def host_ids(resource: Resource) -> Sequence[str]:
-    """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
+    """The IDs under which its host may be recorded: some old ARNs are in lower case although the name in them isn't."""
     host = resource.host_id
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
 def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
-    """The ids of the cases and of what they live in, each once."""
-    return list(dict.fromkeys(id_ for case in cases for id_ in (case.resource.id, *host_ids(case.resource))))
+    """The IDs of the cases and of their hosts, each once."""
+    return list(dict.fromkeys(resource_id for case in cases for resource_id in (case.resource.id, *host_ids(case.resource))))
 
 
 def is_unreadable(resource: Resource, memories: Recalled) -> bool:
-    """Whether what is remembered of it, or of what it lives in, can't be read."""
+    """Whether its ledger record, or its host's, can't be read."""
     return not memories.unreadable.isdisjoint({resource.id, *host_ids(resource)})
 
 
 def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
-    """What is remembered of the resource that it lives in; of two forms of its id, the one that keeps it longer."""
-    found = [memories[id_] for id_ in host_ids(resource) if id_ in memories]
-    return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
+    """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
+    host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
+    return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def update_intent(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
-    """Change the row on whatever version stands, as long as the intent in it is still this one.
+def update_intent(ledger: Ledger, own_intent: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
+    """Change the row, whatever its version is, as long as it still has this intent.
 
-    Raises CloudError where the ledger cannot be written.
+    Raises CloudError if the ledger can't be written.
     """
-    _update_row(ledger, mine.hint, change, now)
+    _update_row(ledger, own_intent.hint, change, now)
 
 
 def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:
-    """Remove an intent of which no call was made; without a notice if the resource is `gone`. Raises CloudError."""
+    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError."""
 
     def without_intent(memory: Memory) -> Memory:
         before = memory_updates.without_intent(memory, own_intent.before)
@@ -103,7 +102,7 @@ def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone:
 
 
 def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:
-    """Remove its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
+    """Remove its hint. If it replaced that of an earlier action whose owner has no mail yet, restore that one."""
     before, hint = own_intent.before, own_intent.hint
     untold = before.last_action_result and not before.last_action_told_at
     if untold and before.last_action_run and before.last_action and before.last_action_at:
@@ -115,12 +114,12 @@ def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:
 def record_owner_told(
     ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory
 ) -> None:
-    """Its owner knows what became of it: write that down with whatever else `change` makes of the row, and remove the hint.
+    """Record that its owner got the result, with whatever else `change` does to the row, and remove the hint.
 
-    Raises CloudError where the ledger cannot be written.
+    Raises CloudError if the ledger can't be written.
     """
     memory = _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
-    if is_same_intent(memory, hint):  # else the hint there is by now that of another action
+    if is_same_intent(memory, hint):  # otherwise the hint already belongs to another action
         ledger.remove_unfinished(hint.target, hint.id)
 
 
@@ -134,7 +133,7 @@ def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Mem
 
 
 def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:
-    """The memory with an open action closed as not known, written on whatever version stands as long as it is still open.
+    """Close an open action with an unknown result, whatever the row's version is, and return the memory.
 
     Raises CloudError.
     """

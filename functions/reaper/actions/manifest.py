@@ -1,7 +1,7 @@
-"""Manifests: what an act is about to change or take away, written down before it does, and read again to undo it.
+"""Manifests: what an action is about to change or remove, stored before it does, and read again to undo it.
 
 `REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
-the user's ledger. Each act has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
+the user's ledger. Each action has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ OPERATION = "manifest"
 
 
 class Store(Protocol):
-    """Where texts are kept by name. Every operation raises CloudError."""
+    """Stores texts by name. Every operation raises CloudError."""
 
     def write(self, place: str, name: str, text: str) -> str:
-        """Keep the text as `<place>/<name>` and give its address; what is there already is never overwritten."""
+        """Store the text as `<place>/<name>` and return its address. Never overwrites anything."""
         ...
 
     def read_text(self, address: str) -> str:
-        """The text at an address that `write` gave."""
+        """The text at an address that `write` returned."""
         ...
 
     def list_texts(self, place: str) -> list[str]:
-        """The addresses of everything kept under `place`."""
+        """The addresses of everything stored under `place`."""
         ...
 
 
@@ -50,42 +50,47 @@ class Archive:
     store: Store
 
     def store_manifest(self, manifest: Manifest, version: int) -> str:
-        """Store it; gives its address. `version`: that of the ledger's row which will name it, so that no two attempts share a name.
+        """Store it and return its address. `version`: that of the ledger row that will name it, so that no two attempts share a name.
 
-        Raises CloudError: then nothing must be changed.
+        Raises CloudError. Then nothing may be changed.
         """
         name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.action}-{version}.json"
         return self.store.write(self.place, name, manifest_json(manifest))
 
     def manifests_of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
-        """Every manifest of that run with its address, or why it cannot be read. Raises CloudError where they cannot be listed."""
+        """Every manifest of that run with its address, or why it can't be read. Raises CloudError if they can't be listed."""
         return [
             (address, self._manifest_or_error(address)) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")
         ]
 
     def read_manifest(self, address: str) -> Manifest:
-        """The manifest at that address, which may be of another sort than this place. Raises CloudError, also for what is no manifest."""
+        """The manifest at that address, which may be in a different kind of store. Raises CloudError, also for anything but a manifest."""
         store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store_for(address)
         return parse_manifest(store.read_text(address), address)
 
     def read_own_manifest(self, address: str) -> Manifest:
-        """The manifest at an address that the ledger names. Raises CloudError, also for one that does not lie in this place.
+        """The manifest at an address that the ledger names. Raises CloudError, also if it isn't in this place.
 
-        Undoing makes what a manifest says, so one that only the ledger points to must be one that this place took.
+        Undoing does what the manifest says, so a manifest that only the ledger names must be in this place.
         """
         if not self.contains(address):
-            because = f"{address} does not lie in REAPER_MANIFESTS={self.place}: name it with --manifest if it is one of yours"
+            because = f"{address} isn't in REAPER_MANIFESTS={self.place}; pass it with --manifest if it is one of yours"
             raise CloudError(Reason.REFUSED, OPERATION, because)
         return self.read_manifest(address)
 
     def contains(self, address: str) -> bool:
-        """Whether the address lies in this place."""
+        """Whether the address is in this place."""
         if _cloud_of(address) != _cloud_of(self.place):
             return False
         if _cloud_of(address) is None:
             return _is_within(address, self.place)
-        parts, ours = _address_parts(address), _address_parts(self.place)
-        return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
+        parts, own_parts = _address_parts(address), _address_parts(self.place)
+        return (
+            len(parts) > len(own_parts)
+            and parts[: len(own_parts)] == own_parts
+            and not {".", ".."} & set(parts)
+            and "?" not in address
+        )
 
     def _manifest_or_error(self, address: str) -> Manifest | CloudError:
         try:
@@ -95,21 +100,19 @@ class Archive:
 
 
 def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
-    """The archive at `place`; without one, beside the user's own ledger. Raises SettingsError for a place that cannot be one."""
-    where = (place or default_folder(environ)).strip()
-    if where.startswith("https://") and "?" in where:
+    """The archive at `place`. Default: beside the user's own ledger. Raises SettingsError if the place can't be an archive."""
+    address = (place or default_folder(environ)).strip()
+    if address.startswith("https://") and "?" in address:
+        raise SettingsError("REAPER_MANIFESTS: a URL with a signature can't be stored for undoing; use the container's plain URL")
+    if "://" in address and not _cloud_of(address):
         raise SettingsError(
-            "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
+            f"REAPER_MANIFESTS={address!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
-    if "://" in where and not _cloud_of(where):
-        raise SettingsError(
-            f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
-        )
-    return Archive(place=where, store=_store_for(where))
+    return Archive(place=address, store=_store_for(address))
 
 
 def default_folder(environ: Mapping[str, str]) -> str:
-    """The folder `manifests` beside the user's own ledger. Raises SettingsError where the user has no home."""
+    """The folder `manifests` beside the user's own ledger. Raises SettingsError if the user has no home."""
     return str(Path(opening.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
 
 
@@ -136,28 +139,28 @@ def manifest_json(manifest: Manifest) -> str:
 
 
 def parse_manifest(text: str, address: str) -> Manifest:
-    """The manifest that `text` holds. Raises CloudError that names the address for anything else."""
+    """The manifest in `text`. For anything else raises CloudError with the address."""
     try:
-        said: dict[str, Any] = json.loads(text)
-        if said["schema"] != SCHEMA:
-            raise ValueError(f"schema {said['schema']!r} is not {SCHEMA}")
+        fields: dict[str, Any] = json.loads(text)
+        if fields["schema"] != SCHEMA:
+            raise ValueError(f"schema {fields['schema']!r} is not {SCHEMA}")
         return Manifest(
-            id=str(said["id"]),
-            kind=str(said["kind"]),
-            name=str(said["name"]),
-            target=Target(cloud=str(said["cloud"]), account=str(said["account"]), region=said["target_region"]),
-            region=str(said["region"]),
-            action=StepName(said["move"]),
-            run=str(said["run"]),
-            at=datetime.fromisoformat(said["at"]),
-            undo_state=dict(said["record"]),
+            id=str(fields["id"]),
+            kind=str(fields["kind"]),
+            name=str(fields["name"]),
+            target=Target(cloud=str(fields["cloud"]), account=str(fields["account"]), region=fields["target_region"]),
+            region=str(fields["region"]),
+            action=StepName(fields["move"]),
+            run=str(fields["run"]),
+            at=datetime.fromisoformat(fields["at"]),
+            undo_state=dict(fields["record"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} is no manifest ({type(error).__name__}: {error})") from error
+        raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
 
 
 class FolderStore:
-    """Manifests as files of one machine."""
+    """Manifests as files on one machine."""
 
     def write(self, place: str, name: str, text: str) -> str:
         path = Path(place, name)
@@ -168,14 +171,14 @@ class FolderStore:
                 file.flush()
                 os.fsync(file.fileno())
         except (OSError, ValueError) as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{path} cannot be written: {error}") from error
+            raise CloudError(Reason.REFUSED, OPERATION, f"{path} can't be written: {error}") from error
         return str(path)
 
     def read_text(self, address: str) -> str:
         try:
             return Path(address).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise CloudError(Reason.GONE, OPERATION, f"{address} cannot be read: {error}") from error
+            raise CloudError(Reason.GONE, OPERATION, f"{address} can't be read: {error}") from error
 
     def list_texts(self, place: str) -> list[str]:
         return sorted(str(path) for path in Path(place).glob("*.json"))
@@ -194,16 +197,16 @@ def _is_within(address: str, place: str) -> bool:
 
 
 def _address_parts(address: str) -> list[str]:
-    """The host or bucket and each part of the path; of a blob's address without its percent signs."""
+    """The host or bucket and each part of the path, with the percent escapes of a blob's URL decoded."""
     text = unquote(address) if _cloud_of(address) == "azure" else address
     return [part for part in text.split("/") if part]
 
 
-def _store_for(where: str) -> Store:
-    cloud = _cloud_of(where)
+def _store_for(address: str) -> Store:
+    cloud = _cloud_of(address)
     if cloud is None:
         return FolderStore()
     try:
         return cast(Store, import_module(f"reaper.{cloud}.text_store"))
     except ImportError as error:
-        raise SettingsError(f"manifests at {where} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+        raise SettingsError(f"manifests at {address} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error

@@ -1,7 +1,7 @@
-"""Plan files: the acts that are due now, to be read and agreed to by a person before anything is done. Pure.
+"""Plan files: the actions that are due now, for a person to read and approve before anything is changed. Pure.
 
-A plan file is carried out as it stands or not at all: it says of each act what its resource looked like, it has an expiry, and a hash over
-all of it. What is no longer so when it is applied is refused.
+A plan file can't be edited: it has a hash over everything in it, and it expires. For each action it records what its resource looked like.
+If that has changed when the file is applied, the action is refused.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SCOPE_SETTINGS = ("cloud", "kinds", "regions", "accounts", "subscriptions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A plan file that was read and holds: what may be done, by resource id as ids are compared, and where to look for it.
+    """A valid plan file: what may be done, by resource ID in its comparable form, and the scope to sweep.
 
-    `held` is how many acts were held when it was made: it asks for none of these.
+    `held_count`: how many actions were on hold when it was made. It asks for none of these.
     """
 
     actions_by_id: Mapping[str, dict[str, Any]]
@@ -55,33 +55,31 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
-    """The plan file in `text`. Raises SettingsError for what is none, was changed by hand, or has expired."""
+    """The plan file in `text`. Raises SettingsError if it isn't one, was edited, or has expired."""
     try:
-        said = json.loads(text)
-        stated = said.pop("sha256")
-        if said["schema"] != SCHEMA:
-            raise SettingsError(f"{name}: schema {said['schema']!r} is not one that this version can apply ({SCHEMA})")
-        if stated != _plan_hash(said):
-            raise SettingsError(
-                f"{name}: it was changed after it was made (its sha256 does not fit): make a new one with `reaper plan`"
-            )
-        expires = datetime.fromisoformat(said["expires_at"])
-        found = PlanFile(
-            actions_by_id={comparable_id(str(act["id"])): dict(act) for act in said["acts"]},
-            held_count=len(said["held"]),
-            scope=dict(said["scope"]),
-            policy_sha256=str(said["policy_sha256"]),
-            made_at=datetime.fromisoformat(said["made_at"]),
+        fields = json.loads(text)
+        stated_hash = fields.pop("sha256")
+        if fields["schema"] != SCHEMA:
+            raise SettingsError(f"{name}: this version can't apply schema {fields['schema']!r}, only {SCHEMA}")
+        if stated_hash != _plan_hash(fields):
+            raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
+        expires = datetime.fromisoformat(fields["expires_at"])
+        plan = PlanFile(
+            actions_by_id={comparable_id(str(action["id"])): dict(action) for action in fields["acts"]},
+            held_count=len(fields["held"]),
+            scope=dict(fields["scope"]),
+            policy_sha256=str(fields["policy_sha256"]),
+            made_at=datetime.fromisoformat(fields["made_at"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(f"{name}: it is no plan file such as `reaper plan` writes: {_parse_error_text(error)}") from error
+        raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
     if now >= expires:
-        raise SettingsError(f"{name}: it expired at {utc_text(expires)}: make a new one with `reaper plan`")
-    return found
+        raise SettingsError(f"{name}: expired at {utc_text(expires)}; run `reaper plan` again")
+    return plan
 
 
 def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
-    """The decision, with no step if the plan does not ask for it, and refused if the resource is not as it was when the plan was made."""
+    """The decision, with no step if the plan doesn't ask for it, and refused if the resource changed since the plan was made."""
     action = plan.actions_by_id.get(comparable_id(decision.case.resource.id))
     step = decision.step
     if step.name in {StepName.NONE, StepName.HOLD}:
@@ -95,26 +93,26 @@ def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
 
 
 def not_performed(plan: PlanFile, report: Report) -> list[str]:
-    """One sentence for each act of the plan that was not made: why not."""
+    """For each action of the plan that wasn't carried out, one sentence that says why."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
     sentences = []
-    for id_, act in plan.actions_by_id.items():
-        found = findings.get(id_)
-        if found is None:
-            sentences.append(f"{act['id']}: it was not found any more")
-        elif found.step.name.value != act["move"]:
-            sentences.append(f"{act['id']}: {found.step.because}")
-        elif found.outcome.result is not Result.DONE:
+    for resource_id, action in plan.actions_by_id.items():
+        finding = findings.get(resource_id)
+        if finding is None:
+            sentences.append(f"{action['id']}: it wasn't found")
+        elif finding.step.name.value != action["move"]:
+            sentences.append(f"{action['id']}: {finding.step.because}")
+        elif finding.outcome.result is not Result.DONE:
             sentences.append(
-                f"{act['id']}: {found.outcome.result}: {found.outcome.error or found.outcome.because or found.step.because}"
+                f"{action['id']}: {finding.outcome.result}: {finding.outcome.error or finding.outcome.because or finding.step.because}"
             )
     return sentences
 
 
 def _parse_error_text(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON, or not all of it ({error})"
-    return f"it has no {error}" if isinstance(error, KeyError) else "something in it is not what belongs there"
+        return f"it isn't JSON, or it is cut off ({error})"
+    return f"it has no {error}" if isinstance(error, KeyError) else "one of its values has the wrong type"
 
 
 def _action_json(finding: Finding) -> dict[str, Any]:
@@ -134,7 +132,7 @@ def _action_json(finding: Finding) -> dict[str, Any]:
 
 
 def _resource_state(case: Case) -> dict[str, Any]:
-    """What must still be so when the plan is applied."""
+    """What must be unchanged when the plan is applied."""
     resource = case.resource
     return {
         "status": resource.status,

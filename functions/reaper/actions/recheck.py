@@ -1,5 +1,5 @@
-"""The look right before an action: the resource and its tags from the calls that know, its activity up to this minute, its rows in the
-ledger, and the plan once more on all that. Whatever is not as it was when the action was decided refuses it.
+"""The re-check right before an action: the resource and its tags from the authoritative calls, its activity up to this minute, its rows in
+the ledger, and the plan once more from all that. If anything is not as it was when the action was decided, the action is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StepRefused(ReaperError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """What looking again needs, for one resource of one kind."""
+    """What the re-check of one resource needs."""
 
     session: CloudSession
     kind: Kind[Any]
@@ -43,7 +43,7 @@ class Recheck:
 
 
 def assess_again(resource: Resource, recheck: Recheck) -> Case:
-    """The case of one resource, observed up to this very moment. Raises CloudError if anything of it could not be read."""
+    """The case of one resource, observed up to this very moment. Raises CloudError if any part of it couldn't be read."""
     now = recheck.clock()
     observation = _observe_again(resource, recheck, now)
     with odd_replies_as_errors(recheck.kind.name):
@@ -51,7 +51,7 @@ def assess_again(resource: Resource, recheck: Recheck) -> Case:
 
 
 def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Observation:
-    """Its hours begin where those of a run at this moment would, and every reading covers the whole window."""
+    """The window starts at the hour at which that of a run at this moment would, and every reading covers all of it."""
     session, kind = recheck.session, recheck.kind
     window = replace(
         observation_window(recheck.policy, now, session.recheck_end(now)),
@@ -71,7 +71,7 @@ def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Obser
 
 
 def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
-    """What is remembered of it, of what it lives in and of everything inside. Raises StepRefused if any of it can't be read."""
+    """The memories of the resource, its host and everything inside. Raises StepRefused if any of them can't be read."""
     try:
         memories = recheck.ledger.recall(intent.remembered_ids(resource), recheck.clock())
     except CloudError as error:
@@ -82,7 +82,7 @@ def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
 
 
 def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
-    """Raises StepRefused unless the plan says the very same of the resource as it is now."""
+    """Raises StepRefused unless the plan asks for the same action on the resource as it is now."""
     host = intent.host_memory(case.resource, memories)
     memory = memory_updates.after_host_snooze(memories.get(case.resource.id, Memory()), host)
     reported = snoozed_cases.with_snooze(case, memory, now, host)
@@ -106,16 +106,16 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
 def require_nothing_inside_forbids(
     case: Case, memories: Mapping[str, Memory], action: StepName, owners: Owners, now: datetime
 ) -> None:
-    """Raises StepRefused if what lives inside and would go along is snoozed, or its owner was not told."""
+    """Raises StepRefused if something inside that the action would affect is snoozed, or its owner got no notice."""
     snoozed = contained.snoozed_inside(case.resource, memories, now)
     if because := snoozed or contained.untold_inside(case, memories, action, owners, now):
         raise StepRefused(because)
 
 
 def earlier_action(memory: Memory, archive: Archive) -> Earlier:
-    """The earlier action whose manifest still stands, so that this one's can name it.
+    """The earlier action whose manifest still stands, so that the new manifest can name it.
 
-    A manifest outside REAPER_MANIFESTS is only named, so that undoing can say how to go on. Nothing is read from there.
+    A manifest outside REAPER_MANIFESTS is only named, so that undoing can say how to continue. Nothing is read from there.
     """
     if memory.last_action is None or memory.manifest_address is None:
         return NOTHING_EARLIER
@@ -123,7 +123,7 @@ def earlier_action(memory: Memory, archive: Archive) -> Earlier:
 
 
 def shows_as_done(resource: Resource, action: StepName, read_now: Callable[[Any, Resource], Resource], recheck: Recheck) -> bool:
-    """Whether one more look shows that an action was made after all. If the look fails, it doesn't."""
+    """Whether reading the resource once more shows that the action was carried out after all. False if that fails."""
     try:
         with odd_replies_as_errors("act"):
             blocked = recheck.kind.blocked_actions(read_now(recheck.session, resource)).get(action)

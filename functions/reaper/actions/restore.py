@@ -1,4 +1,4 @@
-"""Taking acts back: one resource from the manifest of its last act, or everything that one run did. Run by a person."""
+"""Undoes actions: one resource from the manifest of its last action, or everything that one run did. Run by a person."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreContext:
-    """What taking back needs. `cloud` opens a session of a target; `by` is who asks."""
+    """The context of restoring. `by`: the person who runs it."""
 
     ledger: Ledger
     archive: Archive
@@ -39,7 +39,7 @@ class RestoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """What became of taking back one act: `undone`, or the `error` that kept it from coming back."""
+    """The result of undoing one action: `undone`, or the `error` that prevented it."""
 
     id: str
     undone: UndoResult | None = None
@@ -48,117 +48,119 @@ class RestoreResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUndone:
-    """An act of the run that is left as it is, and why."""
+    """An action of the run that isn't undone, and why."""
 
     id: str
     because: str
 
 
-def restore_resource(resource_id: str, bench: RestoreContext, address: str | None = None) -> RestoreResult:
-    """Take back the last act on a resource; `address` names another manifest than the ledger does. What is back already is left alone.
+def restore_resource(resource_id: str, context: RestoreContext, address: str | None = None) -> RestoreResult:
+    """Undo the last action on a resource. `address`: a manifest to use instead of the ledger's. If it was undone already, nothing is changed.
 
-    Raises SettingsError where nothing is known to take back, CloudError where ledger or manifest cannot be read.
+    Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
     """
-    where = address or _read_memory(resource_id, bench).manifest_address
-    if not where:
-        return _already_restored(resource_id, bench)
-    manifest = bench.archive.read_manifest(where) if address else bench.archive.read_own_manifest(where)
+    manifest_address = address or _read_memory(resource_id, context).manifest_address
+    if not manifest_address:
+        return _already_restored(resource_id, context)
+    manifest = context.archive.read_manifest(manifest_address) if address else context.archive.read_own_manifest(manifest_address)
     if comparable_id(manifest.id) != comparable_id(resource_id):
-        raise SettingsError(f"{resource_id}: {where} is about {manifest.id}; nothing was done")
-    return _restore(manifest, where, bench)
+        raise SettingsError(f"{resource_id}: the manifest {manifest_address} is for {manifest.id}; nothing was changed")
+    return _restore(manifest, manifest_address, context)
 
 
-def _already_restored(resource_id: str, bench: RestoreContext) -> RestoreResult:
-    """What there is to say where no act stands. Raises SettingsError where none was ever taken back."""
-    entries = bench.ledger.history(resource_id)
+def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
+    """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
+    entries = context.ledger.history(resource_id)
     restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT_ENTRY))
     if went and not (restored and restored[-1].when > went[-1].when):
         raise SettingsError(
-            f"{resource_id}: it went with {went[-1].because} in run {went[-1].by}: `reaper restore {went[-1].because}` brings both back"
+            f"{resource_id}: it was stopped or deleted with {went[-1].because} in run {went[-1].by}; `reaper restore {went[-1].because}` restores both"
         )
     if not restored:
-        raise SettingsError(f"{resource_id}: the ledger knows of no act on it; name its manifest with --manifest")
+        raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
     last = restored[-1]
     return RestoreResult(
-        id=resource_id, undone=UndoResult(because=f"it is back already, since {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}")
+        id=resource_id, undone=UndoResult(because=f"already restored on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}")
     )
 
 
-def undo_run(run_id: str, bench: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
-    """Take back every stop of that run that still stands, one by one; with `deletes` its deletes too.
+def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
+    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too.
 
-    An act still stands where the ledger names its manifest: it was made, nothing was done since, and nobody has taken it back. Raises
-    SettingsError for what is no run, or one that left no manifest, and CloudError where manifests or ledger cannot be read.
+    An action can be undone if the ledger names its manifest: it was carried out, nothing was done since, and it hasn't been undone. Raises
+    SettingsError for an invalid run ID or a run without manifests, and CloudError if manifests or ledger can't be read.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise SettingsError(f"--run {run_id!r} is no run: reports name theirs as run.id, such as 3f2a9c01b7de")
-    manifests = bench.archive.manifests_of_run(run_id)
+        raise SettingsError(f"--run {run_id!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
+    manifests = context.archive.manifests_of_run(run_id)
     if not manifests:
-        raise SettingsError(f"run {run_id!r} left nothing to take back in {bench.archive.place}; reports name theirs as run.id")
+        raise SettingsError(
+            f"run {run_id!r} stored nothing to undo in {context.archive.place}; its report has the run ID as run.id"
+        )
     for address, manifest in manifests:
         if isinstance(manifest, CloudError):
             yield RestoreResult(id=address, error=manifest)
-        elif why := _left_because(address, manifest, run_id, bench, deletes):
-            yield NotUndone(id=manifest.id, because=why)
+        elif because := _left_because(address, manifest, run_id, context, deletes):
+            yield NotUndone(id=manifest.id, because=because)
         else:
-            yield _restore(manifest, address, bench)
+            yield _restore(manifest, address, context)
 
 
-def _left_because(address: str, manifest: Manifest, run_id: str, bench: RestoreContext, deletes: bool) -> str | None:
+def _left_because(address: str, manifest: Manifest, run_id: str, context: RestoreContext, deletes: bool) -> str | None:
     if manifest.run != run_id:
-        return f"its manifest {address} is of run {manifest.run}"
-    memory = _read_memory(manifest.id, bench)
+        return f"its manifest {address} belongs to run {manifest.run}"
+    memory = _read_memory(manifest.id, context)
     if memory.manifest_address != address or memory.last_action is not manifest.action:
-        return "it was not made, is taken back already, or something was done since"
+        return "not carried out, already undone, or followed by a later action"
     if manifest.action is StepName.DELETE and not deletes:
-        return "it was deleted; `reaper restore` brings it back, or --deletes all of them"
+        return "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
     return None
 
 
-def _read_memory(resource_id: str, bench: RestoreContext) -> Memory:
-    memory: Memory = bench.ledger.recall([resource_id], bench.clock()).get(resource_id, Memory())
+def _read_memory(resource_id: str, context: RestoreContext) -> Memory:
+    memory: Memory = context.ledger.recall([resource_id], context.clock()).get(resource_id, Memory())
     return memory
 
 
-def _restore(manifest: Manifest, address: str, bench: RestoreContext) -> RestoreResult:
+def _restore(manifest: Manifest, address: str, context: RestoreContext) -> RestoreResult:
     try:
-        _close_unfinished(manifest.id, bench)
-        undone = _undo_action(manifest, bench)
-        _record_undo(manifest, address, undone, bench)
+        _close_unfinished(manifest.id, context)
+        undone = _undo_action(manifest, context)
+        _record_undo(manifest, address, undone, context)
     except CloudError as error:
         return RestoreResult(id=manifest.id, error=error)
     return RestoreResult(id=manifest.id, undone=undone)
 
 
-def _close_unfinished(resource_id: str, bench: RestoreContext) -> None:
-    """An action that an earlier run left open is closed before it is undone, so that nobody takes it for going on."""
-    memory = _read_memory(resource_id, bench)
+def _close_unfinished(resource_id: str, context: RestoreContext) -> None:
+    """Close an action that an earlier run left open before it is undone, so that it doesn't count as unfinished."""
+    memory = _read_memory(resource_id, context)
     if memory_updates.is_unfinished(memory):
-        intent.close_unfinished(bench.ledger, resource_id, memory, bench.clock())
+        intent.close_unfinished(context.ledger, resource_id, memory, context.clock())
 
 
-def _undo_action(manifest: Manifest, bench: RestoreContext) -> UndoResult:
+def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
     try:
-        acts = bench.action_functions(manifest.kind)
+        functions = context.action_functions(manifest.kind)
     except KeyError as error:
-        raise CloudError(Reason.UNREADABLE, "restore", f"{manifest.kind} is no kind that this version can bring back") from error
+        raise CloudError(Reason.UNREADABLE, "restore", f"this version can't restore the kind {manifest.kind}") from error
     try:
-        return acts.undo(bench.open_session(manifest.target).without_cache(), manifest)
+        return functions.undo(context.open_session(manifest.target).without_cache(), manifest)
     except ODD_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, "restore", f"the manifest or a reply could not be understood ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, "restore", f"the manifest or a reply couldn't be understood ({error!r})") from error
 
 
-def _record_undo(manifest: Manifest, address: str, undone: UndoResult, bench: RestoreContext) -> None:
-    """Nothing is done to it again without a new notice. What can be gone on with keeps its manifest; so does a later act."""
-    now = bench.clock()
+def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: RestoreContext) -> None:
+    """Record the undo, so that no action follows without a new notice. An undo to run again, and a later action, keep their manifest."""
+    now = context.clock()
 
     def forget(memory: Memory) -> Memory:
-        over = memory.manifest_address == address and not undone.run_again
-        return memory_updates.after_undo(memory) if over else memory_updates.after_action(memory)
+        is_final = memory.manifest_address == address and not undone.run_again
+        return memory_updates.after_undo(memory) if is_final else memory_updates.after_action(memory)
 
     try:
-        update_memory(bench.ledger, manifest.id, forget, now)
+        update_memory(context.ledger, manifest.id, forget, now)
     except CloudError as error:
-        raise error.reworded(f"{error}; it is back all the same") from error
-    bench.ledger.remove_unfinished(manifest.target, manifest.id)
-    bench.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))
+        raise error.reworded(f"{error}; the resource was restored all the same") from error
+    context.ledger.remove_unfinished(manifest.target, manifest.id)
+    context.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=context.by, because=undone.because))

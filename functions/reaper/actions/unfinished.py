@@ -1,6 +1,6 @@
-"""What earlier runs began and did not get to report: closed if nobody can tell what became of it, and told to its owner as it stands.
+"""What earlier runs began and didn't get to report: closed if its result is unknown, and reported to its owner.
 
-An action leaves a hint before its first call, which is removed once its owner knows. Whatever hints are left tell where a run ended early.
+An action leaves a hint before its first call, which is removed once its owner knows. The hints that remain show where a run ended early.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ AND_THE_REST = ", and the rest was announced"
 TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
 WENT_ENTRY = "went"
-"""In the history: it was stopped or deleted with the resource that it lives in, whose id the entry says."""
+"""In the history: it was stopped or deleted with its host, whose ID the entry has as `because`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedActions:
-    """After closing: the memories as they stand, every hint there is, and the hints of what was closed just now."""
+    """After closing: the current memories, every hint, and the hints of what was closed just now."""
 
     memories: Recalled
     hints: tuple[Unfinished, ...]
@@ -49,14 +49,14 @@ class ClosedActions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntoldAction:
-    """An action of an earlier run whose owner must still be told: the hint that led to it, and what became of it."""
+    """An action of an earlier run whose owner has no mail about it yet: the hint that led to it, and its outcome."""
 
     hint: Unfinished
     outcome: Outcome
 
 
 def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
-    """The hint of an action of that run, as `intent` recognizes it."""
+    """The hint of an action of that run."""
     resource = case.resource
     return Unfinished(
         target=resource.target,
@@ -74,9 +74,9 @@ def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Un
 def read_unfinished(
     ledger: Ledger, targets: Iterable[Target], now: datetime, listed: Collection[str]
 ) -> tuple[list[Unfinished], list[CloudError]]:
-    """Every hint at those targets, and the errors of hints that can't be understood; these stay.
+    """Every hint in those targets, and the errors of hints that can't be understood; these stay.
 
-    Their ids are spelled as in `listed`, as the services spell them today. Raises CloudError if the ledger does not answer.
+    Their IDs are written as in `listed`, the way the services write them today. Raises CloudError if the ledger does not answer.
     """
     hints: list[Unfinished] = []
     errors: list[CloudError] = []
@@ -94,12 +94,12 @@ def read_unfinished(
 def close_unfinished_actions(
     hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
 ) -> ClosedActions:
-    """Close every open action of a listed or hinted resource by version, and leave a hint for those that have none.
+    """Close every open action of a resource that is listed or has a hint, and add a hint for those that have none.
 
-    A host's row alone leads to no mail: its action is closed when the host itself is listed. Raises CloudError.
+    A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
     """
-    ours = {*cases, *(hint.id for hint in hints)}
-    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in ours and memory_updates.is_unfinished(memory)]
+    own_ids = {*cases, *(hint.id for hint in hints)}
+    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in own_ids and memory_updates.is_unfinished(memory)]
     for resource_id in unfinished_ids:
         intent.close_unfinished(ledger, resource_id, memories[resource_id], now)
     memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
@@ -111,9 +111,9 @@ def close_unfinished_actions(
 def settle_told_actions(
     hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
 ) -> tuple[Recalled, list[UntoldAction]]:
-    """The memories, and the actions whose owners must still be told.
+    """The memories, and the actions whose owners have no mail about them yet.
 
-    Hints that lead nowhere are removed. If a channel accepted the mail before its run ended, that is written down now. Raises CloudError.
+    Hints that lead nowhere are removed. If a channel accepted the mail before its run ended, that is recorded now. Raises CloudError.
     """
     untold: list[UntoldAction] = []
     for hint in hints:
@@ -137,7 +137,7 @@ def settle_told_actions(
 
 
 def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
-    """Whether the row still has the intent that the hint is about, with a result that its owner gets a mail about and has not got yet."""
+    """Whether the row still has the hint's intent, with a result whose mail the owner hasn't got yet."""
     return (
         intent.is_same_intent(memory, hint)
         and not memory.last_action_told_at
@@ -149,24 +149,26 @@ def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
 def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger, now: datetime) -> Recalled:
     if not ids:
         return memories
-    again = ledger.recall(ids, now)
-    errors = {id_: memories.error_of(id_) for id_ in memories.unreadable} | {id_: again.error_of(id_) for id_ in again.unreadable}
-    return Recalled({**{id_: m for id_, m in memories.items() if id_ not in errors}, **again}, errors)
+    updated = ledger.recall(ids, now)
+    errors = {resource_id: memories.error_of(resource_id) for resource_id in memories.unreadable} | {
+        resource_id: updated.error_of(resource_id) for resource_id in updated.unreadable
+    }
+    return Recalled({**{resource_id: m for resource_id, m in memories.items() if resource_id not in errors}, **updated}, errors)
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
-    """What a mail about an action that was accepted at `when` makes of its row: of a part, it is the notice for the rest."""
-    leads_on = finding.outcome.part_done is not None and possible_actions.may_keep_hours(finding.case)
-    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if leads_on else memory
+    """How a mail about an action, accepted at `when`, changes its row: if a part was done, the mail is the notice for the rest."""
+    announces_rest = finding.outcome.part_done is not None and possible_actions.may_keep_hours(finding.case)
+    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if announces_rest else memory
 
 
 def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
-    """What the history says of a mail about that action, and that it announced the rest of it, where it did."""
+    """The reason in the history entry of a mail about that action, and whether the mail announced the rest."""
     return f"of run {entry.run}: {entry.action}{AND_THE_REST if rest else ''}"
 
 
 def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Memory]) -> CloudError | None:
-    """What the report says of the actions that were closed just now."""
+    """The error in the report about the actions that were closed just now."""
     if not closed:
         return None
     more = f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
@@ -176,12 +178,12 @@ def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Me
 
 
 def _is_in_weekly_summary(memory: Memory) -> bool:
-    """Whether its owner hears of it in the weekly summary. A stop by hours leaves no hint, so one that did is told, whatever today's rule."""
+    """Whether the weekly summary is enough for its owner. A stop by office hours leaves no hint, so one with a hint gets a mail."""
     return memory.last_action is StepName.START and memory.last_action_result is Result.DONE
 
 
 def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
-    """The mail about it that a channel accepted before its run ended, if there was one."""
+    """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
     texts = {history_reason(entry), history_reason(entry, rest=True)}
     return next((e for e in ledger.history(entry.id) if e.what == TOLD_ENTRY and e.because in texts), None)
 
@@ -194,7 +196,7 @@ def unchanged(memory: Memory) -> Memory:
 def _add_missing_hints(
     closed: Iterable[str], hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Mapping[str, Memory], ledger: Ledger
 ) -> list[Unfinished]:
-    """Hints for open actions that left none, as version 49f8b6c did, so that they are told even if the mail fails today."""
+    """Add the hints that open actions of version 49f8b6c lack, so that a later run sends the mail if today's fails."""
     added = []
     for resource_id in sorted(set(closed) - {hint.id for hint in hints}):
         memory, case = memories.get(resource_id, Memory()), cases.get(resource_id)
@@ -206,16 +208,16 @@ def _add_missing_hints(
 
 
 def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
-    """As a finding to mail about. The mail goes to whoever owned it then, and must never count as a notice to whoever owns it now."""
+    """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
     hint = action.hint
     case = listed or _unlisted_case(hint)
-    owner = Owner(address=hint.owner, source="its owner when it was done") if hint.owner else case.owner
+    owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
     done = action.outcome.result is Result.DONE
-    left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
-    verdict = Verdict(state=State.EXEMPT, because=left)
+    because = "it is as an earlier run left it" if done else "an earlier run may have changed it"
+    verdict = Verdict(state=State.EXEMPT, because=because)
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
-        step=Step(name=hint.action, because="an earlier run did it and ended before its owner was notified"),
+        step=Step(name=hint.action, because="an earlier run carried it out, but ended before its owner was notified"),
         outcome=action.outcome,
         owner=owner,
         price=case.price,
@@ -241,9 +243,9 @@ def _rule_with_mail(rule: Rule) -> Rule:
 
 
 def _unlisted_case(hint: Unfinished) -> Case:
-    """The case of what is no longer listed: no more is known of it than its hint says."""
+    """The case of a resource that is no longer listed, from its hint alone."""
     resource = Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
-    nothing = timedelta()
-    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
-    owner = Owner(address=hint.owner, source="its owner when it was done")
+    zero = timedelta()
+    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
+    owner = Owner(address=hint.owner, source="its owner at the time of the action")
     return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=owner)

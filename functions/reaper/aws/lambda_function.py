@@ -1,7 +1,7 @@
-"""The Lambda entry point, for a schedule and for sweeps by hand.
+"""The Lambda entry point, for the schedule and for manual sweeps.
 
-A hand-made event carries the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
-is the report, or where it was stored when it is larger than Lambda lets pass (6 MB):
+A manual event has the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
+is the report, or its address if it is larger than Lambda allows (6 MB):
 https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 """
 
@@ -37,23 +37,24 @@ metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
+    """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the error alarm fires."""
     settings = _event_settings(os.environ, event)
-    found = file.load_policy(settings.policy)
+    source = file.load_policy(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
-    report = run(settings, found, lambda: datetime.now(UTC), logger.info, deadline)
+    report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
     _publish_metrics(report)
     answer = report_json(report)
     text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store_report(settings, report, text)
     _log_result(report, stored)
     if not settings.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
-        from reaper.notices.audit_summary import send_audit_summary  # with it boto3, which no cold start waits for
+        from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
         from reaper.notices.channels.deployment import topic_channel
 
         channel = topic_channel(settings.topic)
         logger.info(
-            "summary sent", message_id=send_audit_summary(report, found.policy.owners, channel, stored, lambda: datetime.now(UTC))
+            "summary sent",
+            message_id=send_audit_summary(report, source.policy.owners, channel, stored, lambda: datetime.now(UTC)),
         )
     if unstored:
         raise unstored
@@ -61,8 +62,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
-    """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
-    from reaper.aws import text_store  # with it boto3, which no cold start waits for
+    """The address of the stored report, or why it couldn't be stored. The error is raised only after all notices are sent."""
+    from reaper.aws import text_store  # imports boto3, which would slow every cold start
 
     try:
         return (
@@ -74,41 +75,43 @@ def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[
 
 
 def _event_settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
-    """The deployment's settings under what the event asks for; EventBridge's own envelope asks for what its detail says."""
-    asked = event or {}
-    if isinstance(asked, dict) and {"detail-type", "source"} <= asked.keys() and asked.keys() <= EVENT_ENVELOPE_KEYS:
-        asked = asked.get("detail") or {}
-    if not isinstance(asked, dict):
-        raise SettingsError(f'the event is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
-    aws = tuple(kind.name for kind in registry.kinds("aws"))
-    settings = knobs.narrow_settings(_deployed_settings(environ), asked, registry.kind_names())
+    """The deployment's settings, narrowed by the event. In EventBridge's envelope the options are in `detail`."""
+    options = event or {}
+    if isinstance(options, dict) and {"detail-type", "source"} <= options.keys() and options.keys() <= EVENT_ENVELOPE_KEYS:
+        options = options.get("detail") or {}
+    if not isinstance(options, dict):
+        raise SettingsError(f'the event is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
+    aws_kinds = tuple(kind.name for kind in registry.kinds("aws"))
+    settings = knobs.narrow_settings(_deployed_settings(environ), options, registry.kind_names())
     if settings.reports and not settings.reports.startswith("s3://"):
         raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
-    if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
+    if not settings.kinds or not set(settings.kinds) & set(aws_kinds) or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
-    return replace(knobs.require_durable_stores(settings), cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
+    return replace(
+        knobs.require_durable_stores(settings), cloud="aws", kinds=tuple(name for name in settings.kinds if name in aws_kinds)
+    )
 
 
 def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
-    """The deployment's settings. Without regions it sweeps its own, so that no event makes it any other."""
-    found, own = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    return found if found.regions or not own else replace(found, regions=(own,))
+    """The deployment's settings. If they name no region, it sweeps its own, so that no event can choose another."""
+    settings, own_region = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    return settings if settings.regions or not own_region else replace(settings, regions=(own_region,))
 
 
 def _publish_metrics(report: Report) -> None:
     """The custom metrics, through CloudWatch's embedded metric format."""
-    sums = report_totals(report)
+    totals = report_totals(report)
     if stack := _stack_name(os.environ.get("REAPER_DEPLOYMENT", "")):
         metrics.add_dimension(name="stack", value=stack)
     for name, unit, value in (
-        ("Resources", MetricUnit.Count, sums.resources),
-        ("Idle", MetricUnit.Count, sums.by_state["idle"]),
-        ("Unknown", MetricUnit.Count, sums.by_state["unknown"]),
-        ("IdleUSDPerHour", MetricUnit.NoUnit, sums.idle_usd_per_hour),
+        ("Resources", MetricUnit.Count, totals.resources),
+        ("Idle", MetricUnit.Count, totals.by_state["idle"]),
+        ("Unknown", MetricUnit.Count, totals.by_state["unknown"]),
+        ("IdleUSDPerHour", MetricUnit.NoUnit, totals.idle_usd_per_hour),
         ("Acted", MetricUnit.Count, len(acted_findings(report))),
         ("ActsFailed", MetricUnit.Count, len(failed_findings(report))),
         ("Held", MetricUnit.Count, len(held_findings(report))),
-        ("Failures", MetricUnit.Count, sum(1 for c in report.coverage if c.status is not Status.OK)),
+        ("Failures", MetricUnit.Count, sum(1 for row in report.coverage if row.status is not Status.OK)),
         ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
     ):
         metrics.add_metric(name=name, unit=unit, value=value)
@@ -117,15 +120,17 @@ def _publish_metrics(report: Report) -> None:
 def _stack_name(deployment: str) -> str:
     """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
 
-    Every stack of an account and region has metrics of its own by it, so that none silences another's alarms.
+    It is the dimension of the stack's metrics, so that no stack silences another's alarms.
     """
     kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
     return rest.partition("/")[0] if kind == "stack" else ""
 
 
 def _log_result(report: Report, stored: str | None) -> None:
-    sums = report_totals(report)
-    logger.info("swept", run=report.run.id, resources=sums.resources, by_state=sums.by_state, calls=sums.calls, stored=stored)
+    totals = report_totals(report)
+    logger.info(
+        "swept", run=report.run.id, resources=totals.resources, by_state=totals.by_state, calls=totals.calls, stored=stored
+    )
     for row in report.coverage:
         if row.status is not Status.OK:
             logger.error(
@@ -134,7 +139,7 @@ def _log_result(report: Report, stored: str | None) -> None:
 
 
 def _answer_without_findings(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
-    """The answer without its findings, which are where `stored` says."""
+    """The answer without its findings, which are in the report at `stored`."""
     if stored is None:
-        raise SettingsError("the report is too large to answer with: set REAPER_REPORTS to a bucket that takes it")
+        raise SettingsError("the report is too large for an answer; set REAPER_REPORTS to a bucket to store it")
     return {**answer, "findings": [], "stored": stored}

@@ -1,9 +1,9 @@
-"""The function app: a timer for the schedule, and an HTTP route for sweeps by hand.
+"""The function app: a timer for the schedule, and an HTTP route for manual sweeps.
 
-A hand-made call carries the command line's options as JSON keys, all optional: {"mode": "audit", "kinds": [...], "subscriptions": [...]}.
-Its answer is the report, or where it was stored when it is very large. Azure's front end hangs up after 230 seconds whatever the
-function's time-out is (https://learn.microsoft.com/azure/azure-functions/functions-scale#timeout): the sweep then goes on, and its
-report is where REAPER_REPORTS says.
+A manual call has the command line's options as JSON keys, all optional: {"mode": "audit", "kinds": [...], "subscriptions": [...]}.
+Its answer is the report, or its address if it is very large. Azure's front end hangs up after 230 seconds whatever the function's
+time-out is (https://learn.microsoft.com/azure/azure-functions/functions-scale#timeout). The sweep then continues, and its report is in
+REAPER_REPORTS.
 https://learn.microsoft.com/azure/azure-functions/functions-reference-python
 """
 
@@ -32,10 +32,10 @@ from reaper.run import run
 
 MAX_ANSWER_CHARS = 20_000_000
 HOST_TIMEOUT = timedelta(minutes=30)
-"""The `functionTimeout` of host.json: how long the host lets a run go on."""
-USAGE = 'a sweep is asked for with POST and, if you like, a JSON object such as {"kinds": [...], "subscriptions": [...]}'
+"""The `functionTimeout` of host.json: how long the host lets a run last."""
+USAGE = 'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}'
 AWS_OPTIONS = {"region", "regions", "account", "accounts"}
-"""Options that only narrow a sweep of AWS. Passed over in silence they would look as if they had held."""
+"""Options that only narrow a sweep of AWS. If they were ignored silently, they would seem to have worked."""
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 log = logging.getLogger("reaper")
 log.setLevel(logging.INFO)
@@ -47,21 +47,21 @@ snooze_route.register_route(app, os.environ)
 
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)
 def sweep_on_schedule(timer: func.TimerRequest) -> None:
-    """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the alert calls."""
+    """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the alert fires."""
     if timer.past_due:
-        _log_event(logging.WARNING, "late", because="the host was not there when this run was due")
+        _log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
     _, troubles = _run_sweep(_call_settings(knobs.from_env(os.environ), {}))
     if troubles:
         raise troubles[0]
-    # The dead man of infra/modules/alerts.bicep waits for this line: host.json keeps calls that succeed out of AppRequests.
+    # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
     _log_event(logging.INFO, "scheduled sweep succeeded")
 
 
 @app.route(route="sweep", methods=["GET", "POST"])
 def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
-    """One sweep as asked for with POST: the report, and under `troubles` what of storing and mailing it failed.
+    """One sweep, requested with POST. The answer is the report, with `troubles` if it couldn't be stored or mailed.
 
-    400 with the reason for what cannot be asked for, 500 where the deployment cannot do it.
+    400 with the reason if the request is wrong, 500 if the deployment is.
     """
     if req.method != "POST":
         return _json_response({"error": USAGE}, 405, {"Allow": "POST"})
@@ -80,35 +80,35 @@ def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
 
 def _parse_body(body: bytes) -> dict[str, Any]:
     try:
-        asked = json.loads(body) if body.strip() else {}
+        options = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"the body is no JSON: {error}") from error
-    if not isinstance(asked, dict):
-        raise SettingsError(f'the body is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
-    return asked
+        raise SettingsError(f"the body isn't JSON: {error}") from error
+    if not isinstance(options, dict):
+        raise SettingsError(f'the body is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
+    return options
 
 
-def _call_settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
-    """The deployment's settings under what the call asks for."""
-    if strange := sorted(key for key in AWS_OPTIONS & asked.keys() if asked[key]):
-        raise SettingsError(f"{strange[0]!r} is for AWS: Azure is swept by whole subscriptions, narrow it with 'subscriptions'")
-    ours = tuple(kind.name for kind in registry.kinds("azure"))
-    settings = knobs.narrow_settings(base, asked, registry.kind_names())
-    if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
+def _call_settings(base: knobs.Settings, options: Mapping[str, Any]) -> knobs.Settings:
+    """The deployment's settings, narrowed by the call."""
+    if aws_options := sorted(key for key in AWS_OPTIONS & options.keys() if options[key]):
+        raise SettingsError(f"{aws_options[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
+    azure_kinds = tuple(kind.name for kind in registry.kinds("azure"))
+    settings = knobs.narrow_settings(base, options, registry.kind_names())
+    if settings.cloud == "aws" or not set(settings.kinds) & set(azure_kinds):
         raise SettingsError("this function sweeps Azure only")
-    from reaper.azure import targets  # with it Azure's SDK, which no cold start waits for
+    from reaper.azure import targets  # imports Azure's SDK, which would slow every cold start
 
     subscriptions = tuple(targets.valid_subscription_id(name) for name in settings.subscriptions)
     return replace(
         knobs.require_durable_stores(settings),
         cloud="azure",
         subscriptions=subscriptions,
-        kinds=tuple(k for k in settings.kinds if k in ours),
+        kinds=tuple(k for k in settings.kinds if k in azure_kinds),
     )
 
 
 def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
-    """The answer, and what failed once the sweep was done: each in the log already."""
+    """The answer, and what failed after the sweep, which is already logged."""
     source = file.load_policy(settings.policy)
     report = run(settings, source, lambda: datetime.now(UTC), log.info, datetime.now(UTC) + HOST_TIMEOUT)
     answer = report_json(report)
@@ -116,15 +116,17 @@ def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperErr
     stored, unstored = _store_report(settings, report, text)
     _log_metrics(report, stored)
     unsent = _send_summary_mail(settings, source.policy.owners, report, stored)
-    brief = {**answer, "findings": [], "stored": stored}
-    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else brief, [t for t in (unsent, unstored) if t]
+    answer_without_findings = {**answer, "findings": [], "stored": stored}
+    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else answer_without_findings, [
+        t for t in (unsent, unstored) if t
+    ]
 
 
 def _send_summary_mail(settings: knobs.Settings, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
-    """Send an audit's summary if there is one to send; gives why it was not accepted."""
+    """Send an audit's summary if there is one to send. Returns why it was not accepted."""
     if settings.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
         return None
-    from reaper.notices.audit_summary import send_audit_summary  # with it Azure's SDK, which no cold start waits for
+    from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
     from reaper.notices.channels.deployment import mail_channel
 
     try:
@@ -138,7 +140,7 @@ def _send_summary_mail(settings: knobs.Settings, owners: Owners, report: Report,
 
 
 def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
-    """Where the report is now; or why it is not, which keeps nobody from being told of what it says."""
+    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
     from reaper.azure import text_store
 
     try:
@@ -155,29 +157,35 @@ def _log_metrics(report: Report, stored: str | None) -> None:
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    sums, too_many = report_totals(report), held_findings(report)
+    totals, on_hold = report_totals(report), held_findings(report)
     gaps = [row for row in report.coverage if row.status is not Status.OK]
     _log_event(
         logging.INFO,
         "swept",
         run=report.run.id,
         stored=stored,
-        calls=sums.calls,
-        Resources=sums.resources,
-        Idle=sums.by_state["idle"],
-        Unknown=sums.by_state["unknown"],
-        IdleUSDPerHour=sums.idle_usd_per_hour,
+        calls=totals.calls,
+        Resources=totals.resources,
+        Idle=totals.by_state["idle"],
+        Unknown=totals.by_state["unknown"],
+        IdleUSDPerHour=totals.idle_usd_per_hour,
         Acted=len(acted_findings(report)),
         ActsFailed=len(failed_findings(report)),
-        Held=len(too_many),
+        Held=len(on_hold),
         Failures=len(gaps),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )
     for row in gaps:
-        what = {"kind": row.kind, "subscription": row.account, "status": row.status, "missing": row.missing, "error": row.error}
-        _log_event(logging.ERROR, "coverage incomplete", **what)
-    if too_many and report.run.mode.announces:
-        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
+        details = {
+            "kind": row.kind,
+            "subscription": row.account,
+            "status": row.status,
+            "missing": row.missing,
+            "error": row.error,
+        }
+        _log_event(logging.ERROR, "coverage incomplete", **details)
+    if on_hold and report.run.mode.announces:
+        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
 
 
 def _log_event(level: int, event: str, **facts: Any) -> None:

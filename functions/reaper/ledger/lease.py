@@ -1,4 +1,4 @@
-"""Leases: one run at a time sends notices about a target and acts on it. They only save work; the row versions are the fence."""
+"""Leases: one run at a time sends notices about a target and acts on it. They only save work. The row versions are what prevents conflicts."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class RunLeases:
         now = self.clock()
         if now - self.renewed_at <= LEASE / 3:
             return True
-        held = [self.take(target) for target in sorted(self.targets, key=str)]
-        self.renewed_at = (
-            now if all(held) else self.renewed_at
-        )  # once one is lost, they are asked for again before the next message
-        return all(held)
+        taken = [self.take(target) for target in sorted(self.targets, key=str)]
+        if all(taken):  # once a lease is lost, all are requested again before the next message
+            self.renewed_at = now
+        return all(taken)
 
     def give_back(self, targets: Iterable[Target] | None = None) -> None:
         """Give these leases back, or all of them; a second time nothing happens."""

@@ -1,7 +1,7 @@
-"""What a run leaves in the ledger about itself: one row per target and kind, from which the breaker knows the usual idle share.
+"""The statistics of a run in the ledger: one row per target and kind, from which the breaker knows the usual idle share.
 
-A run that could not read a place, or that judged more than half of it unknown, says nothing about what is usual. Nor does one that sees the
-idle share jump. It leaves no row.
+A run records no row for a place that it couldn't read, of which more than half is unknown, or whose idle share jumped: such a run shows
+nothing about what is usual.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reaper.model import Case, Coverage, Run, State, Target
 def record_statistics(
     ledger: Ledger, run: Run, cases: Sequence[Case], coverage: Sequence[Coverage], unusual: Collection[KindInTarget]
 ) -> None:
-    """Record a row for each place whose `cases` say what is usual; not for the `unusual` ones. Raises CloudError."""
+    """Record a row for each place whose `cases` show what is usual, except the `unusual` ones. Raises CloudError."""
     for statistics in _statistics(run, cases, coverage, unusual):
         ledger.record_statistics(statistics)
 

@@ -1,4 +1,4 @@
-"""What the ledger keeps once a channel accepted a mail, or once a verdict is known. A write that fails is a row of the coverage."""
+"""Records in the ledger that a channel accepted a mail, and verdicts. A write that fails is a row of the coverage."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from reaper.notices.round import NoticeRound
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Finding:
     """The finding once its owner got a notice or a summary, and that is remembered: it counts from this moment on."""
     error = delivery.errors_by_id(deliveries).get(finding.case.resource.id)
-    told = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
-    remembered = _remember(told, receipt, mails)
+    notified = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
+    remembered = _remember(notified, receipt, mails)
     what = "warned" if finding.step.name is StepName.WARN else "reminded"
     if remembered.outcome.result is Result.DONE:
         entry = HistoryEntry(
@@ -36,15 +36,15 @@ def record_verdict(finding: Finding, mails: NoticeRound) -> Finding:
 
 
 def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound) -> None:
-    """Its owner knows what became of the action. If a part was done, the mail is the notice for the rest."""
+    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest."""
     now = mails.context.clock()
     announced = mails.run.mode.announces and finding.outcome.part_done is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
 
     def with_result(memory: Memory) -> Memory:
-        # If the executor could not write the result it comes now.
-        known = memory.last_action_result or not finding.outcome.begun
-        return rest(memory if known else _with_result(memory, finding.outcome))
+        # Adds the result if the executor couldn't write it.
+        has_result = memory.last_action_result or not finding.outcome.begun
+        return rest(memory if has_result else _with_result(memory, finding.outcome))
 
     entry = HistoryEntry(
         id=hint.id,
@@ -71,10 +71,10 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Find
 
 
 def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
-    """Write what is to be known from now on.
+    """Update the resource's ledger record.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
-    is written on whatever version stands.
+    is always written.
     """
     resource = finding.case.resource
     decision = mails.decisions[resource.id]

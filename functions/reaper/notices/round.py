@@ -1,4 +1,4 @@
-"""One round of notices: the run that sends them, what it remembers, and what of it failed so far."""
+"""One round of notices: the run that sends them, what it recalled, and its failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NoticeRound:
     lost: bool = False
 
     def attempt(self, write: Callable[[], object]) -> bool:
-        """Write to the ledger. What fails is a row, and keeps nothing else from being written. Returns whether it succeeded."""
+        """Write to the ledger. A failure is a row of the coverage, and everything else is still written. Returns whether it succeeded."""
         try:
             write()
         except ReaperError as error:
@@ -49,9 +49,9 @@ class NoticeRound:
 
 
 def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> NoticeContext:
-    """What holds for every message of the round."""
+    """The context of every message of the round."""
     links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
-    # A plain copy: an unreadable row is left alone above, and must not keep the messages from being written.
+    # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
     memories = dict(mails.memories)
     return NoticeContext(
         now=mails.now,
@@ -66,7 +66,7 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> NoticeCon
 
 
 def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: NoticeRound) -> dict[str, str]:
-    """What office hours did to each resource whose weekly summary is due, since its owner was last told."""
+    """What office hours did to each resource whose weekly summary is due, since its owner was last notified."""
     history: dict[str, str] = {}
     for finding in findings:
         resource_id = finding.case.resource.id

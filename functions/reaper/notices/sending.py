@@ -1,6 +1,6 @@
 """Sends the mails of one run. Right before each, the ledger is read again: whatever was snoozed, notified or has changed is dropped.
 
-A notice counts once a channel accepted it. What was refused is a failure in the report and is tried again by the next run.
+A notice counts once a channel accepted it. A refused one is a failure in the report, and the next run tries it again.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MAX_MISSES = 3
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
 Accept = Callable[[str, str, Sequence[Delivery]], None]
-"""What to do once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
+"""What to do once a message about a resource was accepted: its ID, the receipt, and the deliveries on every channel."""
 
 
 def send_owner_notices(
     findings: Mapping[str, Finding], notices: NoticeContext, accept: Accept, mails: NoticeRound
 ) -> list[Delivery]:
-    """Each message on every channel for owners; what was accepted is remembered before the next one is sent.
+    """Send each message on every channel for owners. An accepted one is remembered before the next one is sent.
 
-    A channel that stays out of reach is given up. Once another run has taken over, only what was done is told.
+    A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent.
     """
     deliveries: list[Delivery] = []
     misses: dict[str, list[CloudError]] = {}
@@ -59,8 +59,8 @@ def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: 
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
     errors = [str(d.error) for d in deliveries if d.error and finding.case.resource.id in d.message.resource_ids]
-    nowhere = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
-    because = "; ".join(dict.fromkeys(errors)) or nowhere
+    not_sent = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
+    because = "; ".join(dict.fromkeys(errors)) or not_sent
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {because}"))
 
 
@@ -78,20 +78,20 @@ def unsent_notices_rows(findings: Iterable[Finding], deliveries: Sequence[Delive
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     """One row per channel that refused something, with the first reason and how many more there were."""
     errors: dict[str, list[CloudError]] = {}
-    for done in deliveries:
-        if done.error:
-            errors.setdefault(done.channel, []).append(done.error)
+    for sent in deliveries:
+        if sent.error:
+            errors.setdefault(sent.channel, []).append(sent.error)
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
 
 
 def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> Iterator[Message]:
-    """The messages, each made anew without what has changed since it was made."""
+    """The messages. If something in one has changed since it was written, it is rewritten without that."""
     for message in owner_notices(list(findings.values()), notices):
         about = [findings[resource_id] for resource_id in message.resource_ids]
         mails.lost = mails.lost or not mails.leases.prolong_all()
-        told = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
-        memories = _recall_again(told, mails)
-        current = [finding for finding in told if _is_current(finding, memories, mails)]
+        due = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
+        memories = _recall_again(due, mails)
+        current = [finding for finding in due if _is_current(finding, memories, mails)]
         if len(current) == len(about):
             yield message
         else:
@@ -99,7 +99,7 @@ def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, m
 
 
 def _recall_again(findings: Sequence[Finding], mails: NoticeRound) -> Recalled | None:
-    """What the ledger says now of what the message is about; None if it can't be read."""
+    """The current memories of the message's resources; None if they can't be read."""
     try:
         return mails.ledger.recall(intent.ids_with_hosts([f.case for f in findings]), mails.context.clock())
     except ReaperError as error:
@@ -108,7 +108,7 @@ def _recall_again(findings: Sequence[Finding], mails: NoticeRound) -> Recalled |
 
 
 def _is_current(finding: Finding, memories: Recalled | None, mails: NoticeRound) -> bool:
-    """Whether the mail may go out. A notice that may not is left alone, or has failed if nobody can tell."""
+    """Whether the mail may go out. If a notice may not, its resource is left alone; if the ledger can't be read, the notice failed."""
     if finding.step.name not in NOTICES:
         return True
     because = _changed_because(finding, memories, mails) if memories is not None else None
@@ -135,8 +135,8 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary and not enrolment.is_summary_due(case, memory, mails.now):
         return "its summary was sent since this was decided"
-    ours = memory.last_action_run == mails.run.id
-    return None if ours or memory.version == decision.row_version else CHANGED
+    changed_by_this_run = memory.last_action_run == mails.run.id
+    return None if changed_by_this_run or memory.version == decision.row_version else CHANGED
 
 
 def _send(message: Message, misses: dict[str, list[CloudError]], mails: NoticeRound) -> list[Delivery]:

@@ -1,4 +1,4 @@
-"""Sends the admins' summary of a run, if there is anything in it that the last one did not say, and remembers what it said."""
+"""Sends the admins' summary of a run, if it says anything that the last one didn't, and remembers what it said."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reaper.notices.round import NoticeRound
 from reaper.notices.sending import channel_failures
 
 SUMMARY_ROW = "summary"
-"""The row of the ledger with what the admins were told last."""
+"""The row of the ledger with the topics of the last summary."""
 RUN_COLUMN, STARTED_COLUMN = "run", "started"
 MAX_TRIES = 4
 
@@ -40,7 +40,7 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     message = admin_summary.admin_summary(report, notices, known, new_failures, held_since)
     deliveries = delivery.deliver_all([message], mails.context.channels) if message else []
     rows = channel_failures(deliveries)
-    if any(done.receipt for done in deliveries):
+    if any(sent.receipt for sent in deliveries):
         row = {**last_summary.topics_row(exact, topics - exact), **_run_columns(report)}
         mails.attempt(lambda: _record_summary(mails.ledger, row, mails))
     return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
@@ -67,7 +67,7 @@ def _held_since(mails: NoticeRound) -> HeldSince:
 
 
 def _record_summary(ledger: Ledger, row: Mapping[str, str], mails: NoticeRound) -> None:
-    """The last run to tell the admins counts. Raises CloudError."""
+    """Record the summary of the last run that sent one. Raises CloudError."""
     for _ in range(MAX_TRIES):
         if ledger.write_row(SUMMARY_ROW, row, ledger.read_row(SUMMARY_ROW).version, mails.now):
             return
