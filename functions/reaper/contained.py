@@ -40,25 +40,30 @@ def untold_inside(case: Case, memories: Mapping[str, Memory], action: StepName, 
 def _unnotified_because(
     inner: Resource, case: Case, memories: Mapping[str, Memory], action: StepName, chain: Owners, now: datetime
 ) -> str | None:
-    memory, since = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
+    memory, host_warned_at = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
     inner_owner = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
-    last, present = (
-        idle_period.last_notice_at(memory),
-        _is_same_owner(memory.notified_owner or inner_owner, inner_owner) and not idle_period.notice_lapsed(case, memory, now),
-    )
-    if (
-        present
-        and possible_actions.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= possible_actions.ACTION_STRENGTH[action]
-    ):
-        early = memory.act_not_before is not None and memory.act_not_before > now
-        return (
-            f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, not earlier" if early else None
-        )
+    is_current = _is_same_owner(memory.notified_owner or inner_owner, inner_owner)
+    if is_current and not idle_period.notice_lapsed(case, memory, now) and _is_announced(memory, action):
+        return _too_early_because(inner, memory, now)
     if not _is_same_owner(inner_owner, case.owner.address) and not _was_stopped_by_reaper(memory):
         return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {plan_reasons.PARTICIPLES[action]}"
-    if last and since and last > since:
+    last = idle_period.last_notice_at(memory)
+    if last and host_warned_at and last > host_warned_at:
         return f"the last mail about {inner.name} inside it no longer said that it will be {plan_reasons.PARTICIPLES[action]}"
     return None
+
+
+def _is_announced(memory: Memory, action: StepName) -> bool:
+    """Whether the last notice announced this action or a stronger one."""
+    strength = possible_actions.ACTION_STRENGTH
+    return strength.get(memory.announced_action or "", 0) >= strength[action]
+
+
+def _too_early_because(inner: Resource, memory: Memory, now: datetime) -> str | None:
+    """Why an announced action waits: its date hasn't come."""
+    if memory.act_not_before is None or memory.act_not_before <= now:
+        return None
+    return f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, not earlier"
 
 
 def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mapping[str, Memory], now: datetime) -> str | None:

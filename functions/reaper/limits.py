@@ -88,19 +88,8 @@ def hold_over_limits(
     `others`: how many more resources the run saw, without a planned step.
     """
     counts = sum_counts(count_places(case for case, _ in planned), others)
-    ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
-    released = {
-        case.resource.id
-        for case in ending
-        if is_released(case, memories.get(case.resource.id, Memory()), past.release, scope.now)
-    }
-    due = [case for case in ending if case.resource.id not in released]
-    jumped = holds.updated_jump_holds(
-        [hold for hold in past.holds if hold.limit is LimitName.JUMP],
-        idle_jumps(counts, limits, past.shares),
-        places_with_known_share(counts, scope.read_places),
-        scope,
-    )
+    due = _unreleased_cases(planned, memories, past.release, scope.now)
+    jumped = _jump_holds(counts, limits, past, scope)
     exceeded = _exceeded_limits(counts, [case for case in due if not any(holds.covers_case(h, case) for h in jumped)], limits)
     whole = holds.updated_holds([hold for hold in past.holds if hold.limit is not LimitName.JUMP], exceeded, scope)
     over = {case.resource.id: _holds_over([*whole, *jumped], case, exceeded) for case in due}
@@ -108,6 +97,26 @@ def hold_over_limits(
         steps=[_held_step(step, over.get(case.resource.id, ())) for case, step in planned],
         holds=[*whole, *jumped],
         since={resource_id: frozenset(hold.since for hold in over_it) for resource_id, over_it in over.items() if over_it},
+    )
+
+
+def _unreleased_cases(
+    planned: PlannedCases, memories: Mapping[str, Memory], release: Release | None, now: datetime
+) -> list[Case]:
+    """The cases with a planned stop or delete that no release covers."""
+    ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
+    # By ID: some IDs occur more than once in a list.
+    released = {case.resource.id for case in ending if is_released(case, memories.get(case.resource.id, Memory()), release, now)}
+    return [case for case in ending if case.resource.id not in released]
+
+
+def _jump_holds(counts: PlaceCounts, limits: Limits, past: PastRuns, scope: RunScope) -> list[Hold]:
+    """The breaker's holds from now on."""
+    return holds.updated_jump_holds(
+        [hold for hold in past.holds if hold.limit is LimitName.JUMP],
+        idle_jumps(counts, limits, past.shares),
+        places_with_known_share(counts, scope.read_places),
+        scope,
     )
 
 
