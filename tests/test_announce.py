@@ -1,4 +1,4 @@
-"""Mode announce: owners are told when an action comes, and only `apply`, which is mode enforce under a plan file, carries it out."""
+"""Mode announce: owners get the dates of actions, and only `apply`, which is mode enforce under a plan file, carries it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phase 4: each mail once, what changed since the decision is dropped, and outcomes are told in any case."""
+"""Phase 4: each mail once, what changed since the decision is dropped, and outcomes are always reported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def phases(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> Phases:
 
 @pytest.fixture
 def deployment() -> FakeDeployment:
-    """One idle resource that its owner was not told of yet, in a ledger whose calls can be watched."""
+    """One idle resource whose owner has no notice yet, in a ledger whose calls can be watched."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
     return deployment
@@ -76,7 +76,7 @@ def to_owner(deployment: FakeDeployment) -> list[str]:
 
 
 def write(deployment: FakeDeployment, **fields: Any) -> None:
-    """Somebody else's write to the row."""
+    """Another run's write to the row."""
     memory = deployment.memory("churn")
     assert deployment.ledger.remember(deployment.cloud.id("churn"), replace(memory, **fields), memory.version, deployment.now)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction, untold_finding
-from reaper.coverage import OWN, add_failure_row, failure_row, summed_failures, with_calls, with_replaced_rows
+from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.findings import finding_of, join_findings, with_memory
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
@@ -25,7 +25,6 @@ from reaper.model import (
     Case,
     Coverage,
     Finding,
-    FinishedRun,
     Memory,
     Outcome,
     Report,
@@ -48,6 +47,7 @@ from reaper.notices.sending import (
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
+from reaper.run_report import run_coverage, run_report
 
 NOTHING = Recalled({}, {})
 NOT_BEGUN = "it wasn't begun, because this run ended early; the next sweep decides again"
@@ -61,11 +61,11 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
     """
     parts, acted = list(parts), list(acted)
     findings = join_findings(parts, decided, acted)
-    coverage, own_rows = _coverage(parts, decided, acted)
+    coverage, own_rows = run_coverage(parts, decided, acted)
     rows = [*context.failures, *own_rows]
     if context.ledger is None or not decided.run.mode.writes:
         findings = _with_memories(findings, decided, context, rows)
-        return _report(findings, (*coverage, *rows), decided, context)
+        return run_report(findings, (*coverage, *rows), decided, context)
     leases = RunLeases(
         ledger=context.ledger,
         run_id=decided.run.id,
@@ -90,7 +90,7 @@ def _conclude_run(
 ) -> Report:
     cloud_rows, rows = coverage
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
-        return _report(findings, (*cloud_rows, *rows), decided, context)
+        return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _new_round(findings, rows, decided, context, leases)
     _recall(mails)
     untold = {action.hint.id: action for action in _still_untold(decided, mails)}
@@ -106,7 +106,7 @@ def _conclude_run(
     mails.rows += unsent_notices_rows(mails.findings.values(), deliveries, mails)
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
-    report = _report(findings, (*cloud_rows, *mails.rows), decided, context)
+    report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
     return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
 
@@ -260,22 +260,6 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
 
 
-def _coverage(parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]) -> tuple[tuple[Coverage, ...], list[Coverage]]:
-    """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
-    observed = [row for part in parts for row in part.coverage]
-    calls = {
-        (part_acted.target.cloud, part_acted.target.account, part_acted.target.region, kind.kind): kind.calls
-        for part_acted in acted
-        for kind in part_acted.calls
-    }
-    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
-    rows = [row for row in decided.coverage if row.cloud == OWN]
-    rows += summed_failures([row for part_acted in acted for row in part_acted.coverage if row.kind == "acts"])
-    for row in (row for part_acted in acted for row in part_acted.coverage if row.kind != "acts"):
-        add_failure_row(rows, row)
-    return cloud_rows, rows
-
-
 def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:
     """The findings with what the ledger has on them, if there is one, for an audit."""
     if context.ledger is None:
@@ -286,16 +270,3 @@ def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeC
         add_failure_row(rows, failure_row("ledger", error))
         return findings
     return [with_memory(f, dict(memories).get(f.case.resource.id)) for f in findings]
-
-
-def _report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
-    run = decided.run
-    finished = FinishedRun(
-        id=run.id,
-        started_at=run.started_at,
-        finished_at=context.clock(),
-        mode=run.mode,
-        version=run.version,
-        policy_sha256=run.policy_sha256,
-    )
-    return Report(run=finished, coverage=tuple(coverage), findings=tuple(findings))

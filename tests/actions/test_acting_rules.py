@@ -21,7 +21,7 @@ HOURS = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
 
 
 def due(*names: str, action: str = "stop", **given: Any) -> FakeDeployment:
-    """Those things, told of three days ago, so that the next sweep acts on them."""
+    """Those resources, with notices sent three days ago, so that the next sweep acts on them."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(QUICK.replace("action: stop", f"action: {action}"))
     for name in names:
@@ -33,7 +33,7 @@ def due(*names: str, action: str = "stop", **given: Any) -> FakeDeployment:
 
 
 def housed(slow: bool = False) -> FakeDeployment:
-    """An endpoint with two components, all due to be deleted; the components are told of, but left to their host."""
+    """An endpoint with two components, all due to be deleted. The components have notices, but are left to their host."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(QUICK.replace("action: stop", "action: delete"))
     deployment.cloud.add("host", slow=slow)
@@ -190,7 +190,7 @@ def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
 
 
 def office(**given: Any) -> FakeDeployment:
-    """A thing whose owner was told of its office hours on a Monday at 19:17, an hour of grace."""
+    """A resource whose owner got the enrolment notice on a Monday at 19:17, with an hour of grace."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(QUICK.replace("grace: 3d", "grace: 1h") + HOURS)
     deployment.now += 2 * DAY + 9 * HOUR

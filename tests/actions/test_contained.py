@@ -1,4 +1,4 @@
-"""What lives in a resource and goes with it: its own owner is told of that, with the command that brings both back."""
+"""What lives in a resource and is stopped with it: its own owner is notified, with the command that restores both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INNER = resource(
 
 
 def inner(move: StepName = StepName.NONE) -> Finding:
-    """A component of the host that belongs to somebody else."""
+    """A component of the host that has a different owner."""
     base = finding("inner", move=move)
     within = replace(INNER, host_id=HOST.case.resource.id)
     fay = Owner(address="fay@example.com", source="tag owner")

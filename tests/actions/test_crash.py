@@ -88,7 +88,7 @@ class Tripwire:
 
 
 def due(action: str = "stop", **given: Any) -> FakeDeployment:
-    """One thing whose owner was told three days ago, so that the next sweep acts on it."""
+    """One resource whose owner was notified three days ago, so that the next sweep acts on it."""
     deployment = FakeDeployment()
     deployment.policy = policy(POLICY.replace("action: stop", f"action: {action}").replace("idle_after: 24h", "idle_after: 4h"))
     deployment.cloud.add("churn", tags={"team": "risk"}, **given)

@@ -1,4 +1,4 @@
-"""The whole way from first notice to act, and everything that must keep an act from being made. Each of these breaks when its rule goes."""
+"""The whole way from first notice to action, and everything that must prevent an action. Each of these fails if its rule is removed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ KIND = "sagemaker-endpoint"
 
 
 class Frail(InMemoryLedger):
-    """`refuses` fails on writing that row, `loses` lets somebody else write it first so often, `reads` has the ids of read histories."""
+    """`refuses` fails on writing that row, `loses` is how often another run writes it first, `reads` has the IDs of read histories."""
 
     def __init__(self) -> None:
         super().__init__()

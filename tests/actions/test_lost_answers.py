@@ -1,4 +1,4 @@
-"""Answers that got lost: what was carried out all the same is known, told and can be undone, and what was not is never taken for done."""
+"""Lost replies: what was carried out all the same is recorded, reported and can be undone; what was not never counts as done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reaper.notices.message import Audience
 
 
 def due(action: str = "stop") -> FakeDeployment:
-    """One thing whose owner was told three days ago, so that the next sweep acts on it."""
+    """One resource whose owner was notified three days ago, so that the next sweep acts on it."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(POLICY.replace("action: stop", f"action: {action}"))
     deployment.cloud.add("churn", tags={"team": "risk"})

@@ -28,7 +28,7 @@ def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> FakeDe
 
 
 def undone(deployment: FakeDeployment, run: str = "run-2", **given: Any) -> dict[str, str]:
-    """What became of each act of a run, by name."""
+    """The result of undoing each action of a run, by name."""
     said = {}
     for done in restore.undo_run(run, deployment.restore_context(), **given):
         name = done.id.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What earlier runs did and did not get to tell: told to whoever owned it then, once, and never taken for a notice to somebody else."""
+"""What earlier runs did and didn't get to report: reported once to the owner at that time, and never a notice to a new owner."""
 
 from __future__ import annotations
 

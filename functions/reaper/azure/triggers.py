@@ -50,9 +50,9 @@ def sweep_on_schedule(timer: func.TimerRequest) -> None:
     """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the alert fires."""
     if timer.past_due:
         _log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
-    _, troubles = _run_sweep(_call_settings(knobs.from_env(os.environ), {}))
-    if troubles:
-        raise troubles[0]
+    _, errors = _run_sweep(_call_settings(knobs.from_env(os.environ), {}))
+    if errors:
+        raise errors[0]
     # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
     _log_event(logging.INFO, "scheduled sweep succeeded")
 
@@ -71,8 +71,8 @@ def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
             settings = _call_settings(base, _parse_body(req.get_body()))
         except SettingsError as error:
             return _json_response({"error": str(error)}, 400)
-        answer, troubles = _run_sweep(settings)
-        return _json_response(answer | ({"troubles": [str(trouble) for trouble in troubles]} if troubles else {}), 200)
+        answer, errors = _run_sweep(settings)
+        return _json_response(answer | ({"troubles": [str(failure) for failure in errors]} if errors else {}), 200)
     except ReaperError as error:
         _log_event(logging.ERROR, "failed", error=str(error))
         return _json_response({"error": str(error)}, 500)
@@ -158,7 +158,7 @@ def _log_metrics(report: Report, stored: str | None) -> None:
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
     totals, on_hold = report_totals(report), held_findings(report)
-    gaps = [row for row in report.coverage if row.status is not Status.OK]
+    incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
     _log_event(
         logging.INFO,
         "swept",
@@ -172,10 +172,10 @@ def _log_metrics(report: Report, stored: str | None) -> None:
         Acted=len(acted_findings(report)),
         ActsFailed=len(failed_findings(report)),
         Held=len(on_hold),
-        Failures=len(gaps),
+        Failures=len(incomplete_rows),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )
-    for row in gaps:
+    for row in incomplete_rows:
         details = {
             "kind": row.kind,
             "subscription": row.account,

@@ -149,8 +149,8 @@ def _sweep_summary(report: Report) -> str:
     sums = report_totals(report)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count)
     price = f", {sums.unpriced_idle} with unknown price" if sums.unpriced_idle else ""
-    gaps = "" if is_complete(report) else "; coverage is incomplete"
-    return f"{sums.resources} resources: {states}; idle costs ${sums.idle_usd_per_hour:,.2f} an hour{price}{gaps}"
+    coverage_clause = "" if is_complete(report) else "; coverage is incomplete"
+    return f"{sums.resources} resources: {states}; idle costs ${sums.idle_usd_per_hour:,.2f} an hour{price}{coverage_clause}"
 
 
 def _expired_notices_clause(count: int) -> str:

@@ -1,0 +1,42 @@
+"""The report of a run and its coverage, put together from what the phases handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from reaper.coverage import OWN, add_failure_row, summed_failures, with_calls, with_replaced_rows
+from reaper.handover import Acted, Decided, Observed
+from reaper.model import Coverage, Finding, FinishedRun, Report
+from reaper.notices.context import ConcludeContext
+
+
+def run_coverage(
+    parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]
+) -> tuple[tuple[Coverage, ...], list[Coverage]]:
+    """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
+    observed = [row for part in parts for row in part.coverage]
+    calls = {
+        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind.kind): kind.calls
+        for target_acted in acted
+        for kind in target_acted.calls
+    }
+    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
+    rows = [row for row in decided.coverage if row.cloud == OWN]
+    rows += summed_failures([row for target_acted in acted for row in target_acted.coverage if row.kind == "acts"])
+    for row in (row for target_acted in acted for row in target_acted.coverage if row.kind != "acts"):
+        add_failure_row(rows, row)
+    return cloud_rows, rows
+
+
+def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
+    """The report of the run, finished now."""
+    run = decided.run
+    finished = FinishedRun(
+        id=run.id,
+        started_at=run.started_at,
+        finished_at=context.clock(),
+        mode=run.mode,
+        version=run.version,
+        policy_sha256=run.policy_sha256,
+    )
+    return Report(run=finished, coverage=tuple(coverage), findings=tuple(findings))
