@@ -66,7 +66,7 @@ def test_a_hold_says_since_when_which_run_why_and_over_what():
     deployment = due()
     deployment.sweep()
     [found] = hold_ledger.current_holds(deployment.ledger)
-    assert (found.since, found.run, found.because) == (deployment.now, "run-2", "4 actions are more than max_acts: 3")
+    assert (found.since, found.run, found.because) == (deployment.now, "run-2", "4 actions exceed max_acts: 3")
     assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
 
 

@@ -132,7 +132,7 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
         after = runtime.invoke({})
     [finding] = after.answer["findings"]
     assert finding["state"] == "exempt"
-    assert "kept by ana@example.com" in finding["because"]
+    assert "by ana@example.com" in finding["because"]
 
 
 def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, server, environ, cloudformation):

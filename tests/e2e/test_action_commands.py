@@ -143,7 +143,7 @@ def test_too_many_actions_wait_for_a_release(desk: Desk):
     assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
     released = desk("release")
     assert (released.returncode, "Released until" in released.stdout) == (0, True), released.stderr
-    assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions are more than max_acts: 2\n" in released.stdout
+    assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions exceed max_acts: 2\n" in released.stdout
     assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr

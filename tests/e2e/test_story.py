@@ -147,7 +147,7 @@ def test_a_snooze_silences_notices_until_it_ends(stage: Stage):
     assert stage.snooze(days=3) == 200
     kept = one(stage.at(NOW + 2 * DAY).sweep())
     assert (kept.case.verdict.state, kept.step.name, stage.mails()) == ("exempt", "none", [])
-    assert "kept by ana@example.com until 2026-11-24" in kept.case.verdict.because
+    assert "snoozed until 2026-11-24" in kept.case.verdict.because
     assert "demo" in kept.case.verdict.because
     over = one(stage.at(NOW + 4 * DAY).sweep())
     assert (over.case.verdict.state, over.step.name, stage.mails()) == ("idle", "warn", [OWNER])

@@ -46,7 +46,7 @@ def test_no_event_adds_a_region_to_the_deployments(
     deployed: Server, monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], regions: str
 ):
     monkeypatch.setenv("REAPER_REGIONS", regions)
-    with pytest.raises(SettingsError, match="is not among those that this deployment sweeps"):
+    with pytest.raises(SettingsError, match="this deployment doesn't sweep"):
         invoked(event)
     assert deployed.calls == []
 

@@ -22,7 +22,7 @@ def secrets(server: Server) -> None:
 
 @pytest.mark.parametrize("ref", ["secretsmanager:ring", "secretsmanager:ring#k1", "secretsmanager:ring#current"])
 def test_no_policy_can_read_a_snooze_key(ref: str):
-    with pytest.raises(CloudError, match="keys that sign snooze links are kept there"):
+    with pytest.raises(CloudError, match="holds the keys that sign snooze links"):
         secret_store.read_for_policy(ref, EVERYTHING)
 
 

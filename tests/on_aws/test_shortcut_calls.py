@@ -121,7 +121,7 @@ def test_use_of_a_variant_without_instances_is_worded_in_one_way(account: Accoun
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
     found = [described(sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
     assert found[0] == found[1]
-    assert found[0].because.startswith("Invocations of w shows use")
+    assert found[0].because.startswith("Invocations of w showed use")
 
 
 def test_a_price_rule_costs_no_description_of_a_component(account: Account, run_sweep: Sweep):

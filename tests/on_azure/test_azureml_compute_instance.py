@@ -81,7 +81,7 @@ def test_a_finished_job_counts_until_its_noted_end(vision: Workspace, run_sweep:
     vision.instance("ci", started=MONTH_AGO)
     free = {"StartTimeUtc": "2026-11-18 10:20:00", "EndTimeUtc": "2026-11-21 08:17:00", "_azureml.ClusterName": "ci"}
     vision.job("done", status="Completed", created=NOW - 3 * DAY).set("properties.properties", free)
-    assert (run_sweep(INSTANCE).state("ci"), run_sweep(INSTANCE).because("ci")) == (State.ACTIVE, "jobs shows use 2 h ago")
+    assert (run_sweep(INSTANCE).state("ci"), run_sweep(INSTANCE).because("ci")) == (State.ACTIVE, "jobs showed use 2 hours ago")
 
 
 @pytest.mark.parametrize(
