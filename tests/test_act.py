@@ -10,10 +10,11 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.act import act
+from reaper.case import Outcome
 from reaper.decide import decide
 from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
-from reaper.model import Memory, Mode, Outcome, Result
+from reaper.model import Memory, Mode, Result
 from reaper.observe import observe
 
 

@@ -11,8 +11,9 @@ from fakes.fake_deployment import POLICY, policy
 from reaper.assess import assess
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.case import Case
 from reaper.kind import Kind
-from reaper.model import BilledPart, Case, Resource, State, StepName
+from reaper.model import BilledPart, Resource, State, StepName
 from reaper.prices import PriceBook
 
 PRICES = PriceBook(

@@ -22,7 +22,8 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.ledger.port import Ledger, NamedRow
-from reaper.model import BilledPart, CachedDescription, Target
+from reaper.model import BilledPart, Target
+from reaper.observation import CachedDescription
 
 KIND = "sagemaker-endpoint"
 

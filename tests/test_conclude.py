@@ -13,11 +13,12 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.act import act
+from reaper.case import Outcome, Report
 from reaper.conclude import conclude
 from reaper.decide import decide
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
-from reaper.model import Memory, Mode, Outcome, Report, Result, StepName
+from reaper.model import Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
 from reaper.run import OpenRun

@@ -9,8 +9,9 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
+from reaper.case import Owner
 from reaper.idle_period import MAX_CLOCK_SKEW, notice_expired, notice_was_for_another
-from reaper.model import Memory, Owner, Result, StepName
+from reaper.model import Memory, Result, StepName
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 

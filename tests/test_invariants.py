@@ -26,8 +26,9 @@ from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.actions import hold_ledger, restore
 from reaper.actions.contract import Manifest
 from reaper.actions.manifest import parse_manifest
+from reaper.case import Report
 from reaper.errors import CloudError, Reason
-from reaper.model import Memory, Mode, Report, Result, Status, StepName
+from reaper.model import Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Message
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}

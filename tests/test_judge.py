@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, observation, resource, rule, series
+from reaper.case import Case
 from reaper.evidence import ARRIVAL_DELAY
 from reaper.judge import judge_resource
-from reaper.model import Case, Confidence, IndirectEvidence, Observation, Reading, Role, Series, State
+from reaper.model import Confidence, Role, State
+from reaper.observation import IndirectEvidence, Observation, Reading, Series
 from reaper.plan import plan_steps
 from reaper.possible_actions import may_act
 

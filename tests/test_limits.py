@@ -13,11 +13,12 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.judged_cases import case
 from reaper.actions import hold_ledger, holds
 from reaper.actions.holds import RunScope
+from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.limits import IdleShare, PastRuns, count_places, idle_jumps
 from reaper.limits import hold_over_limits as limited_steps
-from reaper.model import Case, Mode, Result, State, Status, Step, StepName
+from reaper.model import Mode, Result, State, Status, StepName
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 

@@ -10,9 +10,10 @@ from fakes.builders import HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED, FAKE_KIND
 from fakes.fake_deployment import FakeDeployment
+from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.handover import Observed
-from reaper.model import Coverage, State, Status
+from reaper.model import State, Status
 from reaper.observe import observe
 
 

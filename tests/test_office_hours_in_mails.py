@@ -9,7 +9,8 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
 from reaper import enrolment, memory_updates, possible_actions
-from reaper.model import AnnouncedAction, Blocked, Memory, Mode, Result, State, StepName
+from reaper.case import Blocked
+from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy import office_hours
 

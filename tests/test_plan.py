@@ -8,8 +8,9 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource
 from fakes.judged_cases import LOOKBACK, WEEK, case, move
+from reaper.case import Step
 from reaper.memory_updates import after_judging, after_notice
-from reaper.model import Ceiling, Memory, State, Step, StepName, Verdict
+from reaper.model import Ceiling, Memory, State, StepName, Verdict
 from reaper.plan import plan_steps
 from reaper.plan_dates import valid_notice_at
 from reaper.possible_actions import may_act

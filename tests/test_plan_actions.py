@@ -11,6 +11,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper.actions import intent
+from reaper.case import Blocked, Case, Owner, Step
 from reaper.enrolment import hours_digest
 from reaper.memory_updates import (
     after_action,
@@ -22,7 +23,7 @@ from reaper.memory_updates import (
     is_unfinished,
     without_intent,
 )
-from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Owner, Result, State, Step, StepName
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Result, State, StepName
 from reaper.plan import plan_steps
 from reaper.plan_dates import action_due_at, earliest_action_at, valid_notice_at
 from reaper.policy import office_hours

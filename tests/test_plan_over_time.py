@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, move
+from reaper.case import Case, Step
 from reaper.enrolment import CLOCK_JITTER
 from reaper.memory_updates import after_judging, after_notice
-from reaper.model import Case, Ceiling, Memory, State, Step, StepName
+from reaper.model import Ceiling, Memory, State, StepName
 from reaper.plan_dates import valid_notice_at
 from reaper.possible_actions import may_act
 from reaper.snoozed_cases import with_snooze

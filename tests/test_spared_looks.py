@@ -15,19 +15,8 @@ from fakes.builders import DAY, HOUR, resource
 from reaper import cache, registry, windows
 from reaper.evidence import first_read_from, is_recent
 from reaper.judge import judge_resource
-from reaper.model import (
-    BilledPart,
-    CachedDescription,
-    Observation,
-    Reading,
-    RecentSince,
-    Resource,
-    Role,
-    Series,
-    State,
-    Verdict,
-    Window,
-)
+from reaper.model import BilledPart, Resource, Role, State, Verdict
+from reaper.observation import CachedDescription, Observation, Reading, RecentSince, Series, Window
 from reaper.policy import rules
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, resource, rule
 from reaper.evidence import alive_from, last_busy
 from reaper.judge import judge_resource
-from reaper.model import Observation, Reading, Role, Series, State, Verdict, Window
+from reaper.model import Role, State, Verdict
+from reaper.observation import Observation, Reading, Series, Window
 from reaper.policy.parse import parse_policy
 from reaper.windows import LAG, observation_window
 

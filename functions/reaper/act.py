@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from reaper import __version__, memory_updates, plan_reasons
 from reaper.actions import intent, unfinished
 from reaper.actions.executor import ActContext, execute
+from reaper.case import Case, Coverage, Outcome
 from reaper.coverage import failure_row
 from reaper.errors import ReaperError
 from reaper.handover import Acted, Decided, Decision, KindCalls
 from reaper.ledger.port import HistoryEntry
 from reaper.ledger.update import update_memory
-from reaper.model import ACTIONS, ENDING_ACTIONS, Case, Coverage, Outcome, Result, StepName, Target
+from reaper.model import ACTIONS, ENDING_ACTIONS, Result, StepName, Target
 
 
 def act(decided: Decided, context: ActContext) -> Acted:

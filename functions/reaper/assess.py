@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import judge
+from reaper.case import Blocked, Case, Price
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import summarize
 from reaper.kind import Kind
-from reaper.model import Blocked, Case, Ceiling, Observation, Price, Resource, Rule, State, StepName
+from reaper.model import Ceiling, Resource, Rule, State, StepName
+from reaper.observation import Observation
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook

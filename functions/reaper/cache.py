@@ -22,7 +22,8 @@ from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger, NamedRow
 from reaper.ledger.stored_text import target_text
-from reaper.model import BilledPart, CachedDescription, Resource, Target
+from reaper.model import BilledPart, Resource, Target
+from reaper.observation import CachedDescription
 
 ROWS_PER_KIND = 16
 """The number of rows that the resources of one target and kind are spread over."""

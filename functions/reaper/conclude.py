@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction, untold_finding
+from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.findings import finding_of, join_findings, with_memory
@@ -19,19 +20,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics
-from reaper.model import (
-    ACTIONS,
-    NOTICES,
-    Case,
-    Coverage,
-    Finding,
-    Memory,
-    Outcome,
-    Report,
-    Result,
-    Step,
-    StepName,
-)
+from reaper.model import ACTIONS, NOTICES, Memory, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import idle_period, plan_reasons, possible_actions
-from reaper.model import Case, Memory, Resource, Result, StepName
+from reaper.case import Case
+from reaper.model import Memory, Resource, Result, StepName
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from reaper.case import Coverage
 from reaper.errors import ReaperError
-from reaper.model import Coverage, Status, Target
+from reaper.model import Status, Target
 
 OWN = "reaper"
 """The cloud of rows about failures in the reaper itself."""

@@ -15,6 +15,7 @@ from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
 from reaper.actions.unfinished import UntoldAction
+from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, failure_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
@@ -22,22 +23,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import Ledger, Recalled
 from reaper.limits import PlaceCount
-from reaper.model import (
-    ACTIONS,
-    ENDING_ACTIONS,
-    Blocked,
-    Case,
-    Coverage,
-    Memory,
-    Mode,
-    Result,
-    Run,
-    State,
-    Status,
-    Step,
-    StepName,
-    Target,
-)
+from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.policy.schema import Policy
 from reaper.recall import recall_and_close, recall_to_read, take_leases
 

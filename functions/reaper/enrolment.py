@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import idle_period
-from reaper.model import Case, Ceiling, Hours, Memory, StepName
+from reaper.case import Case
+from reaper.model import Ceiling, Hours, Memory, StepName
 
 CLOCK_JITTER = timedelta(hours=1)
 """Daily schedules aren't exact to the minute: a reminder comes up to this much early rather than a day late."""

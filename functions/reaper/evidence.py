@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from reaper.model import Evidence, Observation, Reading, RecentSince, Resource, Role, Series, Window
+from reaper.case import Evidence
+from reaper.model import Resource, Role
+from reaper.observation import Observation, Reading, RecentSince, Series, Window
 
 ARRIVAL_DELAY = timedelta(minutes=25)
 """Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five minutes: a bucket that began earlier has a point."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reaper import plan_reasons
+from reaper.case import Case, Finding, Outcome, Step
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
-from reaper.model import Case, Finding, Memory, Outcome, Step, StepName
+from reaper.model import Memory, StepName
 
 FindingKey = tuple[str, str]
 """ID and name: some IDs occur more than once in a list."""

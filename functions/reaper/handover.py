@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from reaper import registry
 from reaper.actions.holds import KindInTarget
 from reaper.actions.unfinished import UntoldAction
-from reaper.model import Case, Coverage, Outcome, Resource, Result, Run, Step, Target, Verdict
+from reaper.case import Case, Coverage, Outcome, Step
+from reaper.model import Resource, Result, Run, Target, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

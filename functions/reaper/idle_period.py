@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper.model import AnnouncedAction, Case, Memory, Result
+from reaper.case import Case
+from reaper.model import AnnouncedAction, Memory, Result
 
 MAX_CLOCK_SKEW = timedelta(minutes=10)
 """A notice dated further ahead than this was written by a wrong clock and doesn't count."""

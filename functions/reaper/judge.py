@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 from reaper.duration import format_duration
 from reaper.evidence import ARRIVAL_DELAY, has_heartbeat, last_busy, last_used, watched_from
-from reaper.model import Confidence, IndirectEvidence, Observation, Reading, Resource, Role, Rule, State, Verdict
+from reaper.model import Confidence, Resource, Role, Rule, State, Verdict
+from reaper.observation import IndirectEvidence, Observation, Reading
 
 
 def judge_resource(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict:

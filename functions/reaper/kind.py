@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from reaper.case import Blocked
 from reaper.command import Command
-from reaper.model import BilledPart, Blocked, Observation, Resource, StepName, Window
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import Observation, Window
 
 C = TypeVar("C")
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from reaper import plan_dates
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release, RunScope
+from reaper.case import Case, Step
 from reaper.enrolment import is_stopped_by_hours
-from reaper.model import ENDING_ACTIONS, Case, Memory, State, Step, StepName
+from reaper.model import ENDING_ACTIONS, Memory, State, StepName
 from reaper.policy import office_hours
 
 if TYPE_CHECKING:

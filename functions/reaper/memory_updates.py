@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper import enrolment, idle_period, plan_dates, possible_actions, snoozed_cases
-from reaper.model import AnnouncedAction, Case, Memory, Result, State, Step, StepName
+from reaper.case import Case, Step
+from reaper.model import AnnouncedAction, Memory, Result, State, StepName
 
 
 def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:

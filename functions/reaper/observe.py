@@ -14,10 +14,12 @@ from typing import Any
 from reaper import cache, conformance
 from reaper.assess import assess
 from reaper.cache import ConfigurationCache
+from reaper.case import Case, Coverage
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
-from reaper.model import CachedDescription, Case, Coverage, Observation, Resource, Run, Status, nothing_cached
+from reaper.model import Resource, Run, Status
+from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook

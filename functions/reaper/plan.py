@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from reaper import enrolment, idle_period, plan_reasons
-from reaper.model import Case, Memory, State, Step, StepName
+from reaper.case import Case, Step
+from reaper.model import Memory, State, StepName
 from reaper.plan_dates import action_due_at, forced_stop_at, valid_notice_at
 from reaper.possible_actions import is_forced, is_unconfirmed, may_act, may_keep_hours, may_start, strongest_action
 from reaper.snoozed_cases import is_snoozed, snooze_sentence

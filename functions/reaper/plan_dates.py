@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from reaper import enrolment, idle_period
-from reaper.model import Case, Hours, Memory
+from reaper.case import Case
+from reaper.model import Hours, Memory
 from reaper.policy import office_hours
 from reaper.possible_actions import (
     ACTION_STRENGTH,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from reaper import enrolment, idle_period
+from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import Case, Memory, StepName
+from reaper.model import Memory, StepName
 from reaper.plan_dates import action_due_at
 from reaper.policy import office_hours
 from reaper.possible_actions import manual_start_at, was_stopped_by_reaper

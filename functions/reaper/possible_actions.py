@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from reaper import enrolment
-from reaper.model import Case, Ceiling, Confidence, Hours, Memory, Result, State, StepName
+from reaper.case import Case
+from reaper.model import Ceiling, Confidence, Hours, Memory, Result, State, StepName
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)

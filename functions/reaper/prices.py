@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from reaper.model import BilledPart, Price, Resource
+from reaper.case import Price
+from reaper.model import BilledPart, Resource
 
 SUBSTITUTE_COMPONENTS = ("Hosting", "Studio-Notebook")
 """SageMaker components cost the same per instance to within 0.7% where both are known, so one may stand in for another."""

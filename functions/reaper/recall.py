@@ -11,12 +11,13 @@ from datetime import datetime
 
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction
+from reaper.case import Case, Coverage
 from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
-from reaper.model import Case, Coverage, Target
+from reaper.model import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

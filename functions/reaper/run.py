@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from reaper import __version__
+from reaper.case import Report
 from reaper.ledger import opening
-from reaper.model import Report, Run
+from reaper.model import Run
 from reaper.registry import CLOUDS, kinds
 from reaper.sessions import open_sessions
 from reaper.settings import Settings

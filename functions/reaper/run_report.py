@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from reaper.case import Coverage, Finding, FinishedRun, Report
 from reaper.coverage import OWN, add_failure_row, summed_failures, with_calls, with_replaced_rows
 from reaper.handover import Acted, Decided, Observed
-from reaper.model import Coverage, Finding, FinishedRun, Report
 from reaper.notices.context import ConcludeContext
 
 

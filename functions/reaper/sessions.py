@@ -8,8 +8,9 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, Self
 
+from reaper.case import Coverage
 from reaper.errors import CloudError, ReaperError, SettingsError
-from reaper.model import Coverage, Status, Target
+from reaper.model import Status, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
 

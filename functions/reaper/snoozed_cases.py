@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper import idle_period
-from reaper.model import Case, Memory, State, Verdict
+from reaper.case import Case
+from reaper.model import Memory, State, Verdict
 from reaper.possible_actions import may_act
 
 

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from reaper import cache
 from reaper.errors import ODD_REPLY_ERRORS
-from reaper.model import CachedDescription, RecentSince, Resource, Window, nothing_cached
+from reaper.model import Resource
+from reaper.observation import CachedDescription, RecentSince, Window, nothing_cached
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook

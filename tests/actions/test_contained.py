@@ -9,9 +9,10 @@ from fakes.builders import DAY, NOW, TARGET, resource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.sample_findings import finding, occasion
 from reaper.act import outcomes_of_guests
+from reaper.case import Blocked, Finding, Outcome, Owner
 from reaper.findings import join_findings
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import ACTIONS, Blocked, Finding, Mode, Outcome, Owner, Result, Run, StepName
+from reaper.model import ACTIONS, Mode, Result, Run, StepName
 from reaper.notices import owner_notice
 
 HOST = finding("host", move=StepName.DELETE)

@@ -12,8 +12,9 @@ from fakes.builders import DAY, HOUR, NOW, TARGET, resource
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
+from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
-from reaper.model import AnnouncedAction, Memory, Mode, Outcome, Result, Status, StepName
+from reaper.model import AnnouncedAction, Memory, Mode, Result, Status, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience
 from reaper.possible_actions import CONFIRM_WITHIN

@@ -15,10 +15,11 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.actions import hold_ledger, holds
 from reaper.actions.holds import Hold, LimitName, RunScope
+from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry
-from reaper.model import Coverage, Mode, Result, Status, StepName, Target
+from reaper.model import Mode, Result, Status, StepName, Target
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
 KIND = "sagemaker-endpoint"

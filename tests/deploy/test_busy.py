@@ -18,7 +18,8 @@ from reaper.aws import busy as aws_busy
 from reaper.aws import targets
 from reaper.azure import busy as azure_busy
 from reaper.evidence import last_busy, point_count
-from reaper.model import Reading, Resource, Window
+from reaper.model import Resource
+from reaper.observation import Reading, Window
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server
 

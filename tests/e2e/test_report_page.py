@@ -13,8 +13,10 @@ import pytest
 
 from fakes.builders import END, HOUR, SPAN, activity, heartbeat
 from fakes.sample_reports import RUN, coverage, estate, finding, hostile, many, report
+from reaper.case import Outcome, Report, Step
 from reaper.evidence import summarize
-from reaper.model import Mode, Outcome, Report, Result, Series, State, Status, Step, StepName, Target
+from reaper.model import Mode, Result, State, Status, StepName, Target
+from reaper.observation import Series
 from reaper.report import html
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the report was NOT tried in a browser")

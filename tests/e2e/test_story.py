@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from reaper.case import Finding, Report
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
-from reaper.model import Finding, Mode, Report
+from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings

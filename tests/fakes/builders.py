@@ -7,7 +7,8 @@ from array import array
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reaper.model import Ceiling, Observation, Reading, Resource, Role, Rule, Series, Target
+from reaper.model import Ceiling, Resource, Role, Rule, Target
+from reaper.observation import Observation, Reading, Series
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -18,21 +18,11 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
-from reaper.model import (
-    BilledPart,
-    Blocked,
-    IndirectEvidence,
-    Observation,
-    Reading,
-    Resource,
-    Role,
-    Series,
-    StepName,
-    Target,
-    Window,
-)
+from reaper.model import BilledPart, Resource, Role, StepName, Target
+from reaper.observation import IndirectEvidence, Observation, Reading, Series, Window
 
 KIND = "sagemaker-endpoint"
 DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")

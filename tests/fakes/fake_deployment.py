@@ -14,12 +14,13 @@ from reaper.actions import manifest, restore
 from reaper.actions.contract import ActionFunctions
 from reaper.actions.executor import ActContext
 from reaper.actions.plan_file import PlanFile
+from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger
-from reaper.model import Finding, Memory, Mode, Report, Run, Target
+from reaper.model import Memory, Mode, Run, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper.model import Case, Confidence, Memory, State, StepName, Verdict
+from reaper.case import Case
+from reaper.model import Confidence, Memory, State, StepName, Verdict
 from reaper.plan import plan_steps
 
 WEEK = 7 * DAY

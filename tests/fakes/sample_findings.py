@@ -5,23 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper.model import (
-    Case,
-    Confidence,
-    Coverage,
-    Finding,
-    FinishedRun,
-    Mode,
-    Outcome,
-    Owner,
-    Price,
-    Report,
-    Result,
-    State,
-    Step,
-    StepName,
-    Verdict,
-)
+from reaper.case import Case, Coverage, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
+from reaper.model import Confidence, Mode, Result, State, StepName, Verdict
 from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.policy.schema import Owners

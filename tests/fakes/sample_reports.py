@@ -9,29 +9,10 @@ from random import Random
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from reaper.case import Case, Coverage, Evidence, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS
-from reaper.model import (
-    Case,
-    Confidence,
-    Coverage,
-    Evidence,
-    Finding,
-    FinishedRun,
-    Mode,
-    Outcome,
-    Owner,
-    Price,
-    Report,
-    Result,
-    Role,
-    State,
-    Status,
-    Step,
-    StepName,
-    Target,
-    Verdict,
-)
+from reaper.model import Confidence, Mode, Result, Role, State, Status, StepName, Target, Verdict
 
 RUN = FinishedRun(
     id="4f1c02be77aa",

@@ -10,10 +10,11 @@ from typing import Any
 from reaper import __version__
 from reaper.actions import recheck
 from reaper.cache import ConfigurationCache
+from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.model import Case, Mode, Report, Resource, Run
+from reaper.model import Mode, Resource, Run
 from reaper.notices.context import ConcludeContext
 from reaper.observe import ObserveContext
 from reaper.policy.schema import Policy

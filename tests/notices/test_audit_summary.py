@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fakes.sample_findings import NOW, finding, occasion, report
+from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
-from reaper.model import Mode, Outcome, Result, StepName
+from reaper.model import Mode, Result, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.audit_summary import send_audit_summary
 from reaper.policy.channel_settings import Folder, Smtp

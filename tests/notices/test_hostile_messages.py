@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
-from reaper.model import (
-    Coverage,
-    Evidence,
-    Finding,
-    Owner,
-    Role,
-    Status,
-    Target,
-)
+from reaper.case import Coverage, Evidence, Finding, Owner
+from reaper.model import Role, Status, Target
 from reaper.notices import commands, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message, is_plain_address

@@ -11,7 +11,8 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import enrolment
-from reaper.model import AnnouncedAction, Coverage, Finding, Memory, Mode, Outcome, Report, Result, State, Status, StepName
+from reaper.case import Coverage, Finding, Outcome, Report
+from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.policy import office_hours

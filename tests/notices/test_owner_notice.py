@@ -10,20 +10,8 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper import enrolment
-from reaper.model import (
-    AnnouncedAction,
-    Ceiling,
-    Confidence,
-    Evidence,
-    Finding,
-    Memory,
-    Mode,
-    Outcome,
-    Result,
-    Role,
-    State,
-    StepName,
-)
+from reaper.case import Evidence, Finding, Outcome
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
 from reaper.notices import commands, owner_notice, sparkline
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.item import NoticeContext, notice_item

@@ -21,23 +21,9 @@ from reaper.aws.component_actions import ComponentDetails
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.case import Blocked, Case, Finding, Outcome, Step
 from reaper.cli import sample_notice
-from reaper.model import (
-    Blocked,
-    Case,
-    Ceiling,
-    Confidence,
-    Finding,
-    Mode,
-    Outcome,
-    Resource,
-    Result,
-    State,
-    Step,
-    StepName,
-    Target,
-    Verdict,
-)
+from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
 from reaper.notices import commands, console_links, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.mime import make_mail

@@ -13,7 +13,8 @@ from reaper.aws.component_actions import ComponentDetails
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
-from reaper.model import BilledPart, Blocked, StepName
+from reaper.case import Blocked
+from reaper.model import BilledPart, StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server

@@ -13,8 +13,9 @@ from on_aws.conftest import DAY, NOW, Result, Sweep
 from reaper import conformance, registry
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
+from reaper.case import Report
 from reaper.errors import CloudError, Reason
-from reaper.model import Report, Resource, State, Target
+from reaper.model import Resource, State, Target
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -276,7 +277,7 @@ def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, se
     done = sweep([cloud], [replace(known, observe=observe)], order)
     found = {f.case.resource.name: f.case for f in done.findings}
     assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
-    assert found["odd"].verdict.because == "when it was created is not known"
+    assert found["odd"].verdict.because == "its creation time is unknown"
     assert conformance.faulty_fields(found["odd"].resource) == []
     assert [c.status for c in done.coverage] == ["partial"]
 

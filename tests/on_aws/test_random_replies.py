@@ -13,7 +13,8 @@ from on_aws.conftest import NOW
 from on_aws.replies import Fleet, names
 from reaper import registry
 from reaper.aws.session import CloudSession
-from reaper.model import Report, State, Status, Target
+from reaper.case import Report
+from reaper.model import State, Status, Target
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.server import Server
 

@@ -20,9 +20,10 @@ from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import cache, registry
 from reaper.aws import endpoint_description, targets
+from reaper.case import Finding
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
-from reaper.model import Finding, State, StepName
+from reaper.model import State, StepName
 from reaper.notices import commands
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account

@@ -14,8 +14,9 @@ from reaper import registry
 from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest
 from reaper.azure.session import CloudSession
 from reaper.azure.writes import always_permit
+from reaper.case import Blocked
 from reaper.errors import CloudError
-from reaper.model import Blocked, Resource, StepName
+from reaper.model import Resource, StepName
 from reaper_sandbox.azure.server import Server
 
 

@@ -15,7 +15,8 @@ from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
-from reaper.model import Confidence, Coverage, Finding, Report, State
+from reaper.case import Coverage, Finding, Report
+from reaper.model import Confidence, State
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes
 from reaper_sandbox.azure.fault import Fault, Guard

@@ -13,7 +13,7 @@ from reaper.azure.metrics_query import MetricQuery, MetricSource
 from reaper.azure.metrics_reply import MetricResult
 from reaper.azure.session import CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
-from reaper.model import Series, Window
+from reaper.observation import Series, Window
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply, Request

@@ -15,8 +15,10 @@ from reaper import registry
 from reaper.actions.contract import UndoResult
 from reaper.azure import assets
 from reaper.azure.session import CloudSession
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.model import Blocked, StepName, Window
+from reaper.model import StepName
+from reaper.observation import Window
 from reaper_sandbox.azure import autoscale
 from reaper_sandbox.azure.fault import cut, error, on
 from reaper_sandbox.azure.request import Request

@@ -11,10 +11,11 @@ import pytest
 from on_azure.conftest import NOW
 from reaper.azure import secret_store, service_hosts, text_store, trusted_hosts
 from reaper.azure.channels.acs import Channel
+from reaper.case import FinishedRun, Report
 from reaper.cli.sample_notice import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
-from reaper.model import FinishedRun, Mode, Report
+from reaper.model import Mode
 from reaper.notices.audit_summary import send_audit_summary
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.channels.deployment import mail_channel

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.model import Owner
+from reaper.case import Owner
 from reaper.report import csv as sheet
 
 STARTS = "=+-@−\t\r"

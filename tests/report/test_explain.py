@@ -10,7 +10,8 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper import registry
-from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory, Role, State, Step, StepName
+from reaper.case import Blocked, Evidence, Finding, Step
+from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
 from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
 from reaper.report.explain import ExplainContext, render

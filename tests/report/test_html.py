@@ -14,8 +14,9 @@ import pytest
 
 from fakes.builders import DAY, NOW, activity, heartbeat, series
 from fakes.sample_reports import ACCOUNTS, estate, finding, hostile, many, report
+from reaper.case import Coverage, Report
 from reaper.evidence import MAX_SLOTS, summarize
-from reaper.model import Confidence, Coverage, Mode, Report, Role, State, Status
+from reaper.model import Confidence, Mode, Role, State, Status
 from reaper.report import charts, coverage_map, html, html_rows
 from reaper.report.totals import report_totals
 

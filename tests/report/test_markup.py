@@ -13,8 +13,9 @@ from rich.console import Console
 
 from fakes.builders import resource, rule
 from fakes.sample_findings import finding, report
+from reaper.case import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report
 from reaper.cli import progress
-from reaper.model import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report, Result, Role, State, Status, StepName
+from reaper.model import Result, Role, State, Status, StepName
 from reaper.report import brief, csv, html, json, markdown, text
 
 BRACKETS = ("[/a]", "[bold]", "[a-zA-Z0-9]", "[link=https://evil.test]x", "[/]", "\\[red]", ":fire:")

@@ -13,7 +13,8 @@ import pytest
 import strict
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, report
-from reaper.model import Ceiling, Claim, Evidence, Finding, Memory, Owner, Price, Role
+from reaper.case import Claim, Evidence, Finding, Owner, Price
+from reaper.model import Ceiling, Memory, Role
 from reaper.policy import office_hours
 from reaper.report import json as plain
 

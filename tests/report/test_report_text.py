@@ -10,7 +10,8 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.model import Claim, Confidence, Coverage, Outcome, Owner, Report, Result, State, Status, StepName
+from reaper.case import Claim, Coverage, Outcome, Owner, Report
+from reaper.model import Confidence, Result, State, Status, StepName
 from reaper.report import brief, coverage_map, csv, html, layout, markdown, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}

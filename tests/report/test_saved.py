@@ -13,8 +13,9 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
+from reaper.case import Claim, Evidence, Owner, Report
 from reaper.errors import SettingsError
-from reaper.model import Ceiling, Claim, Evidence, Memory, Owner, Report, Role
+from reaper.model import Ceiling, Memory, Role
 from reaper.policy import office_hours
 from reaper.report import explain, saved
 from reaper.report import json as plain

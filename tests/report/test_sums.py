@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.sample_findings import finding, occasion, report
-from reaper.model import Coverage, Mode, Outcome, Report, Result, State, Status, StepName
+from reaper.case import Coverage, Outcome, Report
+from reaper.model import Mode, Result, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.report import brief, html, json, markdown, text
 from reaper.report.totals import exit_status

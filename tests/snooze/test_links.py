@@ -7,8 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from fakes.builders import DAY, NOW, TARGET, resource, rule
+from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.errors import ReaperError
-from reaper.model import Case, Finding, Outcome, Owner, Price, Result, State, Step, StepName, Target, Verdict
+from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
 from reaper.snooze.links import LinkSigner, links_by_resource

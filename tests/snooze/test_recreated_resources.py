@@ -9,9 +9,10 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, move
+from reaper.case import Case
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.memory_updates import after_judging
-from reaper.model import Case, Memory, State, StepName
+from reaper.model import Memory, State, StepName
 from reaper.snoozed_cases import with_snooze
 
 

@@ -18,12 +18,13 @@ from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Mani
 from reaper.actions.intent import CallPermit, Intent
 from reaper.actions.manifest import Archive
 from reaper.actions.recheck import PARTICIPLES, Recheck, StepRefused
+from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
 from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
-from reaper.model import Memory, Outcome, Resource, Result, StepName, Target
+from reaper.model import Memory, Resource, Result, StepName, Target
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
+from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.ledger.update import update_memory
-from reaper.model import Case, Memory, Resource
+from reaper.model import Memory, Resource
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

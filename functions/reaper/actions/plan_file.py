@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.errors import SettingsError
 from reaper.handover import Decision
 from reaper.ledger.stored_text import comparable_id
-from reaper.model import ACTIONS, Case, Finding, Outcome, Report, Result, Step, StepName
+from reaper.model import ACTIONS, Result, StepName
 from reaper.report.json import utc_text
 
 SCHEMA = 1

@@ -14,10 +14,12 @@ from reaper.actions import intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
 from reaper.actions.manifest import Archive
 from reaper.assess import assess
+from reaper.case import Case
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
 from reaper.ledger.port import Ledger
-from reaper.model import Case, Memory, Observation, Resource, State, StepName
+from reaper.model import Memory, Resource, State, StepName
+from reaper.observation import Observation
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession

@@ -13,7 +13,8 @@ from reaper.aws import protection
 from reaper.aws.component_actions import details_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import last_used
-from reaper.model import Observation, Reading, Resource, Role, Window
+from reaper.model import Resource, Role
+from reaper.observation import Observation, Reading, Window
 
 DescriptionOrError = dict[str, Any] | CloudError
 

@@ -13,7 +13,8 @@ from reaper.aws import metrics
 from reaper.aws.metrics import MetricQuery
 from reaper.errors import CloudError
 from reaper.evidence import is_recent, point_count
-from reaper.model import Observation, Reading, Resource, Role, Window
+from reaper.model import Resource, Role
+from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

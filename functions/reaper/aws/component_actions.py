@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from reaper.aws import protection
 from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import BLOCKED_UNREAD
+from reaper.case import Blocked
 from reaper.command import Command
 from reaper.kind import ActionSpec
-from reaper.model import Blocked, Resource, StepName
+from reaper.model import Resource, StepName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ from typing import Any
 
 from reaper.aws.endpoint_description import EndpointDescription, InstanceTypes, billed_parts, size_text
 from reaper.cache import revision_of
-from reaper.model import CachedDescription, Resource
+from reaper.model import Resource
+from reaper.observation import CachedDescription
 
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"

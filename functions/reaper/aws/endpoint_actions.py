@@ -16,9 +16,10 @@ from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.endpoint_description import EndpointDescription, billed_parts
 from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import AVAILABILITY_WARNING, ScaleInPlan, plan_scale_in
+from reaper.case import Blocked
 from reaper.command import Command
 from reaper.kind import ActionSpec
-from reaper.model import BilledPart, Blocked, Resource, StepName
+from reaper.model import BilledPart, Resource, StepName
 
 CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}

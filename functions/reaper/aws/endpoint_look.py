@@ -18,7 +18,8 @@ from reaper.aws.endpoint_description import EndpointDescription
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.scale_in_plan import needs_autoscaling
 from reaper.errors import CloudError, Reason
-from reaper.model import CachedDescription, Resource, Window
+from reaper.model import Resource
+from reaper.observation import CachedDescription, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

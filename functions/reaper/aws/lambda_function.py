@@ -20,8 +20,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper import registry
 from reaper import settings as knobs
+from reaper.case import Report
 from reaper.errors import SettingsError
-from reaper.model import Report, Status
+from reaper.model import Status
 from reaper.policy import file
 from reaper.report.json import report_json
 from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 from reaper.evidence import first_read_from
-from reaper.model import Resource, Series, Window
+from reaper.model import Resource
+from reaper.observation import Series, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

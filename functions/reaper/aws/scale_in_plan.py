@@ -14,7 +14,8 @@ from typing import Any
 from reaper.aws import autoscaling
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.endpoint_description import EndpointDescription, Variant, billed_parts
-from reaper.model import Blocked, Resource
+from reaper.case import Blocked
+from reaper.model import Resource
 from reaper.prices import PriceBook
 
 BLOCKED_UNREAD = Blocked(because="whether anything would wake it again could not be read")

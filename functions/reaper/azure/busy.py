@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from reaper.azure.metrics import fetch_metrics
 from reaper.azure.metrics_query import MetricQuery, MetricSource
 from reaper.azure.readings import activity_reading, heartbeat_reading
-from reaper.model import Reading, Resource, Window
+from reaper.model import Resource
+from reaper.observation import Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

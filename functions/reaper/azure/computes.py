@@ -17,7 +17,8 @@ from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest, Json
 from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
 from reaper.azure.workspaces import PROVIDER, Workspace, is_workspace_gone
 from reaper.errors import CloudError, Reason, gone_as_partial
-from reaper.model import BilledPart, Observation, Resource
+from reaper.model import BilledPart, Resource
+from reaper.observation import Observation
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

@@ -16,7 +16,8 @@ from reaper.azure.arm_values import latest_known, parse_time
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS, Json
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
-from reaper.model import Observation, Reading, Role
+from reaper.model import Role
+from reaper.observation import Observation, Reading
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

@@ -18,7 +18,7 @@ from reaper.azure.metrics_query import MetricQuery, MetricSource, query_params, 
 from reaper.azure.metrics_reply import PERMISSION, STEP, MetricResults
 from reaper.azure.request import UNREGISTERED_TEXT, ArmRequest
 from reaper.errors import CloudError, Reason
-from reaper.model import Window
+from reaper.observation import Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

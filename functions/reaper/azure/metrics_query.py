@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reaper.azure.arm_values import query_time
-from reaper.model import Window
+from reaper.observation import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

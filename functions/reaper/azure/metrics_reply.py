@@ -18,7 +18,7 @@ from reaper.azure.arm_values import parse_time
 from reaper.azure.metrics_query import MetricQuery
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS, Json
 from reaper.errors import CloudError, Reason
-from reaper.model import Series, Window
+from reaper.observation import Series, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper.azure.metrics_reply import MetricResult
-from reaper.model import Reading, Role, Series
+from reaper.model import Role
+from reaper.observation import Reading, Series
 
 BELOW_ANY = float("-inf")
 

@@ -22,8 +22,9 @@ import azure.functions as func
 from reaper import registry
 from reaper import settings as knobs
 from reaper.azure import snooze_route
+from reaper.case import Report
 from reaper.errors import ReaperError, SettingsError
-from reaper.model import Report, Status
+from reaper.model import Status
 from reaper.policy import file
 from reaper.policy.schema import Owners
 from reaper.report.json import report_json

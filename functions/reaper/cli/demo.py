@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import Format, check_writable, write_report
 from reaper.cli.progress import print_message, show_progress
 from reaper.errors import SettingsError
-from reaper.model import Report
 from reaper.policy.file import load_policy
 
 

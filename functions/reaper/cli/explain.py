@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reaper import settings
+from reaper.case import Report
 from reaper.cli.options import CloudName, PolicyOption, RepeatedOption, current_time, read_places, with_places
 from reaper.cli.progress import show_progress
 from reaper.errors import SettingsError
 from reaper.ledger import opening
-from reaper.model import Mode, Report
+from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief
 from reaper.report.totals import exit_status, is_complete

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from reaper.case import Report
 from reaper.errors import SettingsError
-from reaper.model import Report
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 DEFAULT_WIDTH, MAX_WIDTH = 120, 200

@@ -13,6 +13,7 @@ import typer
 from reaper import settings
 from reaper.actions import plan_file
 from reaper.actions.plan_file import PlanFile
+from reaper.case import Report
 from reaper.cli.deployment import ledger_address
 from reaper.cli.options import (
     AccountOption,
@@ -30,7 +31,7 @@ from reaper.cli.options import (
 from reaper.cli.output import check_writable, write_output
 from reaper.cli.progress import print_message, show_progress
 from reaper.errors import SettingsError
-from reaper.model import ACTIONS, Mode, Report
+from reaper.model import ACTIONS, Mode
 from reaper.policy.file import PolicySource, load_policy
 from reaper.report import brief
 from reaper.report.totals import exit_status, held_findings, is_complete

@@ -7,29 +7,10 @@ from datetime import datetime, timedelta
 
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
-from reaper.model import (
-    Blocked,
-    Case,
-    Ceiling,
-    Confidence,
-    Evidence,
-    Finding,
-    Mode,
-    Outcome,
-    Owner,
-    Price,
-    Resource,
-    Result,
-    Role,
-    Rule,
-    State,
-    Step,
-    StepName,
-    Target,
-    Verdict,
-)
+from reaper.model import Ceiling, Confidence, Mode, Resource, Result, Role, Rule, State, StepName, Target, Verdict
 from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.ledger.port import Ledger
-from reaper.model import Coverage, Target
+from reaper.model import Target
 
 LEASE = timedelta(minutes=15)
 

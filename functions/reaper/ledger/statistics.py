@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from reaper import enrolment, limits
 from reaper.actions.holds import KindInTarget, kind_in_target, kind_in_target_of, read_places
+from reaper.case import Case, Coverage
 from reaper.ledger.port import Ledger, RunStatistics
 from reaper.limits import PlaceCount
-from reaper.model import Case, Coverage, Run, State, Target
+from reaper.model import Run, State, Target
 
 
 def record_statistics(

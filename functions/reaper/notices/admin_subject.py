@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reaper.model import ACTIONS, Finding, Mode, Report, Result, StepName
+from reaper.case import Finding, Report
+from reaper.model import ACTIONS, Mode, Result, StepName
 from reaper.notices import forecast
 from reaper.notices.breakdown import cost_text, unpriced_count
 from reaper.notices.item import unknown_price_text

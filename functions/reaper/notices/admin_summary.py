@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from reaper.actions.holds import kind_in_target
-from reaper.model import ACTIONS, Finding, Report, Result, Status, StepName
+from reaper.case import Finding, Report
+from reaper.model import ACTIONS, Result, Status, StepName
 from reaper.notices import commands
 from reaper.notices.admin_subject import SummaryActions, summary_actions, summary_headline, summary_subject, waits_for_apply
 from reaper.notices.breakdown import cost_breakdown, cost_text

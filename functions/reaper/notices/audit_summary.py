@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from reaper.case import Report
 from reaper.errors import CloudError, Reason
-from reaper.model import Report
 from reaper.notices.admin_summary import compose_summary
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext

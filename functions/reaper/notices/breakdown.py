@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reaper.model import Finding
+from reaper.case import Finding
 from reaper.notices.item import amount_text, kind_title
 from reaper.text import tidy_line
 

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from shlex import quote
 
 from reaper import registry
+from reaper.case import Blocked, Case
 from reaper.command import Command, is_pasteable
 from reaper.kind import account_of
-from reaper.model import Blocked, Case, Resource, StepName
+from reaper.model import Resource, StepName
 
 KEEP_DAYS = 7
 RESTORE_COMMAND = "reaper restore"

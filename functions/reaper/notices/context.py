@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reaper import secret_store
+from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
-from reaper.model import Coverage
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, OpenChannel
 from reaper.notices.channels.deployment import with_deployment_channels

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import enrolment, idle_period, plan_dates, plan_reasons, possible_actions, registry
-from reaper.model import ACTIONS, Ceiling, Confidence, Finding, Hours, Memory, Mode, Result, StepName
+from reaper.case import Finding
+from reaper.model import ACTIONS, Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 

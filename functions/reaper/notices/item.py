@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reaper import registry
+from reaper.case import Finding
 from reaper.command import Command
 from reaper.duration import format_duration
-from reaper.model import ACTIONS, Finding, Memory, Mode, Result, State, StepName
+from reaper.model import ACTIONS, Memory, Mode, Result, State, StepName
 from reaper.notices import commands, console_links, forecast, sparkline
 from reaper.notices.sparkline import Sparkline
 from reaper.policy.schema import Owners

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reaper.model import ACTIONS, NOTICES, Finding, Memory, Result, State, StepName
+from reaper.case import Finding
+from reaper.model import ACTIONS, NOTICES, Memory, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.item import NoticeContext, amount_text, unknown_price_text
 from reaper.notices.message import MAX_SUBJECT

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from reaper import memory_updates
 from reaper.actions import intent, unfinished
+from reaper.case import Finding, Outcome
 from reaper.errors import ReaperError
 from reaper.ledger.port import HistoryEntry, Unfinished
 from reaper.ledger.update import update_memory
-from reaper.model import ACTIONS, NOTICES, Finding, Memory, Outcome, Result, StepName
+from reaper.model import ACTIONS, NOTICES, Memory, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.round import NoticeRound

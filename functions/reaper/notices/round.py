@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reaper import idle_period
+from reaper.case import Coverage, Finding
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.handover import Decision
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
-from reaper.model import Coverage, Finding, Memory, Run, StepName
+from reaper.model import Memory, Run, StepName
 from reaper.notices import forecast
 from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext

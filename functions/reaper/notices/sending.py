@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from reaper import enrolment, snoozed_cases
 from reaper.actions import intent
+from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import OWN, failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.findings import left_alone
 from reaper.ledger.port import Recalled
-from reaper.model import NOTICES, Coverage, Finding, Memory, Outcome, Result, Status
+from reaper.model import NOTICES, Memory, Result, Status
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.item import NoticeContext

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from reaper.case import Evidence
 from reaper.evidence import SLOT_LENGTH
-from reaper.model import Evidence, Role
+from reaper.model import Role
 
 BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 """The first means no use at all, each of the others some."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reaper.case import Coverage, Report
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger.port import Ledger, NamedRow
 from reaper.ledger.stored_text import sortable_time
-from reaper.model import Coverage, Report
 from reaper.notices import admin_summary, last_summary
 from reaper.notices.admin_summary import HeldSince
 from reaper.notices.channels import delivery

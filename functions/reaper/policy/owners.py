@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reaper.model import Claim, Owner, Resource
+from reaper.case import Claim, Owner
+from reaper.model import Resource
 from reaper.notices.message import is_deliverable, is_plain_address
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reaper.model import ACTIONS, Finding, Mode, Report, Result, StepName
+from reaper.case import Finding, Report
+from reaper.model import ACTIONS, Mode, Result, StepName
 from reaper.notices import forecast
 
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
-from reaper.model import Coverage, Finding, Report
 from reaper.report import action_groups
 from reaper.report.totals import (
     access_remedies,

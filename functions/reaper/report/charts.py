@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reaper.model import Confidence, Finding, Report
+from reaper.case import Finding, Report
+from reaper.model import Confidence
 from reaper.report.html_rows import owner_text
 from reaper.report.totals import HOURS_A_MONTH, idle_findings
 from reaper.text import clean_line

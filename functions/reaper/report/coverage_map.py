@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.model import Coverage, Report, Status
+from reaper.case import Coverage, Report
+from reaper.model import Status
 from reaper.report import totals
 from reaper.report.brief import place_text
 from reaper.text import clean_line, first_few

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from reaper.model import Report
+from reaper.case import Report
 from reaper.report.json import finding_json
 from reaper.text import printable
 

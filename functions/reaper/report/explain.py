@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from math import isfinite
 
 from reaper import plan_dates, possible_actions
+from reaper.case import Blocked, Evidence, Finding, Owner, Report
 from reaper.duration import format_duration, policy_duration
 from reaper.ledger.port import HistoryEntry
-from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory, Owner, Report, Role, State, StepName
+from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
 from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX

@@ -15,8 +15,9 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from reaper.case import Report
 from reaper.duration import format_duration, short_duration
-from reaper.model import Report, State
+from reaper.model import State
 from reaper.report import action_groups, charts, coverage_map, html_rows
 from reaper.report.totals import (
     acted_clause,

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from reaper.model import Evidence, Finding, FinishedRun, Report, Role, State
+from reaper.case import Evidence, Finding, FinishedRun, Report
+from reaper.model import Role, State
 from reaper.notices.commands import keep_command, keep_tag
 from reaper.policy import owners
 from reaper.report import action_groups

@@ -13,7 +13,8 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.model import Coverage, Evidence, Finding, Memory, Owner, Report, Rule
+from reaper.case import Coverage, Evidence, Finding, Owner, Report
+from reaper.model import Memory, Rule
 from reaper.policy import office_hours
 from reaper.report.totals import report_totals
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from reaper.case import Finding, Report
 from reaper.duration import short_duration
-from reaper.model import Finding, Report
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map
 from reaper.report.totals import (

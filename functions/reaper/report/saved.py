@@ -15,9 +15,10 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from reaper.case import Evidence, Owner
 from reaper.duration import format_duration
 from reaper.errors import SettingsError
-from reaper.model import Evidence, Owner, Role
+from reaper.model import Role
 from reaper.report.explain import clean_whole, explain_line, owner_lines, signal_line
 from reaper.report.json import utc_text
 from reaper.text import format_usd

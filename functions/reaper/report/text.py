@@ -14,8 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
-from reaper.model import Confidence, Coverage, Finding, Report, Result, Role, State, Status, StepName
+from reaper.model import Confidence, Result, Role, State, Status, StepName
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map, layout
 from reaper.report.totals import (

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.model import ACTIONS, Coverage, Finding, Report, Result, State, Status, StepName
+from reaper.case import Coverage, Finding, Report
+from reaper.model import ACTIONS, Result, State, Status, StepName
 from reaper.notices import forecast
 from reaper.text import format_usd
 

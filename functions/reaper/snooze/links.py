@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import enrolment, urls
+from reaper.case import Finding
 from reaper.errors import SettingsError
-from reaper.model import Finding, State, StepName
+from reaper.model import State, StepName
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, SnoozeLink, sign_link

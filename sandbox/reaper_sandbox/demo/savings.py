@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper.model import ENDING_ACTIONS, Finding, StepName, Report, Result
+from reaper.model import ENDING_ACTIONS, StepName, Result
+from reaper.case import Finding, Report
 from reaper.report.totals import is_complete
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from reaper.errors import SettingsError
 from reaper.text import format_usd
-from reaper.model import Report, Result
+from reaper.case import Report
+from reaper.model import Result
 from reaper.report import html
 from reaper.report import json as plain
 from reaper_sandbox.demo import savings, story_events

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from reaper.actions.recheck import PARTICIPLES as DONE
-from reaper.model import Finding, Memory, StepName, Report, Result, State
+from reaper.case import Finding, Report
+from reaper.model import Memory, StepName, Result, State
 from reaper.report.totals import is_complete, report_totals
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail

@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 from reaper.actions import manifest, restore
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
-from reaper.model import Finding, Memory, Mode, Report, Target
+from reaper.case import Finding, Report
+from reaper.model import Memory, Mode, Target
 from reaper.policy.channel_settings import Folder
 from reaper.policy.file import PolicySource, load_policy
 from reaper.sessions import sessions_of

@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 from reaper.policy.channel_settings import Folder
-from reaper.model import Mode, Report
+from reaper.model import Mode
+from reaper.case import Report
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings

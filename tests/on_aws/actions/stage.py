@@ -16,7 +16,9 @@ from reaper import registry
 from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest, UndoResult
 from reaper.actions.manifest import Archive
 from reaper.aws.session import CloudSession
-from reaper.model import Blocked, Observation, Resource, StepName, Target, Window
+from reaper.case import Blocked
+from reaper.model import Resource, StepName, Target
+from reaper.observation import Observation, Window
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)

@@ -8,8 +8,9 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import HOUR, NOW
 from reaper import registry
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.model import Blocked, StepName
+from reaper.model import StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES

@@ -7,8 +7,9 @@ import pytest
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import NOW, Sweep
 from reaper import registry
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.model import Blocked, StepName
+from reaper.model import StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server

@@ -9,7 +9,8 @@ import pytest
 
 from fakes.judged_cases import case
 from fakes.builders import HOUR, NOW
-from reaper.model import Coverage, Finding, Mode, StepName, Outcome, Owner, BilledPart, Price, Report, Result, FinishedRun, Status, Step
+from reaper.case import Coverage, Finding, Outcome, Owner, Price, Report, FinishedRun, Step
+from reaper.model import Mode, StepName, BilledPart, Result, Status
 from reaper_sandbox.demo.savings import rest_periods
 
 RUNS = (BilledPart(component="Hosting", instance="ml.m5.large"),)

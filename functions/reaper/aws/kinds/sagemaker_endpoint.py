@@ -28,7 +28,8 @@ from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent
 from reaper.kind import Kind
-from reaper.model import CachedDescription, IndirectEvidence, Observation, Reading, Resource, StepName, Window
+from reaper.model import Resource, StepName
+from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

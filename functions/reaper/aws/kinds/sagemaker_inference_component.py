@@ -19,7 +19,8 @@ from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, merge_heartbeats
 from reaper.kind import Kind
-from reaper.model import Observation, Reading, Resource, Role, StepName, Window
+from reaper.model import Resource, Role, StepName
+from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

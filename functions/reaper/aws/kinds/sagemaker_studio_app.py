@@ -12,11 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, metrics, owner_lines, tags
+from reaper.case import Blocked
 from reaper.command import Command, is_pasteable
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Blocked, IndirectEvidence, Observation, Reading, Resource, Role, StepName, Window
+from reaper.model import BilledPart, Resource, Role, StepName
+from reaper.observation import IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

@@ -17,9 +17,11 @@ from reaper.azure.metrics_query import MetricQuery, MetricSource
 from reaper.azure.metrics_reply import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics_reply import MetricResults
 from reaper.azure.readings import activity_reading, heartbeat_reading, stand_in_reading
+from reaper.case import Blocked
 from reaper.evidence import is_recent, merge_heartbeats
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Blocked, Observation, Reading, Resource, StepName, Window
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

@@ -14,9 +14,11 @@ from reaper.azure import busy, computes, jobs, owner_lines
 from reaper.azure.arm_values import parse_time
 from reaper.azure.computes import Compute, ComputeDetails
 from reaper.azure.metrics_reply import PERMISSION as METRICS_PERMISSION
+from reaper.case import Blocked
 from reaper.evidence import has_heartbeat, is_recent, last_used
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Blocked, IndirectEvidence, Observation, Reading, Resource, StepName, Window
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

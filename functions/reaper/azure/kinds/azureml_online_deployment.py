@@ -19,10 +19,12 @@ from reaper.azure.metrics_reply import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics_reply import MetricResults
 from reaper.azure.readings import activity_reading, heartbeat_reading
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, merge_heartbeats
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Blocked, Observation, Reading, Resource, StepName, Window
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
