@@ -1,9 +1,9 @@
-"""ML Idle Reaper: finds machine-learning resources that cost money and do nothing, tells their owner, and stops them reversibly.
+"""ML Idle Reaper: finds machine-learning resources that cost money and do nothing, notifies their owners, and stops them reversibly.
 
-The map, in the order of one sweep: an entry point (`cli`, `aws.lambda_function`, `azure.triggers`) reads the clock, `settings` and the
-`policy`; `sweep` walks targets and kinds (`registry`); each kind under `aws/kinds` or `azure/kinds` discovers and observes through its
-`cloud`; `judge` (with `evidence`) says what is idle, `plan` what the policy would do now, `report` shows it. `model` holds the nouns,
-`errors` the ways it can fail, `sandbox` a pretend fleet on both clouds for the demo and the tests.
+One run has four phases: `observe`, `decide`, `act`, `conclude`; `run` composes them. An entry point (`cli.main`, `aws.lambda_function`,
+`azure.triggers`) reads the clock, `settings` and the policy. Each kind under `aws/kinds` or `azure/kinds` discovers and observes its resources
+through a session; `judge` (with `evidence`) says what is idle, `plan` what the policy does about it. `model`, `observation` and `case` hold
+the nouns, `errors` the ways a run can fail. CONTRIBUTING.md follows one endpoint through all of it.
 """
 
 from __future__ import annotations

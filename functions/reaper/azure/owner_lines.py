@@ -25,7 +25,7 @@ WORKSPACE_RESOURCE = re.compile(
 
 
 def place(resource: Resource) -> str:
-    """The workspace, which people know better than the subscription; without one the subscription with its name."""
+    """The workspace, which people know better than the subscription; else the subscription with its name."""
     target = resource.target
     if workspace := _id_parts(resource.id).get("workspaces"):
         return f"workspace {workspace}"
