@@ -219,7 +219,7 @@ def unguarded(server: Server) -> Iterator[None]:
 def test_notices_need_a_memory_that_lasts(bundle, libraries, server, environ):
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ | {"REAPER_LEDGER": "memory:"}) as runtime:
         done = runtime.invoke({})
-    assert "needs a ledger that lasts" in done.error["errorMessage"]
+    assert "needs a durable ledger" in done.error["errorMessage"]
 
 
 def _event(method: str, path: str, query: str, body: str = "") -> dict:

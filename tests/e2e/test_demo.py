@@ -84,7 +84,7 @@ def test_the_demo_page_has_every_finding(demo):
 
 
 def test_the_demos_explain_command_works(demo):
-    [command] = re.findall(r"Every signal of one:\s+(.* explain NAME --report .*)", demo[1])
+    [command] = re.findall(r"For every signal:\s+(.* explain NAME --report .*)", demo[1])
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
     done = subprocess.run(
         command.replace("NAME", "churn-idle-9-days"),

@@ -163,7 +163,7 @@ def test_use_before_the_date_voids_a_notice(told: Told):
 
 def test_too_many_actions_stay_on_hold_until_released(told: Told):
     day = told.day("Thursday 5 November")
-    assert "more than max_share: 25%" in day
+    assert "exceed max_share: 25%" in day
     assert "runs `reaper release`" in day
     assert day.index("on hold recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
     assert any(to == "ml-admins@example.com" and "ON HOLD (" in text for to, _, text in told.mails)
@@ -194,8 +194,8 @@ def test_a_deleted_resource_is_restored_the_same(told: Told):
 
 def test_a_metrics_outage_stops_nothing_in_use(told: Told):
     day = told.day("Thursday 12 November")
-    assert "held churn-model: because 11 of 14 sagemaker-endpoint resources are idle, up from 21%" in day
-    assert "8 notices are void" in told.day("Friday 13 November")
+    assert "on hold churn-model: because 11 of 14 sagemaker-endpoint resources are idle, up from 21%" in day
+    assert "8 notices no longer count" in told.day("Friday 13 November")
     assert {told.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
     assert [m["name"] for m in told.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
     stopped = {m["name"] for m in told.manifests if m["at"].startswith("2026-11-12")}

@@ -174,7 +174,7 @@ def test_a_refused_notice_is_a_failure_and_does_not_count(stage: Stage):
     blocked.write_text("not a folder")
     failed = stage.sweep(blocked)
     assert (one(failed).step.name, one(failed).outcome.result) == ("warn", "failed")
-    assert "its owner was not told" in one(failed).outcome.error
+    assert "owner not notified" in one(failed).outcome.error
     assert [c.kind for c in failed.coverage if c.status == "failed"] == ["channel folder"]
     later = one(stage.at(NOW + HOUR).sweep())
     assert (later.step.name, later.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
@@ -197,7 +197,7 @@ def test_an_audit_reads_the_ledger_and_writes_nothing(stage: Stage):
 
 
 def test_a_run_without_channels_fails_before_the_sweep(stage: Stage):
-    with pytest.raises(SettingsError, match="every mode above audit needs a channel: name one"):
+    with pytest.raises(SettingsError, match="every mode above audit needs a channel: add one"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load_policy("version: 1"), lambda: NOW)
 
 

@@ -40,6 +40,12 @@ RULES = [
 ]
 
 
+def start_of(call: Call) -> datetime:
+    """The start of the window: a time in CBOR, seconds in the other protocols."""
+    start = call.params["StartTime"]
+    return start if isinstance(start, datetime) else datetime.fromtimestamp(start, UTC)
+
+
 def policy(*rules: str) -> str:
     return "version: 1\nrules: [" + ", ".join(f"{{name: r{n}, {text}}}" for n, text in enumerate(rules)) + "]"
 
@@ -163,7 +169,7 @@ def spans(server: Server) -> list[tuple[int, datetime]]:
 
     def guard(call: Call) -> None:
         if call.operation == "GetMetricData":
-            found.append((len(call.params["MetricDataQueries"]), datetime.fromtimestamp(call.params["StartTime"], UTC)))
+            found.append((len(call.params["MetricDataQueries"]), start_of(call)))
 
     server.rules.append(guard)
     return found

@@ -254,10 +254,10 @@ def test_a_hand_made_call_can_ask_for_less(running: Running):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        pytest.param(b"{", "no JSON", id="no JSON"),
+        pytest.param(b"{", "isn't JSON", id="no JSON"),
         pytest.param([], "a list, expected an object", id="no object"),
         pytest.param({"kindz": []}, "did you mean 'kinds'", id="an unknown key"),
-        pytest.param({"kinds": ["azureml-cluster"]}, "no kind we know", id="an unknown kind"),
+        pytest.param({"kinds": ["azureml-cluster"]}, "unknown kind", id="an unknown kind"),
         pytest.param({"kinds": ["sagemaker-endpoint"]}, "Azure only", id="a kind of the other cloud"),
         pytest.param({"cloud": "aws"}, "Azure only", id="the other cloud"),
         pytest.param({"mode": "enforce"}, "enforce", id="a raised mode"),

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from play import terms
-from play.terms import DAY, MINUTE
+from play.terms import DAY
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Endpoint, Notebook, Variant
@@ -366,9 +366,7 @@ class AwsComponent(OnAws):
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
         self.here.component_alive(self.name, since, until)
         if busy:
-            self.here.steady(
-                "AWS/SageMaker", "Invocations", {"InferenceComponentName": self.name}, since, until, 12, every=MINUTE
-            )
+            self.here.steady_by_minute("AWS/SageMaker", "Invocations", {"InferenceComponentName": self.name}, since, until, 12)
 
     def start(self, now: datetime) -> None:
         self.record.copies, self.record.changed = 2, now

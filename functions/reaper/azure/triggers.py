@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import azure.functions as func
 
@@ -26,10 +26,12 @@ from reaper.case import Report
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Status
 from reaper.policy import file
-from reaper.policy.schema import Owners
 from reaper.report.json import report_json
 from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
 from reaper.run import run
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Owners
 
 MAX_ANSWER_CHARS = 20_000_000
 HOST_TIMEOUT = timedelta(minutes=30)
