@@ -40,13 +40,13 @@ ACTS = [
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
     "plan": PLANS,
-    "plan_dates": PLANS,
-    "plan_reasons": PLANS,
-    "possible_actions": PLANS,
-    "snoozed_cases": PLANS,
+    "planning.dates": PLANS,
+    "planning.reasons": PLANS,
+    "planning.possible_actions": PLANS,
+    "planning.snoozed_cases": PLANS,
     "memory_updates": PLANS,
     "idle_period": PLANS,
-    "enrolment": PLANS,
+    "planning.enrolment": PLANS,
     "limits": ["test_limits", "test_breaker", "test_invariants"],
     "actions.holds": ["actions/test_holds", "test_breaker", "test_limits"],
     "actions.executor": ACTS,
@@ -191,7 +191,11 @@ def survivors(every: list[Mutant], jobs: int) -> Iterator[Mutant]:
         if mutant:
             child = os.fork()
             if child == 0:
-                os._exit(_trial(mutant))
+                status = 1  # a module that can't even be loaded is noticed
+                try:
+                    status = _trial(mutant)
+                finally:
+                    os._exit(status)
             at_work[child] = mutant
 
 
@@ -201,10 +205,7 @@ def _trial(mutant: Mutant) -> int:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    try:
-        _become(importlib.import_module(f"reaper.{mutant.module}"), mutant.tree())
-    except Exception:  # noqa: BLE001 - a module that cannot even be loaded is noticed
-        return 1
+    _become(importlib.import_module(f"reaper.{mutant.module}"), mutant.tree())
     files = [str(ROOT / "tests" / f"{name}.py") for name in TESTS[mutant.module]]
     return int(pytest.main([*PLAIN, *files], plugins=[Many()]))
 

@@ -16,14 +16,14 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.ledger_places import HERE, THERE
-from reaper import cache
-from reaper.cache import KindCache
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.ledger.port import Ledger, NamedRow
 from reaper.model import BilledPart, Target
 from reaper.observation import CachedDescription
+from reaper.observing import cache
+from reaper.observing.cache import KindCache
 
 KIND = "sagemaker-endpoint"
 

@@ -16,7 +16,7 @@ from reaper.judge import judge_resource
 from reaper.model import Confidence, Role, State
 from reaper.observation import IndirectEvidence, Observation, Reading, Series
 from reaper.plan import plan_steps
-from reaper.possible_actions import may_act
+from reaper.planning.possible_actions import may_act
 
 
 def verdict(*readings: Reading, **given: object):

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
-from reaper import enrolment, memory_updates, possible_actions
+from reaper import memory_updates
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
+from reaper.planning import enrolment, possible_actions
 from reaper.policy import office_hours
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"

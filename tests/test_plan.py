@@ -12,9 +12,9 @@ from reaper.case import Step
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName, Verdict
 from reaper.plan import plan_steps
-from reaper.plan_dates import valid_notice_at
-from reaper.possible_actions import may_act
-from reaper.snoozed_cases import with_snooze
+from reaper.planning.dates import valid_notice_at
+from reaper.planning.possible_actions import may_act
+from reaper.planning.snoozed_cases import with_snooze
 
 WARN = Step(name=StepName.WARN, because="idle")
 

@@ -12,7 +12,6 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper.actions import intent
 from reaper.case import Blocked, Case, Owner, Step
-from reaper.enrolment import hours_digest
 from reaper.memory_updates import (
     after_action,
     after_judging,
@@ -25,10 +24,11 @@ from reaper.memory_updates import (
 )
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Result, State, StepName
 from reaper.plan import plan_steps
-from reaper.plan_dates import action_due_at, earliest_action_at, valid_notice_at
+from reaper.planning.dates import action_due_at, earliest_action_at, valid_notice_at
+from reaper.planning.enrolment import hours_digest
+from reaper.planning.possible_actions import is_forced, may_start, strongest_action
+from reaper.planning.snoozed_cases import with_snooze
 from reaper.policy import office_hours
-from reaper.possible_actions import is_forced, may_start, strongest_action
-from reaper.snoozed_cases import with_snooze
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, move
 from reaper.case import Case, Step
-from reaper.enrolment import CLOCK_JITTER
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName
-from reaper.plan_dates import valid_notice_at
-from reaper.possible_actions import may_act
-from reaper.snoozed_cases import with_snooze
+from reaper.planning.dates import valid_notice_at
+from reaper.planning.enrolment import CLOCK_JITTER
+from reaper.planning.possible_actions import may_act
+from reaper.planning.snoozed_cases import with_snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(

@@ -12,16 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, resource
-from reaper import cache, registry, windows
+from reaper import registry
 from reaper.evidence import first_read_from, is_recent
 from reaper.judge import judge_resource
 from reaper.model import BilledPart, Resource, Role, State, Verdict
 from reaper.observation import CachedDescription, Observation, Reading, RecentSince, Series, Window
+from reaper.observing import cache, windows
+from reaper.observing.windows import observation_window
 from reaper.policy import rules
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
-from reaper.windows import observation_window
 
 NOON = datetime(2026, 11, 20, 12, 17, tzinfo=UTC)
 """A Friday."""

@@ -18,8 +18,8 @@ from reaper.evidence import alive_from, last_busy
 from reaper.judge import judge_resource
 from reaper.model import Role, State, Verdict
 from reaper.observation import Observation, Reading, Series, Window
+from reaper.observing.windows import LAG, observation_window
 from reaper.policy.parse import parse_policy
-from reaper.windows import LAG, observation_window
 
 NIGHT = datetime.fromisoformat("2026-11-21T00:00:00+00:00")
 MINUTE = timedelta(minutes=1)

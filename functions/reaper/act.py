@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from reaper import __version__, memory_updates, plan_reasons
+from reaper import __version__, memory_updates
 from reaper.actions import intent, unfinished
 from reaper.actions.executor import ActContext, execute
 from reaper.case import Case, Coverage, Outcome
@@ -19,6 +19,7 @@ from reaper.handover import Acted, Decided, Decision, KindCalls
 from reaper.ledger.port import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import ACTIONS, ENDING_ACTIONS, Result, StepName, Target
+from reaper.planning import reasons
 
 
 def act(decided: Decided, context: ActContext) -> Acted:
@@ -100,7 +101,9 @@ def _ran_nothing(case: Case, action: StepName) -> bool:
 
 
 def _outcome_with_host(host: Decision, own: Outcome) -> Outcome:
-    because = f"it was {plan_reasons.PARTICIPLES[host.step.name]} with {host.case.resource.name}, which it lives in, and comes back with it"
+    because = (
+        f"it was {reasons.PARTICIPLES[host.step.name]} with {host.case.resource.name}, which it lives in, and comes back with it"
+    )
     failed = own.error or (own.because if own.result is Result.REFUSED else None)
     return Outcome(result=Result.DONE, because=because, error=failed, already_done=True, host_id=host.case.resource.id)
 

@@ -14,7 +14,6 @@ from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
-from reaper.findings import finding_of, join_findings, with_memory
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
@@ -36,7 +35,8 @@ from reaper.notices.sending import (
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.run_report import run_coverage, run_report
+from reaper.report.findings import finding_of, join_findings, with_memory
+from reaper.report.run_report import run_coverage, run_report
 
 NOTHING = Recalled({}, {})
 NOT_BEGUN = "it wasn't begun, because this run ended early; the next sweep decides again"

@@ -7,13 +7,15 @@ any mail is sent. Without a ledger, or in audit, nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import __version__, contained, enrolment, idle_period, limits, memory_updates, plan, possible_actions, snoozed_cases
+from reaper import __version__, idle_period, limits, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
+from reaper.actions.recall import recall_and_close, recall_to_read, take_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, failure_row, with_replaced_rows
@@ -24,8 +26,8 @@ from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import Ledger, Recalled
 from reaper.limits import PlaceCount
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.planning import contained, enrolment, possible_actions, snoozed_cases
 from reaper.policy.schema import Policy
-from reaper.recall import recall_and_close, recall_to_read, take_leases
 
 OTHER_RUN = "another sweep is processing this target"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
@@ -74,17 +76,18 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
     In a mode that writes it takes the leases of the targets, and gives them back if it fails.
     """
     draft: _Draft | None = None
-    try:
+    with ExitStack() as on_failure:
         for part in parts:
-            draft = draft or _new_draft(part.run, context)
+            if draft is None:
+                draft = _new_draft(part.run, context)
+                if draft.leases:
+                    on_failure.callback(draft.leases.give_back)
             _decide_part(part, draft)
         if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
-        return _decided(draft)
-    except BaseException:
-        if draft and draft.leases:
-            draft.leases.give_back()
-        raise
+        decided = _decided(draft)
+        on_failure.pop_all()
+        return decided
 
 
 def _new_draft(run: Run, context: DecideContext) -> _Draft:

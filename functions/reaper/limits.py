@@ -14,12 +14,12 @@ from math import floor
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper import plan_dates
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release, RunScope
 from reaper.case import Case, Step
-from reaper.enrolment import is_stopped_by_hours
 from reaper.model import ENDING_ACTIONS, Memory, State, StepName
+from reaper.planning.dates import action_due_at
+from reaper.planning.enrolment import is_stopped_by_hours
 from reaper.policy import office_hours
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def is_released(case: Case, memory: Memory, release: Release | None, now: dateti
     if release is None or not release.given_at <= now < release.valid_until:
         return False
     hours = case.rule.hours if is_stopped_by_hours(case) else None
-    dates = [plan_dates.action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
+    dates = [action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
     known = [date for date in dates if date]
     return bool(known) and max(known) <= release.given_at
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from reaper import enrolment, idle_period, plan_dates, possible_actions, snoozed_cases
+from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, Memory, Result, State, StepName
+from reaper.planning import dates, enrolment, possible_actions, snoozed_cases
 
 
 def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
@@ -51,7 +52,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         notified_owner=case.owner.address,
         notified_fingerprint=case.resource.fingerprint,
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
-        act_not_before=plan_dates.earliest_action_at(case, now) if action else None,
+        act_not_before=dates.earliest_action_at(case, now) if action else None,
         enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
         held_at=None,
     )
@@ -65,7 +66,7 @@ def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -
         notice_receipt=receipt,
         notified_owner=case.owner.address,
         announced_action=AnnouncedAction(memory.last_action or StepName.STOP),
-        act_not_before=plan_dates.earliest_action_at(case, now),
+        act_not_before=dates.earliest_action_at(case, now),
         last_action_told_at=now,
     )
 

@@ -11,20 +11,20 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from reaper import cache, conformance
 from reaper.assess import assess
-from reaper.cache import ConfigurationCache
 from reaper.case import Case, Coverage
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
 from reaper.model import Resource, Run, Status
 from reaper.observation import CachedDescription, Observation, nothing_cached
+from reaper.observing import cache, conformance
+from reaper.observing.cache import ConfigurationCache
+from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
-from reaper.windows import ReadCached, observation_window, recent_since_by_id
 
 MAX_CONCURRENT_JOBS = 8
 """Kinds that are observed at the same time; most of that time is spent waiting for a cloud."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from reaper import enrolment, idle_period, plan_reasons
+from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.model import Memory, State, StepName
-from reaper.plan_dates import action_due_at, forced_stop_at, valid_notice_at
-from reaper.possible_actions import is_forced, is_unconfirmed, may_act, may_keep_hours, may_start, strongest_action
-from reaper.snoozed_cases import is_snoozed, snooze_sentence
+from reaper.planning import enrolment, reasons
+from reaper.planning.dates import action_due_at, forced_stop_at, valid_notice_at
+from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_act, may_keep_hours, may_start, strongest_action
+from reaper.planning.snoozed_cases import is_snoozed, snooze_sentence
 
 
 def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datetime, *, acting: bool = True) -> list[Step]:
@@ -41,12 +42,12 @@ def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
 def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) -> str | None:
     """Why neither a notice nor an action is considered at all."""
     if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, memory, now))):
-        return plan_reasons.nothing_to_do_because(case, memory)
+        return reasons.nothing_to_do_because(case, memory)
     if is_snoozed(case, memory, now):
         return snooze_sentence(memory)
     if not acting and _has_announced_action(case, memory, now):
-        return plan_reasons.ANNOUNCED_BEFORE
-    return plan_reasons.unconfirmed_because(memory) if acting and is_unconfirmed(memory, now) else None
+        return reasons.ANNOUNCED_BEFORE
+    return reasons.unconfirmed_because(memory) if acting and is_unconfirmed(memory, now) else None
 
 
 def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
@@ -68,8 +69,8 @@ def _follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
 
 def _start_step(case: Case, memory: Memory, now: datetime) -> Step:
     if memory.last_action is StepName.START and is_unconfirmed(memory, now):
-        return _no_step(plan_reasons.unconfirmed_because(memory))
-    return Step(name=StepName.START, because=plan_reasons.start_because(case, memory))
+        return _no_step(reasons.unconfirmed_because(memory))
+    return Step(name=StepName.START, because=reasons.start_because(case, memory))
 
 
 def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
@@ -83,9 +84,7 @@ def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
         _summary_step(case, memory, now)
         or _forced_notice_step(case, memory, now)
         or step
-        or _no_step(
-            plan_reasons.kept_hours_because(memory, now) if may_act(case) else plan_reasons.nothing_to_do_because(case, memory)
-        )
+        or _no_step(reasons.kept_hours_because(memory, now) if may_act(case) else reasons.nothing_to_do_because(case, memory))
     )
 
 
@@ -93,8 +92,8 @@ def _enrolment_step(case: Case, memory: Memory, now: datetime) -> Step:
     """The enrolment notice, unless the last notice was too recent to replace it."""
     next_notice_at = enrolment.next_summary_at(case, memory, now)
     if next_notice_at and now < next_notice_at:
-        return _no_step(plan_reasons.void_enrolment_because(next_notice_at, now))
-    return Step(name=StepName.WARN, because=plan_reasons.not_enrolled_because(case))
+        return _no_step(reasons.void_enrolment_because(next_notice_at, now))
+    return Step(name=StepName.WARN, because=reasons.not_enrolled_because(case))
 
 
 def _summary_step(case: Case, memory: Memory, now: datetime) -> Step | None:
@@ -102,18 +101,18 @@ def _summary_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     summary_at = enrolment.next_summary_at(case, memory, now)
     if summary_at is None or now < summary_at or case.verdict.state is State.UNKNOWN:
         return None
-    return Step(name=StepName.REMIND, because=plan_reasons.kept_hours_because(memory, now))
+    return Step(name=StepName.REMIND, because=reasons.kept_hours_because(memory, now))
 
 
 def _forced_notice_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     """The notice of the day before a forced stop, unless a person started the resource outside its hours."""
     if strongest_action(case, now) is None or action_due_at(case, memory, now) is not None:
         return None
-    if because := plan_reasons.manual_start_because(case, now):
+    if because := reasons.manual_start_because(case, now):
         return _no_step(because)
     if forced_stop_at(case, memory, now) is None:
         return None
-    return Step(name=StepName.REMIND, because=plan_reasons.forced_stop_because(case))
+    return Step(name=StepName.REMIND, because=reasons.forced_stop_because(case))
 
 
 def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
@@ -121,31 +120,31 @@ def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     action, due = strongest_action(case, now), action_due_at(case, memory, now)
     if action is None or due is None:
         return None
-    if because := plan_reasons.left_running_because(case, now):
+    if because := reasons.left_running_because(case, now):
         return _no_step(because)
-    return Step(name=action, because=plan_reasons.due_because(case, memory, action, now)) if due <= now else None
+    return Step(name=action, because=reasons.due_because(case, memory, action, now)) if due <= now else None
 
 
 def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     """The warning or reminder that is due, or why none is due yet."""
     action = strongest_action(case, now) if acting else None
-    if action is None and (because := plan_reasons.recent_notice_because(case, memory, now)):
+    if action is None and (because := reasons.recent_notice_because(case, memory, now)):
         return _no_step(because)
     last = None if idle_period.notice_expired(case, memory, now) else idle_period.last_notice_at(memory)
     if last is None:
-        return Step(name=StepName.WARN, because=plan_reasons.first_notice_because(case))
+        return Step(name=StepName.WARN, because=reasons.first_notice_because(case))
     if action and action_due_at(case, memory, now) is None:
-        return Step(name=StepName.WARN, because=plan_reasons.unannounced_because(action))
+        return Step(name=StepName.WARN, because=reasons.unannounced_because(action))
     if now < enrolment.next_reminder_at(case, last):
-        return _no_step(plan_reasons.waiting_because(case, memory, action, last, now))
+        return _no_step(reasons.waiting_because(case, memory, action, last, now))
     return _repeated_notice_step(case, memory, last, now)
 
 
 def _repeated_notice_step(case: Case, memory: Memory, last: datetime, now: datetime) -> Step:
     """A reminder, or a new warning if the earlier one no longer counts as grace."""
     if valid_notice_at(case, memory, now) is None:
-        return Step(name=StepName.WARN, because=plan_reasons.idle_again_because(case))
-    return Step(name=StepName.REMIND, because=plan_reasons.still_idle_because(last, now))
+        return Step(name=StepName.WARN, because=reasons.idle_again_because(case))
+    return Step(name=StepName.REMIND, because=reasons.still_idle_because(last, now))
 
 
 def _no_step(because: str) -> Step:

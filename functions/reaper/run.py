@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -133,11 +134,11 @@ def _act_on_targets(decided: Decided, opened: OpenRun) -> list[Acted]:
         renewed_at=decided.decided_at,
         targets=set(decided.leased),
     )
-    try:
-        return [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
-    except BaseException:
-        leases.give_back()  # if there is no error, conclude does that
-        raise
+    with ExitStack() as on_failure:
+        on_failure.callback(leases.give_back)
+        acted = [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
+        on_failure.pop_all()  # conclude gives them back
+        return acted
 
 
 def _conclude_context(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> ConcludeContext:
@@ -155,8 +156,8 @@ def _conclude_context(settings: Settings, policy: Policy, clock: Callable[[], da
 
 
 def _observe_context(settings: Settings, new: Run, conclude: ConcludeContext, progress: Callable[[str], None]) -> ObserveContext:
-    from reaper.cache import open_cache
     from reaper.observe import ObserveContext
+    from reaper.observing.cache import open_cache
 
     chosen = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
     sessions, unopened = open_sessions(settings, [c for c in CLOUDS if any(kind.cloud == c for kind in chosen)], progress)

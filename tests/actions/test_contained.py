@@ -10,10 +10,10 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.sample_findings import finding, occasion
 from reaper.act import outcomes_of_guests
 from reaper.case import Blocked, Finding, Outcome, Owner
-from reaper.findings import join_findings
 from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import ACTIONS, Mode, Result, Run, StepName
 from reaper.notices import owner_notice
+from reaper.report.findings import join_findings
 
 HOST = finding("host", move=StepName.DELETE)
 INNER = resource(

@@ -17,7 +17,7 @@ from reaper.errors import CloudError, Reason
 from reaper.model import AnnouncedAction, Memory, Mode, Result, Status, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience
-from reaper.possible_actions import CONFIRM_WITHIN
+from reaper.planning.possible_actions import CONFIRM_WITHIN
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 from reaper import __version__
 from reaper.actions import recheck
-from reaper.cache import ConfigurationCache
 from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind
@@ -17,6 +16,7 @@ from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Mode, Resource, Run
 from reaper.notices.context import ConcludeContext
 from reaper.observe import ObserveContext
+from reaper.observing.cache import ConfigurationCache
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.run import OpenRun, run_phases

@@ -10,11 +10,11 @@ import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
-from reaper import enrolment
 from reaper.case import Coverage, Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT
+from reaper.planning import enrolment
 from reaper.policy import office_hours
 
 OFFICE = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), by_rule=True)

@@ -9,7 +9,6 @@ import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
-from reaper import enrolment
 from reaper.case import Evidence, Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
 from reaper.notices import commands, owner_notice, sparkline
@@ -17,6 +16,7 @@ from reaper.notices.admin_summary import admin_summary
 from reaper.notices.item import NoticeContext, notice_item
 from reaper.notices.message import Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
+from reaper.planning import enrolment
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 from reaper.report.totals import report_totals

@@ -10,12 +10,13 @@ import pytest
 
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, NOW, Result, Sweep
-from reaper import conformance, registry
+from reaper import registry
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
 from reaper.case import Report
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, State, Target
+from reaper.observing import conformance
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call

@@ -18,13 +18,14 @@ import pytest
 import reaper.aws.actions
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
-from reaper import cache, registry
+from reaper import registry
 from reaper.aws import endpoint_description, targets
 from reaper.case import Finding
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
 from reaper.notices import commands
+from reaper.observing import cache
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -178,7 +179,9 @@ def test_code_that_acts_or_restores_never_reads_the_cache():
     texts = {path.name: path.read_text() for path in Path(folder).glob("*.py")}
     assert len(texts) > 10
     assert not [
-        name for name, text in texts.items() if "configuration_cache" in text or "reaper.cache" in text or "recall=" in text
+        name
+        for name, text in texts.items()
+        if "configuration_cache" in text or "reaper.observing.cache" in text or "recall=" in text
     ]
 
 

@@ -13,13 +13,14 @@ import pytest
 
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
-from reaper import registry, windows
+from reaper import registry
 from reaper.aws import metrics, targets
 from reaper.aws.metrics import MetricQuery
 from reaper.case import Finding, Report
 from reaper.kind import Kind
 from reaper.model import Resource, State, Target
 from reaper.observation import RecentSince, Window
+from reaper.observing import windows
 from reaper.policy import rules
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account

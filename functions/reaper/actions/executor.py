@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper import memory_updates, possible_actions, registry
+from reaper import memory_updates, registry
 from reaper.actions import intent, recheck, unfinished
 from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Manifest
 from reaper.actions.intent import CallPermit, Intent
@@ -25,6 +25,7 @@ from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
 from reaper.model import Memory, Resource, Result, StepName, Target
+from reaper.planning import possible_actions
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession

@@ -16,10 +16,10 @@ from typing import Any
 
 from reaper.case import Case, Coverage
 from reaper.coverage import OWN, target_of_row
-from reaper.enrolment import is_stopped_by_hours
 from reaper.errors import CloudError, Reason
 from reaper.ledger.stored_text import parse_time, sortable_time, target_text
 from reaper.model import Status, Target
+from reaper.planning.enrolment import is_stopped_by_hours
 
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 KindInTarget = tuple[str, str]

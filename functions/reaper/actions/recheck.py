@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reaper import contained, memory_updates, plan, possible_actions, snoozed_cases
+from reaper import memory_updates, plan
 from reaper.actions import intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
 from reaper.actions.manifest import Archive
@@ -20,10 +20,11 @@ from reaper.kind import Kind
 from reaper.ledger.port import Ledger
 from reaper.model import Memory, Resource, State, StepName
 from reaper.observation import Observation
+from reaper.observing.windows import observation_window, recent_since_by_id
+from reaper.planning import contained, possible_actions, snoozed_cases
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
-from reaper.windows import observation_window, recent_since_by_id
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 

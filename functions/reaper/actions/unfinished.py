@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import memory_updates, possible_actions
+from reaper import memory_updates
 from reaper.actions import intent
 from reaper.case import Case, Finding, Outcome, Owner, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import Ceiling, Memory, Resource, Result, Rule, State, StepName, Target, Verdict
+from reaper.planning import possible_actions
 
 AND_THE_REST = ", and the rest was announced"
 TOLD_ENTRY = "told"

@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from reaper.aws.endpoint_description import EndpointDescription, InstanceTypes, billed_parts, size_text
-from reaper.cache import revision_of
 from reaper.model import Resource
 from reaper.observation import CachedDescription
+from reaper.observing.cache import revision_of
 
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from reaper import enrolment, limits
+from reaper import limits
 from reaper.actions.holds import KindInTarget, kind_in_target, kind_in_target_of, read_places
 from reaper.case import Case, Coverage
 from reaper.ledger.port import Ledger, RunStatistics
 from reaper.limits import PlaceCount
 from reaper.model import Run, State, Target
+from reaper.planning import enrolment
 
 
 def record_statistics(

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reaper import enrolment, idle_period, plan_dates, plan_reasons, possible_actions, registry
+from reaper import idle_period, registry
 from reaper.case import Finding
 from reaper.model import ACTIONS, Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
+from reaper.planning import dates, enrolment, possible_actions, reasons
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
@@ -26,7 +27,7 @@ def participle(finding: Finding, action: StepName) -> str:
     """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
     kind = finding.case.resource.kind
     actions = registry.kind(kind).actions if kind in registry.kind_names() else {}
-    return actions[action].participle if action in actions else plan_reasons.PARTICIPLES.get(action, action.value)
+    return actions[action].participle if action in actions else reasons.PARTICIPLES.get(action, action.value)
 
 
 def time_zone_of(finding: Finding) -> str:
@@ -76,8 +77,8 @@ def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> da
     if not mode.announces or finding.step.name in ACTIONS or possible_actions.strongest_action(finding.case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or plan_dates.earliest_action_at(finding.case, memory.warned_at), now)
-    return plan_dates.earliest_action_at(finding.case, now)
+        return max(memory.act_not_before or dates.earliest_action_at(finding.case, memory.warned_at), now)
+    return dates.earliest_action_at(finding.case, now)
 
 
 def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
@@ -93,7 +94,7 @@ def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime)
     """When it is stopped even while it is used, for a notice of the same day whose office hours are over; else None."""
     if finding.step.name is not StepName.REMIND or not is_about_hours(finding, mode, memory, now):
         return None
-    return plan_dates.forced_stop_at(finding.case, memory, now)
+    return dates.forced_stop_at(finding.case, memory, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def next_enrolments(
         if f.step.name is StepName.WARN and is_about_hours(f, mode, memories.get(f.case.resource.id, Memory()), now)
     ]
     return _forecast_of(
-        [(f, plan_dates.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
+        [(f, dates.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
     )
 
 
@@ -166,7 +167,7 @@ def remaining_actions(findings: Sequence[Finding], mode: Mode, now: datetime) ->
         if f.outcome.result is Result.DONE and f.outcome.part_done and mode.announces and possible_actions.may_keep_hours(f.case)
     ]
     return _forecast_of(
-        [(f, plan_dates.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
+        [(f, dates.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
     )
 
 
@@ -198,7 +199,7 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
         return done
     if not (mode.announces and possible_actions.may_keep_hours(finding.case)):
         return f"{done} Already done: {outcome.part_done}."
-    when = format_time(plan_dates.earliest_action_at(finding.case, now), time_zone_of(finding))
+    when = format_time(dates.earliest_action_at(finding.case, now), time_zone_of(finding))
     return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
 
 
@@ -230,11 +231,11 @@ def _hours_sentences(finding: Finding, hours: Hours, known: tuple[Mode, Memory],
     mode, memory = known
     named, become = f"{office_hours.hours_text(hours)} ({hours.tz})", f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     if finding.step.name is StepName.WARN:
-        when = format_time(plan_dates.earliest_action_at(finding.case, now), hours.tz)
+        when = format_time(dates.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {summary_interval(finding)}."
-    if then := plan_dates.forced_stop_at(finding.case, memory, now):
+    if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
     last = idle_period.last_notice_at(memory) or now

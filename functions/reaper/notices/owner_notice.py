@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote
 
-from reaper import possible_actions
 from reaper.case import Finding
 from reaper.model import ACTIONS, NOTICES, Result
 from reaper.notices import commands, forecast, owner_headline
 from reaper.notices.item import NoticeContext, notice_item
 from reaper.notices.message import AttributeValue, Audience, Message, is_deliverable, is_plain_address
+from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
 from reaper.text import tidy_line
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reaper import enrolment, snoozed_cases
 from reaper.actions import intent
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import OWN, failure_row
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.findings import left_alone
 from reaper.ledger.port import Recalled
 from reaper.model import NOTICES, Memory, Result, Status
 from reaper.notices.channels import delivery
@@ -22,6 +20,8 @@ from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.notices.round import NoticeRound
+from reaper.planning import enrolment, snoozed_cases
+from reaper.report.findings import left_alone
 
 MAX_MISSES = 3
 """Messages in a row that a channel may miss before it is given up for this run."""

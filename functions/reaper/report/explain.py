@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite
 
-from reaper import plan_dates, possible_actions
 from reaper.case import Blocked, Evidence, Finding, Owner, Report
 from reaper.duration import format_duration, policy_duration
 from reaper.ledger.port import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
+from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
@@ -222,9 +222,9 @@ def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     action = possible_actions.strongest_action(finding.case, known.now)
     if action is None:
         return
-    due = plan_dates.action_due_at(finding.case, memory, known.now)
+    due = dates.action_due_at(finding.case, memory, known.now)
     if due is None:
-        first = plan_dates.earliest_action_at(finding.case, known.now)
+        first = dates.earliest_action_at(finding.case, known.now)
         yield explain_line("date", f"{action} on or after {utc_text(first)}, only after a notice in enforce mode")
     else:
         wait = f"in {format_duration(due - known.now)}" if due > known.now else "from now on"

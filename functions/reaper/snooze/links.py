@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reaper import enrolment, urls
+from reaper import urls
 from reaper.case import Finding
 from reaper.errors import SettingsError
 from reaper.model import State, StepName
+from reaper.planning import enrolment
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, SnoozeLink, sign_link

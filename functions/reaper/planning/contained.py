@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from reaper import idle_period, plan_reasons, possible_actions
+from reaper import idle_period
 from reaper.case import Case
 from reaper.model import Memory, Resource, Result, StepName
+from reaper.planning import possible_actions, reasons
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 
@@ -47,10 +48,10 @@ def _unnotified_because(
     if is_current and not idle_period.notice_lapsed(case, memory, now) and _is_announced(memory, action):
         return _too_early_because(inner, memory, now)
     if not _is_same_owner(inner_owner, case.owner.address) and not _was_stopped_by_reaper(memory):
-        return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {plan_reasons.PARTICIPLES[action]}"
+        return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {reasons.PARTICIPLES[action]}"
     last = idle_period.last_notice_at(memory)
     if last and host_warned_at and last > host_warned_at:
-        return f"the last mail about {inner.name} inside it no longer said that it will be {plan_reasons.PARTICIPLES[action]}"
+        return f"the last mail about {inner.name} inside it no longer said that it will be {reasons.PARTICIPLES[action]}"
     return None
 
 

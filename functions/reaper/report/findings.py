@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reaper import plan_reasons
 from reaper.case import Case, Finding, Outcome, Step
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
 from reaper.model import Memory, StepName
+from reaper.planning import reasons
 
 FindingKey = tuple[str, str]
 """ID and name: some IDs occur more than once in a list."""
@@ -49,7 +49,7 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps:
 
 
 def _undecided_finding(case: Case) -> Finding:
-    return finding_of(case, Step(name=StepName.NONE, because=plan_reasons.nothing_to_do_because(case, Memory())), PLANNED)
+    return finding_of(case, Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, Memory())), PLANNED)
 
 
 def finding_of(case: Case, step: Step, outcome: Outcome) -> Finding:

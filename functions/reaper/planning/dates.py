@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from reaper import enrolment, idle_period
+from reaper import idle_period
 from reaper.case import Case
 from reaper.model import Hours, Memory
-from reaper.policy import office_hours
-from reaper.possible_actions import (
+from reaper.planning import enrolment
+from reaper.planning.possible_actions import (
     ACTION_STRENGTH,
     is_forced,
     is_proven_enough,
@@ -16,6 +16,7 @@ from reaper.possible_actions import (
     may_act,
     strongest_action,
 )
+from reaper.policy import office_hours
 
 FORCED_NOTICE = timedelta(hours=1)
 """How long before `force` stops a resource in use its owner gets one more notice; the grace instead if that is shorter."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from reaper import enrolment, idle_period
+from reaper import idle_period
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import Memory, StepName
-from reaper.plan_dates import action_due_at
+from reaper.planning import enrolment
+from reaper.planning.dates import action_due_at
+from reaper.planning.possible_actions import manual_start_at, was_stopped_by_reaper
 from reaper.policy import office_hours
-from reaper.possible_actions import manual_start_at, was_stopped_by_reaper
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 """The participle of an action if the kind has none of its own."""

@@ -1,13 +1,13 @@
-"""Which actions the policy, the evidence and the kind allow on a case now. Pure, and no word about notices or dates: see `plan_dates`."""
+"""Which actions the policy, the evidence and the kind allow on a case now. Pure, and no word about notices or dates: see `dates`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from reaper import enrolment
 from reaper.case import Case
 from reaper.model import Ceiling, Confidence, Hours, Memory, Result, State, StepName
+from reaper.planning import enrolment
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)

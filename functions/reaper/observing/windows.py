@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from reaper import cache
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.model import Resource
 from reaper.observation import CachedDescription, RecentSince, Window, nothing_cached
+from reaper.observing import cache
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from reaper import idle_period
 from reaper.case import Case
 from reaper.model import Memory, State, Verdict
-from reaper.possible_actions import may_act
+from reaper.planning.possible_actions import may_act
 
 
 def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
