@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
-from reaper.report import action_groups
+from reaper.report import action_groups, coverage_map
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -32,12 +32,6 @@ def render(report: Report, rows: int = MAX_ROWS) -> str:
         _footer(report),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def place_text(account: str, name: str | None, region: str | None) -> str:
-    """A place: `123456789012 us-east-1`, or with a name `Planning (22222222-2222-…) eastus`."""
-    where = f"{clean_line(name)} ({account})" if name else account
-    return clean_line(f"{where} {region or ''}".strip(), 300)
 
 
 def _money_lines(report: Report) -> str:
@@ -96,8 +90,6 @@ def _unknown_lines(report: Report, rows: int) -> str:
 
 
 def _coverage_lines(report: Report) -> str:
-    from reaper.report import coverage_map  # it needs this module's words
-
     failed, calls = own_failures(report), report_totals(report).calls
     head = (
         f"COVERAGE{' INCOMPLETE' if incomplete_rows(report) else ''}: {_complete_text(report)}, {count_noun(calls, 'API call')}"
@@ -123,7 +115,7 @@ def incomplete_line(report: Report) -> str:
 
 
 def _gap_line(row: Coverage) -> str:
-    return f"{row.status}: {row.kind} in {place_text(row.account, row.account_name, row.region)}{_missing_permission(row)}: {clean_line(row.error or '')}"
+    return f"{row.status}: {row.kind} in {coverage_map.place_text(row.account, row.account_name, row.region)}{_missing_permission(row)}: {clean_line(row.error or '')}"
 
 
 def failure_line(row: Coverage) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from reaper.case import Coverage, Report
 from reaper.model import Status
 from reaper.report import totals
-from reaper.report.brief import place_text
 from reaper.text import clean_line, first_few
 
 INCOMPLETE = (Status.DENIED, Status.FAILED, Status.PARTIAL)
@@ -167,3 +166,9 @@ def _worse_row(one: Coverage | None, other: Coverage) -> Coverage:
         and (other.status not in INCOMPLETE or INCOMPLETE.index(one.status) <= INCOMPLETE.index(other.status))
         else other
     )
+
+
+def place_text(account: str, name: str | None, region: str | None) -> str:
+    """A place: `123456789012 us-east-1`, or with a name `Planning (22222222-2222-…) eastus`."""
+    where = f"{clean_line(name)} ({account})" if name else account
+    return clean_line(f"{where} {region or ''}".strip(), 300)

@@ -16,7 +16,7 @@ from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
-from reaper.report.brief import place_text
+from reaper.report.coverage_map import place_text
 from reaper.report.json import utc_text
 from reaper.text import clean_line, format_usd
 

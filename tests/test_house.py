@@ -1,0 +1,112 @@
+"""The shape of the house: small files, few parameters, a root that reads as the algorithm, and no import circle."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"reaper": ROOT / "functions/reaper", "reaper_sandbox": ROOT / "sandbox/reaper_sandbox"}
+MODULES = {
+    ".".join([name, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+    for name, folder in PACKAGES.items()
+    for path in sorted(folder.rglob("*.py"))
+}
+MAX_LINES, MAX_PARAMETERS, MAX_ROOT_MODULES = 300, 6, 30
+COMMANDS = ROOT / "functions/reaper/cli"
+"""A command's parameters are its options: typer reads them from the signature."""
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    """Every function of a file, methods and nested ones too."""
+    yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+
+
+def parameters(function: ast.FunctionDef) -> int:
+    """How many parameters a caller sees."""
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def is_command(path: Path, function: ast.FunctionDef) -> bool:
+    """Whether typer reads the signature: every parameter is `Annotated[…, typer.…]`."""
+    return COMMANDS in path.parents and "Annotated[" in ast.unparse(function.args)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_file_stays_below_the_longest(module: str):
+    assert len(MODULES[module].read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_function_takes_few_parameters(module: str):
+    path = MODULES[module]
+    wide = {f.name: parameters(f) for f in functions(path) if parameters(f) > MAX_PARAMETERS and not is_command(path, f)}
+    assert wide == {}
+
+
+def test_the_root_reads_as_the_algorithm():
+    assert len([path for path in PACKAGES["reaper"].glob("*.py") if not path.name.startswith("__")]) <= MAX_ROOT_MODULES
+
+
+def imports(module: str) -> set[str]:
+    """The modules of the product that a module imports, inside functions too, but not those for the type checker alone."""
+    tree = ast.parse(MODULES[module].read_text())
+    skipped = {
+        id(below)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for below in ast.walk(node)
+    }
+    wanted: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            wanted |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            wanted |= {f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in MODULES else node.module for a in node.names}
+    return (wanted & MODULES.keys()) - {module}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Every strongly connected part of more than one module (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    parts: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            part = stack[at:]
+            del stack[at:]
+            if len(part) > 1:
+                parts.append(sorted(part))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return parts
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = defaultdict(set, {module: imports(module) for module in MODULES})
+    assert circles(graph) == []
+
+
+def test_a_circle_would_be_noticed():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
