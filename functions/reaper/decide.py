@@ -24,7 +24,8 @@ from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import Ledger, Recalled
-from reaper.limits import PlaceCount
+from reaper.ledger.update import write_until_accepted
+from reaper.limits import PlaceCount, StepsAndHolds
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.planning import contained, enrolment, possible_actions, snoozed_cases
 from reaper.policy.schema import Policy
@@ -232,15 +233,18 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> frozenset[KindInTarget]:
     others = draft.left_targets - (draft.leases.targets if draft.leases else set())
     coverage = with_replaced_rows(draft.coverage, draft.refused_rows)
     scope = RunScope(run=draft.run.id, now=draft.now, read_places=holds.read_places(coverage, others))
-    for _ in range(hold_ledger.MAX_TRIES):
+
+    def attempt() -> StepsAndHolds | None:
         before, version = hold_ledger.holds_with_version(ledger)
         past = hold_ledger.past_runs(ledger, before, draft.places, draft.now)
         limited = limits.hold_over_limits(planned, draft.memories, draft.context.policy.limits, past, scope, draft.others)
-        if not draft.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, draft.now):
-            for index, step in zip(counted, limited.steps, strict=True):
-                draft.decisions[index] = _with_hold(draft.decisions[index], step, limited.since)
-            return frozenset(hold_ledger.jumped_places(limited.holds))
-    raise hold_ledger.lost_race(hold_ledger.HOLD_ROW)
+        recorded = not draft.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, draft.now)
+        return limited if recorded else None
+
+    limited = write_until_accepted(attempt, f"the row {hold_ledger.HOLD_ROW!r}")
+    for index, step in zip(counted, limited.steps, strict=True):
+        draft.decisions[index] = _with_hold(draft.decisions[index], step, limited.since)
+    return frozenset(hold_ledger.jumped_places(limited.holds))
 
 
 def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[datetime]]) -> Decision:

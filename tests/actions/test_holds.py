@@ -19,6 +19,7 @@ from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry
+from reaper.ledger.update import MAX_TRIES
 from reaper.model import Mode, Result, Status, StepName, Target
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
@@ -115,7 +116,7 @@ def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     assert (moves(deployment), deployment.cloud.log) == ({StepName.HOLD}, [])
 
 
-@pytest.mark.parametrize(("times", "expected"), [(3, StepName.STOP), (4, StepName.HOLD)])
+@pytest.mark.parametrize(("times", "expected"), [(MAX_TRIES - 1, StepName.STOP), (MAX_TRIES, StepName.HOLD)])
 def test_a_lost_race_for_the_hold_is_decided_again_a_few_times(times: int, expected: StepName):
     deployment = due(ledger=Frail(), max_acts=3)
     deployment.sweep()

@@ -17,7 +17,7 @@ from reaper.actions import intent, recheck, unfinished
 from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Manifest
 from reaper.actions.intent import CallPermit, Intent
 from reaper.actions.manifest import Archive
-from reaper.actions.recheck import PARTICIPLES, Recheck, StepRefused
+from reaper.actions.recheck import Recheck, StepRefused
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
 from reaper.handover import Decision
@@ -26,6 +26,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
 from reaper.model import Memory, Resource, Result, StepName, Target
 from reaper.planning import possible_actions
+from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession

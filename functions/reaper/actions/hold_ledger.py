@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from reaper import limits
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release
-from reaper.errors import CloudError, Reason
 from reaper.ledger.port import Ledger, RunStatistics
+from reaper.ledger.update import update_row, write_until_accepted
 from reaper.limits import IdleShare, PastRuns
 from reaper.model import Target
 
@@ -19,7 +19,6 @@ OLDER_HOLDS, OLDER_RELEASE = "holds", "release"
 """The IDs that they have in such a ledger's history."""
 MAX_SHARES = 10
 """The number of earlier runs, of any age, that show what is usual."""
-MAX_TRIES = 4
 Places = Mapping[KindInTarget, tuple[Target, str]]
 """The target and kind of each place."""
 
@@ -60,16 +59,8 @@ def release_hold(ledger: Ledger, by: str, now: datetime, valid_for: timedelta = 
     In places whose idle share jumped, the usual share is learned from the runs after `now`.
     """
     release = _record_release(ledger, by, now, valid_for)
-    for _ in range(MAX_TRIES):
-        _, version = holds_with_version(ledger)
-        if ledger.write_row(HOLD_ROW, holds.holds_row([]), version, now):
-            return release
-    raise lost_race(HOLD_ROW)
-
-
-def lost_race(row: str) -> CloudError:
-    """The error for a row that others wrote first each time."""
-    return CloudError(Reason.REFUSED, "ledger", f"the row {row!r}: another run wrote first, {MAX_TRIES} times")
+    update_row(ledger, HOLD_ROW, lambda row: holds.holds_row([]), now)
+    return release
 
 
 def jumped_places(standing: Iterable[Hold]) -> Mapping[KindInTarget, Hold]:
@@ -91,15 +82,15 @@ def _last_release(ledger: Ledger, now: datetime) -> Release | None:
 
 
 def _record_release(ledger: Ledger, by: str, now: datetime, valid_for: timedelta) -> Release:
-    for _ in range(MAX_TRIES):
+    def attempt() -> Release | None:
         row = ledger.read_row(RELEASE_ROW)
         last = holds.release_from_row(row.values)
         jumped = dict.fromkeys(jumped_places(current_holds(ledger)), now)
         usual_since = {**(last.usual_since if last else {}), **jumped}
         release = Release(given_at=now, valid_until=now + valid_for, by=by, usual_since=usual_since)
-        if ledger.write_row(RELEASE_ROW, holds.release_row(release), row.version, now):
-            return release
-    raise lost_race(RELEASE_ROW)
+        return release if ledger.write_row(RELEASE_ROW, holds.release_row(release), row.version, now) else None
+
+    return write_until_accepted(attempt, f"the row {RELEASE_ROW!r}")
 
 
 def _usual_statistics(ledger: Ledger, target: Target, kind: str, since: datetime | None) -> list[RunStatistics]:

@@ -22,11 +22,10 @@ from reaper.model import Memory, Resource, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.planning import contained, possible_actions, snoozed_cases
+from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
-
-PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 
 
 class StepRefused(ReaperError):

@@ -11,11 +11,11 @@ from dataclasses import replace
 from reaper.actions import intent
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import OWN, failure_row
-from reaper.errors import CloudError, ReaperError, Reason
+from reaper.errors import CloudError, ReaperError
 from reaper.ledger.port import Recalled
 from reaper.model import NOTICES, Memory, Result, Status
 from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Delivery
+from reaper.notices.channels.delivery import Delivery, Misses
 from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
@@ -23,8 +23,6 @@ from reaper.notices.round import NoticeRound
 from reaper.planning import enrolment, snoozed_cases
 from reaper.report.findings import left_alone
 
-MAX_MISSES = 3
-"""Messages in a row that a channel may miss before it is given up for this run."""
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
 Accept = Callable[[str, str, Sequence[Delivery]], None]
@@ -39,9 +37,9 @@ def send_owner_notices(
     A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent.
     """
     deliveries: list[Delivery] = []
-    misses: dict[str, list[CloudError]] = {}
+    misses: Misses = {}
     for message in _current_messages(findings, notices, mails):
-        sent = _send(message, misses, mails)
+        sent = delivery.deliver(message, mails.context.channels, misses)
         for resource_id, receipt in delivery.receipts_by_id(sent).items():
             accept(resource_id, receipt, sent)
         deliveries += sent
@@ -138,13 +136,3 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
         return "its summary was sent since this was decided"
     changed_by_this_run = memory.last_action_run == mails.run.id
     return None if changed_by_this_run or memory.version == decision.row_version else CHANGED
-
-
-def _send(message: Message, misses: dict[str, list[CloudError]], mails: NoticeRound) -> list[Delivery]:
-    sent = []
-    for channel in (channel for channel in mails.context.channels if message.audience in channel.readers):
-        missed = misses.setdefault(channel.name, [])
-        sent.append(delivery.deliver_one(message, channel, missed[-1] if len(missed) >= MAX_MISSES else None))
-        error = sent[-1].error
-        misses[channel.name] = [*missed, error] if error and error.reason is Reason.UNREACHABLE else []
-    return sent

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from reaper.case import Coverage, Report
-from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.errors import ReaperError
+from reaper.ledger.port import NamedRow
 from reaper.ledger.stored_text import sortable_time
+from reaper.ledger.update import update_row
 from reaper.notices import admin_summary, last_summary
 from reaper.notices.admin_summary import HeldSince
 from reaper.notices.channels import delivery
@@ -19,7 +19,6 @@ from reaper.notices.sending import channel_failures
 SUMMARY_ROW = "summary"
 """The row of the ledger with the topics of the last summary."""
 RUN_COLUMN, STARTED_COLUMN = "run", "started"
-MAX_TRIES = 4
 
 
 def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRound) -> Report:
@@ -42,7 +41,7 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     rows = channel_failures(deliveries)
     if any(sent.receipt for sent in deliveries):
         row = {**last_summary.topics_row(exact, topics - exact), **_run_columns(report)}
-        mails.attempt(lambda: _record_summary(mails.ledger, row, mails))
+        mails.attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))
     return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
 
 
@@ -64,11 +63,3 @@ def _is_sent_or_older(report: Report, last: NamedRow) -> bool:
 
 def _held_since(mails: NoticeRound) -> HeldSince:
     return {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
-
-
-def _record_summary(ledger: Ledger, row: Mapping[str, str], mails: NoticeRound) -> None:
-    """Record the summary of the last run that sent one. Raises CloudError."""
-    for _ in range(MAX_TRIES):
-        if ledger.write_row(SUMMARY_ROW, row, ledger.read_row(SUMMARY_ROW).version, mails.now):
-            return
-    raise CloudError(Reason.REFUSED, "ledger", f"the row {SUMMARY_ROW!r}: another run wrote first, {MAX_TRIES} times")

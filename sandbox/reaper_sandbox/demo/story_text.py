@@ -15,7 +15,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from reaper.actions.recheck import PARTICIPLES as DONE
+from reaper.planning.reasons import PARTICIPLES as DONE
 from reaper.case import Finding, Report
 from reaper.model import Memory, StepName, Result, State
 from reaper.report.totals import is_complete, report_totals
