@@ -21,6 +21,7 @@ from reaper.model import ENDING_ACTIONS, Memory, State, StepName
 from reaper.planning.dates import action_due_at
 from reaper.planning.enrolment import is_stopped_by_hours
 from reaper.policy import office_hours
+from reaper.text import format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
@@ -215,7 +216,7 @@ def _over_cost(count: int, usd: float, limits: Limits) -> str:
     if usd <= limits.max_usd_per_hour:
         return ""
     whose = "its" if count == 1 else "their"
-    return f"{whose} cost of ${usd:,.2f} an hour exceeds max_usd_per_hour: {limits.max_usd_per_hour:g}"
+    return f"{whose} cost of {format_usd(usd, 2)} an hour exceeds max_usd_per_hour: {limits.max_usd_per_hour:g}"
 
 
 def _over_share(counts: PlaceCounts, due: Sequence[Case], limits: Limits) -> Iterator[str]:

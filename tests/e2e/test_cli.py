@@ -281,7 +281,7 @@ def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account
 def test_explain_suggests_a_similar_name(server: Server, account: Account):
     done = reaper(server, "explain", "QUIET", "--cloud", "aws")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'QUIET' was not found in 2 resources, did you mean quiet?" in done.stderr
+    assert "'QUIET' was not found in 2 resources; did you mean quiet?" in done.stderr
 
 
 def test_policy_check_and_schema_print_their_results(tmp_path: Path):

@@ -52,10 +52,10 @@ def near_names(wanted: str, names: Sequence[str]) -> list[str]:
 
 
 def suggestion_text(wanted: str, names: Sequence[str]) -> str:
-    """`, did you mean a or b or c, or one of 4 more?`; empty if no name is similar."""
+    """`; did you mean a or b or c, or one of 4 more?`; empty if no name is similar."""
     near = near_names(wanted, names)
     more = f", or one of {len(near) - MAX_SUGGESTIONS} more" if len(near) > MAX_SUGGESTIONS else ""
-    return f", did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else ""
+    return f"; did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else ""
 
 
 def matching_findings(report: Report, wanted: str) -> list[Finding]:
