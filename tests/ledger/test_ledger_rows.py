@@ -138,6 +138,12 @@ def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
     assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
 
 
+def test_a_hint_of_a_resource_without_region_or_owner_is_read_again(ledger):
+    hint = replace(OPEN, region="", owner=None)
+    ledger.add_unfinished(hint)
+    assert ledger.unfinished(HERE, NOW) == [hint]
+
+
 def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
     ledger = ledger_location.open_ledger()
     assert ledger.read_row("hold") == NamedRow()
