@@ -189,7 +189,7 @@ def test_a_sweep_of_a_target_and_kind_reads_each_row_once():
 
 
 @pytest.mark.parametrize("good", [0, 3, cache.ROWS_PER_KIND])
-def test_after_its_first_failure_a_run_asks_the_ledger_no_more_and_says_so_once(good: int):
+def test_after_its_first_failure_the_ledger_is_not_asked_again_in_that_run(good: int):
     book, told = Counted(good), list[str]()
     opened = cache.open_cache(book, NOW, told.append, may_write=True)
 

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"reaper": ROOT / "functions/reaper", "reaper_sandbox": ROOT / "sandbox/reaper_sandbox"}
 MODULES = {
@@ -16,7 +14,7 @@ MODULES = {
     for name, folder in PACKAGES.items()
     for path in sorted(folder.rglob("*.py"))
 }
-MAX_LINES, MAX_PARAMETERS, MAX_ROOT_MODULES = 300, 6, 30
+MAX_LINES, MAX_PARAMETERS, MAX_ROOT_MODULES, MAX_TEST_NAME = 300, 6, 30, 70
 COMMANDS = ROOT / "functions/reaper/cli"
 """A command's parameters are its options: typer reads them from the signature."""
 
@@ -38,16 +36,24 @@ def is_command(path: Path, function: ast.FunctionDef) -> bool:
     return COMMANDS in path.parents and "Annotated[" in ast.unparse(function.args)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_file_stays_below_the_longest(module: str):
-    assert len(MODULES[module].read_text().splitlines()) <= MAX_LINES
+def test_no_file_is_longer_than_the_longest_allowed():
+    lines = {module: len(path.read_text().splitlines()) for module, path in MODULES.items()}
+    assert {module: count for module, count in lines.items() if count > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_function_takes_few_parameters(module: str):
-    path = MODULES[module]
-    wide = {f.name: parameters(f) for f in functions(path) if parameters(f) > MAX_PARAMETERS and not is_command(path, f)}
+def test_no_function_takes_many_parameters():
+    wide = {
+        f"{module}.{function.name}": parameters(function)
+        for module, path in MODULES.items()
+        for function in functions(path)
+        if parameters(function) > MAX_PARAMETERS and not is_command(path, function)
+    }
     assert wide == {}
+
+
+def test_the_names_of_tests_are_short_sentences():
+    names = {function.name for path in (ROOT / "tests").rglob("test_*.py") for function in functions(path)}
+    assert {name for name in names if name.startswith("test_") and len(name) > MAX_TEST_NAME} == set()
 
 
 def test_the_root_reads_as_the_algorithm():

@@ -62,7 +62,7 @@ def waits(text: str, one: Resource, now: datetime = NOON) -> tuple[float, float]
         pytest.param("{usd_per_hour: '>= 5', name: 'tmp-*'}", (24, 24), id="a price that is not known, of another name"),
     ],
 )
-def test_a_rule_shortens_the_wait_of_what_it_may_hold_for_and_of_nothing_else(match: str, expected: tuple[float, float]):
+def test_a_rule_shortens_the_wait_only_for_what_it_may_match(match: str, expected: tuple[float, float]):
     assert waits(f"rules: [{{name: a, match: {match}, idle_after: 4h}}]", listed(tags={"team": "web"})) == expected
 
 
@@ -207,7 +207,7 @@ def test_a_rule_on_prices_asks_for_a_look_only_where_a_price_may_be_found(ran: R
     assert found == (in_full(policy, one, [5.0], None, NOON) if spared else None)
 
 
-def test_what_is_listed_with_a_type_without_price_needs_no_look_for_a_price():
+def test_an_instance_type_without_a_price_needs_no_look_for_one():
     policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
     one = resource(parts=(BilledPart(component="Hosting", instance="ml.zz9.large"),))
     assert in_short(policy, one, [5.0], NOON) == in_full(policy, one, [5.0], None, NOON)
@@ -238,7 +238,7 @@ def test_what_was_used_within_every_wait_is_spared_a_closer_look():
     assert in_short(policy, listed(tags={"tier": "hot"}), [23.0], NOON) is None
 
 
-def test_what_is_young_and_was_used_needs_a_look_where_the_rules_that_may_hold_differ():
+def test_a_young_used_resource_needs_a_look_if_its_possible_rules_differ():
     policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
     young = listed(changed=NOON - HOUR)
     assert in_short(policy, young, [5.0], NOON) is None
@@ -251,7 +251,7 @@ def test_of_what_is_young_the_last_use_is_told_however_long_ago():
     assert (found.state, found.last_busy) == (State.YOUNG, (NOON - 99 * HOUR).replace(minute=0) + HOUR)
 
 
-def test_a_first_look_reads_no_further_than_the_rules_that_may_hold_ask_for():
+def test_a_first_look_reads_no_further_than_the_possible_rules_need():
     policy = parse("rules: [{name: slow, match: {tags: {tier: slow}}, idle_after: 14d}]")
     for tags, expected in (({}, DAY), ({"tier": "slow"}, 14 * DAY)):
         one = listed(tags=tags)

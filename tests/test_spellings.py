@@ -72,7 +72,7 @@ def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     assert kept > NOW + 2 * DAY
 
 
-def test_an_action_left_open_under_the_old_spelling_is_told_as_the_listed_app(ledger: Ledger):
+def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger: Ledger):
     meant = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
     ledger.remember(OLD, meant, 0, NOW)
     hint = Unfinished(

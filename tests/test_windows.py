@@ -71,7 +71,7 @@ def test_the_last_hour_is_busy_to_the_end_of_the_window_only():
     assert (last_busy(late), last_busy(early)) == (stretch.end, NIGHT + 2 * HOUR)
 
 
-def test_a_heartbeat_that_begins_after_a_gap_proves_nothing_of_its_first_hour():
+def test_a_heartbeat_after_a_gap_proves_nothing_about_its_first_hour():
     stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR, recent_since=NIGHT)
     beat = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(range(119, 300), stretch, 60.0))
     assert alive_from(beat, NIGHT + 5 * HOUR) == NIGHT + 2 * HOUR
@@ -79,7 +79,7 @@ def test_a_heartbeat_that_begins_after_a_gap_proves_nothing_of_its_first_hour():
     assert alive_from(whole, NIGHT + 5 * HOUR) == NIGHT
 
 
-def test_a_heartbeat_that_began_in_the_last_hour_reaches_no_further_than_asked():
+def test_a_heartbeat_begun_in_the_last_hour_reaches_no_further_than_asked():
     stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR + 10 * MINUTE, recent_since=NIGHT)
     beat = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(range(301, 310), stretch, 60.0))
     until = NIGHT + 5 * HOUR + 5 * MINUTE

@@ -71,7 +71,7 @@ def test_every_module_file_is_used_and_every_used_file_is_there() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), [(path, name) for path in FILES for name in declared(path, "module")])
-def test_a_module_gets_every_parameter_that_has_no_default_and_no_unknown_one(path: Path, name: str) -> None:
+def test_a_module_is_passed_every_required_parameter_and_no_unknown_one(path: Path, name: str) -> None:
     module = declared(path, "module")[name]
     wanted = declared(path.parent / resource_type(module), "parameter")
     passed = set(properties(properties(value(module))["params"]))
@@ -85,7 +85,7 @@ def test_every_used_output_of_a_module_exists() -> None:
         assert set(re.findall(rf"\b{name}\.outputs\.(\w+)", MAIN.read_text())) <= offered, name
 
 
-def test_the_parameter_file_gives_what_has_no_default_and_no_unknown_parameter() -> None:
+def test_the_parameter_file_has_every_required_parameter_and_no_other() -> None:
     lines = (INFRA / "main.bicepparam").read_text().splitlines()
     given = {line.split()[1] for line in lines if line.startswith("param ")}
     shown = {line.split()[2] for line in lines if line.startswith("// param ")}
@@ -104,7 +104,7 @@ def test_nothing_asks_azure_for_a_key(path: Path) -> None:
     assert re.findall(r"\blist(?:Keys|Secrets|\w*Sas|AccountSas|ConnectionStrings)?\(", path.read_text(), re.I) == []
 
 
-def test_the_only_connection_string_is_that_of_application_insights_which_refuses_its_key() -> None:
+def test_the_only_connection_string_is_that_of_application_insights() -> None:
     found = [line.strip() for path in FILES for line in path.read_text().splitlines() if "connectionstring" in line.lower()]
     assert found == ["APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString"]
     assert at(MONITORING, "insights", "properties.DisableLocalAuth") == "true"
@@ -203,7 +203,7 @@ def test_the_audit_role_allows_exactly_what_the_azure_kinds_declare() -> None:
     assert set(actions()) == {action for kind in kinds for action in kind.permissions}
 
 
-def test_the_enforce_role_allows_exactly_what_the_deeds_of_the_azure_kinds_need_on_top_of_reading() -> None:
+def test_the_enforce_role_allows_exactly_what_actions_need_beyond_reading() -> None:
     needed = {action for kind in registry.kinds("azure") for deed in kind.actions.values() for action in deed.permissions}
     assert set(actions(ENFORCE)) == needed - set(actions()) - {ASSIGN}
     assert actions(ENFORCE) == sorted(set(actions(ENFORCE)), key=str.lower)
@@ -267,7 +267,7 @@ def test_a_second_installation_has_roles_of_its_own(parameter: str, what: str) -
     assert given == f"name == 'ml-reaper' ? 'reaper-{what}' : '${{name}}-{what}'"
 
 
-def test_the_one_thing_the_enforce_role_deletes_is_what_a_manifest_brings_back() -> None:
+def test_the_enforce_role_deletes_only_what_a_manifest_brings_back() -> None:
     deleting = [a for a in actions(ENFORCE) if "delete" in a.lower()]
     assert deleting == ["Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/delete"]
 
@@ -279,7 +279,7 @@ def test_what_can_act_is_deployed_in_mode_enforce_and_in_no_other() -> None:
     assert [path.name for path in FILES if "'modules/enforce.bicep'" in path.read_text()] == ["main.bicep"]
 
 
-def test_every_mode_above_audit_keeps_the_ledger_and_only_enforce_the_manifests() -> None:
+def test_only_enforce_deploys_the_manifests_and_audit_not_even_the_ledger() -> None:
     passed = properties(properties(value(declared(MAIN, "module")["storage"]))["params"])
     assert text(passed["remember"]) == "remember || mode != 'audit'"
     assert [mode.value for mode in Mode if not mode.writes] == ["audit"]
@@ -473,7 +473,7 @@ def test_the_alert_rules_ask_for_the_timer_function_there_is() -> None:
     assert re.search(rf"def {name}\(", triggers.read_text())
 
 
-def test_the_alert_rings_for_whatever_the_function_logs_as_not_seen_or_not_told() -> None:
+def test_the_alert_fires_for_every_error_that_the_function_logs() -> None:
     triggers = (ROOT / "functions/reaper/azure/triggers.py").read_text()
     query = ALERTS.read_text()
     [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", query)

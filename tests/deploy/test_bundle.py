@@ -135,7 +135,7 @@ def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, librar
     assert ([sorted(names) for names in measured["Dimensions"]], metrics["stack"]) == ([["service", "stack"]], "team-a")
 
 
-def test_by_hand_it_takes_the_command_lines_options_and_never_a_higher_mode(bundle, libraries, server, fleet, allowed, environ):
+def test_a_hand_made_call_takes_the_options_but_never_a_higher_mode(bundle, libraries, server, fleet, allowed, environ):
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
         some = runtime.invoke({"kinds": ["sagemaker-notebook"], "regions": ["us-east-1"], "mode": "audit"})
         raised = runtime.invoke({"mode": "enforce"})
@@ -162,7 +162,7 @@ def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libr
 
 
 @pytest.mark.parametrize("text", ["version:", "version: 1\nrulez: []\n", "[", "#"])
-def test_a_policy_that_does_not_parse_fails_the_sweep_and_nothing_is_looked_at(
+def test_a_policy_that_does_not_parse_fails_the_sweep_before_any_read(
     bundle, libraries, server, fleet, allowed, environ, text: str
 ):
     """A failed invocation is what the alarm counts, and the message says which line of the policy it is."""

@@ -154,9 +154,7 @@ def days_pass(answer: dict[str, Any], days: int) -> None:
         assert book.remember(id_, replace(known, **moved), known.version, now)
 
 
-def test_warned_then_stopped_and_deleted_under_exactly_the_rights_of_the_template(
-    bundle, libraries, server, fleet, environ, guard
-):
+def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, libraries, server, fleet, environ, guard):
     with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
         first = runtime.invoke({}, seconds=600)
         assert {name: move for name, (move, _, _) in steps(first).items() if move != "warn"} == {"office": "start"}
@@ -235,7 +233,7 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
 
 
 @pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"Reaper:Keep": "until spring"}, {"reaper:action": "notify"}])
-def test_iam_itself_refuses_what_a_tag_protects_with_the_codes_own_guard_out_of_the_way(server, fleet, guard, monkeypatch, tags):
+def test_iam_itself_refuses_what_a_tag_protects_without_the_codes_guard(server, fleet, guard, monkeypatch, tags):
     here = fleet.contents
     for record in [*here.endpoints.values(), *here.components.values(), *here.notebooks.values(), *here.apps.values()]:
         record.tags = dict(tags)

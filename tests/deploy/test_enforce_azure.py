@@ -120,7 +120,7 @@ def changes(server: Server) -> set[str]:
     return {request.action for request in server.requests if request.mutation and request.action.startswith("Microsoft.Machine")}
 
 
-def test_every_act_of_every_kind_needs_all_of_the_two_roles_and_nothing_else(estate: Estate):
+def test_the_actions_of_all_kinds_need_exactly_the_two_roles(estate: Estate):
     estate.sweep(Mode.ENFORCE)
     estate.later(days=4)
     report = estate.sweep(Mode.ENFORCE)
@@ -156,7 +156,7 @@ def test_an_endpoint_whose_identity_may_not_be_assigned_keeps_its_traffic(estate
     assert gap.missing == ASSIGN
 
 
-def test_without_the_second_role_every_act_is_a_failure_that_names_what_is_missing(estate: Estate):
+def test_without_the_second_role_every_action_fails_and_names_the_missing(estate: Estate):
     estate.server.rules[:] = [only(*actions(), *(a for a in actions(ENFORCE) if a.endswith("/read")))]
     estate.sweep(Mode.ENFORCE)
     estate.later(days=4)

@@ -130,7 +130,7 @@ def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
     assert [action for action in granted if not action.split(":")[1].startswith(READING)] == []
 
 
-def test_nothing_but_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
+def test_only_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
     assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda"}
@@ -168,7 +168,7 @@ def test_the_enforce_role_is_the_functions_alone_and_carries_its_guard(cloudform
     assert variables["REAPER_MANIFESTS"]["Fn::If"][0] == "Acts"
 
 
-def test_the_enforce_policy_grants_exactly_what_the_deeds_need_on_top_of_reading(cloudformation):
+def test_the_enforce_policy_allows_exactly_what_actions_need_past_reading(cloudformation):
     needed = {p for kind in registry.kinds("aws") for deed in kind.actions.values() for p in deed.permissions}
     assert actions(cloudformation, {"EnforcePolicy"}) == needed - actions(cloudformation, {"AuditPolicy"})
 
@@ -318,7 +318,7 @@ def test_regions_are_named_and_not_matched(cloudformation, given: str, fits: boo
     assert bool(re.search(regions["AllowedPattern"], given)) is fits
 
 
-def test_a_manifest_can_be_written_once_and_never_read_changed_or_deleted_by_the_sweep(cloudformation):
+def test_the_sweep_can_write_a_manifest_once_but_not_read_or_change_it(cloudformation):
     own = policies.of_template(cloudformation, NAMES, only=ENFORCE_OWN)
     place = f"{NAMES['ReportBucket.Arn']}/manifests/run/one.json"
     assert policies.evaluate(own, "s3:PutObject", place, {"s3:if-none-match": "*"})
@@ -346,7 +346,7 @@ def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: 
     assert f'"{metric}"' in (ROOT / "functions/reaper/aws/lambda_function.py").read_text()
 
 
-def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
+def test_the_notice_policy_grants_exactly_what_ledger_and_channels_declare(cloudformation):
     channels = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
     assert actions(cloudformation, {"NoticePolicy"}) == {
         *dynamodb_ledger.PERMISSIONS,

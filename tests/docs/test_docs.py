@@ -71,7 +71,7 @@ def test_the_docs_examples_use_channels_that_a_deployment_has():
     assert "it needs the extra `chat`" in PAGES["docs/notices.md"]
 
 
-def test_what_may_be_chosen_for_the_logs_and_every_alarm_of_the_stack_is_on_its_page():
+def test_the_page_documents_every_log_choice_and_every_alarm_of_the_stack():
     page, template = PAGES["docs/deploy-aws.md"], (ROOT / "template.yaml").read_text()
     [allowed] = re.findall(r"LogRetentionDays:\n.*\n.*\n    AllowedValues: \[(.*)\]", template)
     head, _, last = allowed.rpartition(", ")

@@ -75,7 +75,7 @@ def test_an_invalid_smtp_certificate_is_an_error(fault: str, serve: Serve, autho
     assert inbox.mails == []
 
 
-def test_an_unreachable_server_is_tried_three_times_and_fails_every_message():
+def test_an_unreachable_server_is_tried_three_times_and_then_given_up():
     lines = opened(smtp(Inbox(port=1), tls="none"))
     done = sent(lines, digest(), digest("lee@example.com"), summary(), digest("kim@example.com"), digest("ann@example.com"))
     assert [d.error and d.error.reason for d in done] == [Reason.UNREACHABLE] * 5

@@ -217,7 +217,7 @@ def test_without_snooze_keys_there_is_no_page_to_call(running: Running):
     assert running.ask("/api/keep?t=x", key=None)[0] == 404
 
 
-def test_the_page_is_anonymous_keeps_by_its_own_links_and_leaves_no_trace_in_the_log(page: Running):
+def test_the_snooze_page_is_anonymous_and_leaves_no_trace_in_the_log(page: Running):
     assert json.loads(page.ask("/admin/functions")[1])["Keep"][0]["authLevel"].lower() == "anonymous"
     mine, foreign = snooze_link(SITE), snooze_link(f"{SITE}-2")
     assert [page.ask(f"/api/keep?t={token}", key=None)[0] for token in ("x", "", foreign)] == [403] * 3
