@@ -278,13 +278,12 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
     """
     ledger, because = task.context.ledger, outcome.because or ""
     done = outcome.result is Result.DONE
+
+    def change(memory: Memory) -> Memory:
+        return memory_updates.with_result(memory, outcome.result, because, outcome.part_done)
+
     try:
-        intent.update_intent(
-            ledger,
-            own_intent,
-            lambda memory: memory_updates.with_result(memory, outcome.result, because, outcome.part_done),
-            task.time(),
-        )
+        intent.update_intent(ledger, own_intent, change, task.time())
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intent.record_owner_told(ledger, own_intent.hint, task.time())
         what = PARTICIPLES[task.action] if done else "failed"
