@@ -27,14 +27,14 @@ def assume_role(role_arn: str, may_act: bool, actions: Sequence[str]) -> boto3.S
     Unless the mode may act, its rights are cut down to exactly `actions`, which only read. Raises SettingsError without credentials to
     assume the role with, or if the list of actions is too long to be sent.
     """
-    asked: dict[str, Any] = {"RoleSessionName": ROLE_SESSION_NAME}
+    extra_args: dict[str, Any] = {"RoleSessionName": ROLE_SESSION_NAME}
     if not may_act:
-        asked["Policy"] = session_policy(actions)
+        extra_args["Policy"] = session_policy(actions)
     own, known = get_session(), boto3.Session()
     source = known.get_credentials()
     if source is None:
         raise SettingsError(f"REAPER_ROLE={role_arn}: there are no AWS credentials to take that role on with")
-    fetcher = AssumeRoleCredentialFetcher(known._session.create_client, source, role_arn, extra_args=asked)
+    fetcher = AssumeRoleCredentialFetcher(known._session.create_client, source, role_arn, extra_args=extra_args)
     try:
         own._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)  # type: ignore[attr-defined]
         return boto3.Session(botocore_session=own, region_name=known.region_name)

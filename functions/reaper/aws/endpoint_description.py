@@ -67,9 +67,9 @@ def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_kn
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
     try:
         types = recall(row)
-        found = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
-        size_text(found)  # a size that can't be written for people wasn't understood
-        return found
+        endpoint = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
+        size_text(endpoint)  # a size that can't be written for people wasn't understood
+        return endpoint
     except ODD_REPLY_ERRORS as error:
         raise CloudError(
             Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
@@ -79,17 +79,17 @@ def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_kn
 def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
     """What is paid for; None if the type of any running instance is unknown."""
     component = "AsyncInf" if described.is_asynchronous else "Hosting"
-    found = []
+    parts = []
     for variant in described.variants:
         if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
             memory = f"{variant.serverless['MemorySizeInMB']}MB"
-            found.append(BilledPart(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
+            parts.append(BilledPart(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
         for kind, count in variant.instances:
             if count and not kind:
                 return None
             if count and kind:
-                found.append(BilledPart(component=component, instance=kind, count=count))
-    return tuple(found)
+                parts.append(BilledPart(component=component, instance=kind, count=count))
+    return tuple(parts)
 
 
 def size_text(described: EndpointDescription) -> str:
@@ -110,12 +110,12 @@ def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any] 
     if not name:
         return None
     try:
-        found = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+        config = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
     except CloudError as error:
         if error.reason is not Reason.GONE:
             cloud.add_error(error)
         return None
-    return None if _is_newer_than_endpoint(found, row) else found
+    return None if _is_newer_than_endpoint(config, row) else config
 
 
 def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

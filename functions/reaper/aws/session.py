@@ -104,7 +104,7 @@ class CloudSession:
         for a page that comes twice.
         """
         permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
-        seen: set[str] = set()
+        tokens: set[str] = set()
         while True:
             reply = self.call(service, operation, want, **params)
             for row in reply[want] or ():
@@ -114,9 +114,9 @@ class CloudSession:
             following = reply.get(token_key)
             if not following:
                 return
-            if not isinstance(following, str) or following in seen:
+            if not isinstance(following, str) or following in tokens:
                 raise CloudError(Reason.UNREADABLE, permission, "the same page came twice, or the next one cannot be named")
-            seen.add(following)
+            tokens.add(following)
             params[token_key] = following
 
     def sagemaker_rows(self, operation: str, want: str, *has: str) -> Iterator[dict[str, Any]]:
@@ -206,13 +206,13 @@ def _error_from_reply(permission: str, error: ClientError, retried: bool) -> Clo
     """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
     code, text = (str(error.response["Error"].get(key) or "") for key in ("Code", "Message"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    said = partial(CloudError, code=code, retried=retried)
+    new_error = partial(CloudError, code=code, retried=retried)
     if _DENIED.search(code):
         named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
         missing = named[1] if named else permission
-        return said(Reason.DENIED, permission, text or "access denied", missing=missing)
+        return new_error(Reason.DENIED, permission, text or "access denied", missing=missing)
     if _THROTTLED.search(code) or status == 429:
-        return said(Reason.THROTTLED, permission, f"still throttled after every retry ({code})")
+        return new_error(Reason.THROTTLED, permission, f"still throttled after every retry ({code})")
     if code in {"ResourceNotFound", "ResourceNotFoundException"} or (code == "ValidationException" and _GONE.search(text)):
-        return said(Reason.GONE, permission, text)
-    return said(Reason.REFUSED, permission, f"{code}: {text}")
+        return new_error(Reason.GONE, permission, text)
+    return new_error(Reason.REFUSED, permission, f"{code}: {text}")

@@ -40,15 +40,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     The alarm of the template counts the replies of 5xx.
     """
     try:
-        asked = parse_request(event)
-        reply = _snooze_handler().handle(asked, datetime.now(UTC))
+        request = parse_request(event)
+        reply = _snooze_handler().handle(request, datetime.now(UTC))
     except SettingsError as error:
-        asked, reply = Request(method="", path=""), replies.invalid_request(str(error))
+        request, reply = Request(method="", path=""), replies.invalid_request(str(error))
     if reply.note:
         log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[
             snooze_handler.log_level(reply)
         ]
-        log("keep-link", method=asked.method[:20], status=reply.status, source=asked.source_ip, note=reply.note)
+        log("keep-link", method=request.method[:20], status=reply.status, source=request.source_ip, note=reply.note)
     return build_response(reply)
 
 

@@ -35,16 +35,16 @@ def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
         ResourceTypeFilters=names,
         ResourcesPerPage=100,
     )
-    found: TagsByArn = {}
+    by_arn: TagsByArn = {}
     try:
         for row in rows:
             arn = row["ResourceARN"]
-            spelled, key = found.setdefault(arn.lower(), {}), comparable_id(arn)
+            spelled, key = by_arn.setdefault(arn.lower(), {}), comparable_id(arn)
             spelled[key] = _with_error_added(cloud, arn, _merge_two(spelled.get(key, {}), _tags_of_row(row)))
     except CloudError as error:
         cloud.add_error(error)
         return None
-    return found
+    return by_arn
 
 
 def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags | None:
@@ -55,11 +55,11 @@ def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags 
 
 def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
     """The tags of one row; None if one of them isn't a pair of strings: it may protect."""
-    found: Tags | None = {}
+    merged: Tags | None = {}
     for tag in row.get("Tags") or ():
         key, value = tag.get("Key"), tag.get("Value")
-        found = _merge_two(found, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
-    return found
+        merged = _merge_two(merged, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
+    return merged
 
 
 def _merge_two(one: Tags | None, other: Tags | None) -> Tags | None:
@@ -77,13 +77,13 @@ def _merge_all(every: Iterable[Tags | None]) -> Tags | None:
     return merged
 
 
-def tags_of(found: TagsByArn | None, *arns: str) -> Tags | None:
+def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
     """The tags of the first ARN, over those of the others that it lives in; None when tags could not be read."""
-    if found is None:
+    if by_arn is None:
         return None
     merged: Tags = {}
     for arn in reversed(arns):
-        tags = _tags_of_arn(found.get(arn.lower(), {}), arn)
+        tags = _tags_of_arn(by_arn.get(arn.lower(), {}), arn)
         if tags is None:
             return None
         merged |= tags
@@ -97,11 +97,11 @@ def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
 
 def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
     """Tags by lower-cased name of every tagged resource of one type; of names that differ in case only, those of both."""
-    found = tags_by_arn(cloud, resource_type)
-    if found is None:
+    by_arn = tags_by_arn(cloud, resource_type)
+    if by_arn is None:
         return None
     names: TagsByName = {}
-    for arn, spelled in found.items():
+    for arn, spelled in by_arn.items():
         name = arn.rpartition("/")[2]
         names[name] = _merge_two(names.get(name, {}), _merge_all(spelled.values()))
     return names

@@ -71,13 +71,13 @@ def list_texts(place: str) -> builtins.list[str]:
     """The addresses of all texts under `s3://bucket/prefix/`, in the order of their names. Raises CloudError."""
     bucket, prefix = _bucket_and_key_or_error(place)
     under = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-    found: builtins.list[str] = []
+    addresses: builtins.list[str] = []
     more: dict[str, Any] = {}
     while True:
         page = _call_s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
-        found += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
+        addresses += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
         if not page.get("IsTruncated"):
-            return found
+            return addresses
         more = {"ContinuationToken": page["NextContinuationToken"]}
 
 

@@ -119,14 +119,14 @@ def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: Call
 
 
 def _result_sentence(saved: UndoState) -> str:
-    said = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
-    said += [f"component {name} from {count} to no copies" for name, count in saved["copies"].items()]
+    changes = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
+    changes += [f"component {name} from {count} to no copies" for name, count in saved["copies"].items()]
     lowered_targets = [
         t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])
     ]
     lowered = "; the autoscaling minimum was lowered first" if lowered_targets else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
-    return f"it is scaling in: {', '.join(said)}{lowered}{later}"
+    return f"it is scaling in: {', '.join(changes)}{lowered}{later}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -214,14 +214,18 @@ def _restore_instances(
     progress.failures += resize.not_restored_sentences(refused, later)
 
 
-def _add_count(name: str, variant: str, was: tuple[int, int], now: int | None, progress: _UndoProgress) -> None:
-    """`was`: before the stop, and as it left it. A later action's manifest, which comes first, knows better."""
+def _add_count(name: str, variant: str, before_and_after: tuple[int, int], now: int | None, progress: _UndoProgress) -> None:
+    """`before_and_after`: before the stop, and as it left it. A later action's manifest, which comes first, knows better."""
     id_, what = autoscaling.variant_resource_id(name, variant), f"The number of instances of {variant}"
     if now is None:
         progress.not_restored.append(f"Its variant {variant} is gone.")
     elif id_ not in progress.counts:
         progress.counts[id_] = RestoredCount(
-            label=what, before=was[0], stopped_at=was[1], now=now, maximum=progress.maximum_by_id.get(id_)
+            label=what,
+            before=before_and_after[0],
+            stopped_at=before_and_after[1],
+            now=now,
+            maximum=progress.maximum_by_id.get(id_),
         )
 
 

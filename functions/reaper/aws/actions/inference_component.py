@@ -149,6 +149,6 @@ def _specification_to_create(row: Mapping[str, Any]) -> dict[str, Any]:
     spec = chosen_members(row, *restorable.SPECIFICATION_MEMBERS)
     if container := row.get("Container"):
         image = {"Image": (container.get("DeployedImage") or {}).get("SpecifiedImage")}
-        kept = chosen_members(container, *restorable.CONTAINER_MEMBERS)
-        spec["Container"] = {**({k: to_plain_json(v) for k, v in image.items() if v}), **kept}
+        members = chosen_members(container, *restorable.CONTAINER_MEMBERS)
+        spec["Container"] = {**({k: to_plain_json(v) for k, v in image.items() if v}), **members}
     return spec

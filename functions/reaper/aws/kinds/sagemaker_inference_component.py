@@ -222,8 +222,8 @@ def _without_siblings(observation: Observation) -> Observation:
     return _with_details(observation, siblings=())
 
 
-def _with_can_wake(observation: Observation, found: Autoscaling | None) -> Observation:
-    can_wake = None if found is None else autoscaling.can_wake_component(found, observation.resource.name)
+def _with_can_wake(observation: Observation, scaling: Autoscaling | None) -> Observation:
+    can_wake = None if scaling is None else autoscaling.can_wake_component(scaling, observation.resource.name)
     return _with_details(observation, can_wake=can_wake)
 
 
