@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def test_processes_share_one_file_and_each_write_wins_once(file):
     kept = opened(file)
     assert len(kept.recall([f"r{n}" for n in range(50)], NOW)) == 50
     kept.close()
+
+
+def test_a_file_in_which_another_process_is_writing_is_opened(file):
+    file.parent.mkdir(parents=True)
+    writer = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    end_of_writing = threading.Timer(0.2, writer.close)
+    end_of_writing.start()
+    ledger = opened(file)
+    end_of_writing.join()
+    assert ledger.remember(ARN, Memory(idle_since=NOW), 0, NOW)
 
 
 def test_a_file_of_a_newer_version_is_refused(file):

@@ -223,7 +223,7 @@ def _copy_to_memory(path: Path) -> sqlite3.Connection:
 
 def _upgrade_schema(connection: sqlite3.Connection, address: str) -> None:
     """Apply the missing steps of the schema, each of them once, even if two processes start at the same moment."""
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_write_ahead_log(connection)
     if _schema_version(connection) == len(SCHEMA_STEPS):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -238,6 +238,19 @@ def _upgrade_schema(connection: sqlite3.Connection, address: str) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at the same time, from now on in every process.
+
+    SQLite doesn't wait for a process that is writing just then (https://sqlite.org/pragma.html#pragma_journal_mode). The file is as safe
+    without the log, so the next process that opens it switches.
+    """
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
 
 
 def _schema_version(connection: sqlite3.Connection) -> int:
