@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import importlib
 import os
 import re
@@ -18,6 +17,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -227,13 +227,13 @@ def _become(module: ModuleType, tree: ast.Module) -> None:
 def load() -> None:
     """Everything that a trial needs, once."""
     for name in sorted({name for names in TESTS.values() for name in names}):
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(name.replace("/", "."))
-    there = importlib.import_module("fakes.fake_deployment").Enforcer()
-    there.depot.add("churn")
-    there.sweep()
-    there.later(days=3)
-    assert there.depot.log, "without any mutant it is not acted on"
+        importlib.import_module(name.replace("/", "."))
+    deployment = importlib.import_module("fakes.fake_deployment").FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += timedelta(days=3)
+    deployment.sweep()
+    assert deployment.cloud.log, "without any mutant it is not acted on"
 
 
 def known() -> set[str]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper.model import ENDING_ACTIONS, StepName, Result
 from reaper.case import Finding, Report
+from reaper.model import ENDING_ACTIONS, Result, StepName
 from reaper.report.totals import is_complete
 
 
@@ -47,7 +47,11 @@ def rest_periods(reports: Sequence[Report], back: Iterable[tuple[str, datetime]]
         rests = [_with_known_price(rest, report) if rest.until is None and rest.after is None else rest for rest in rests]
         started = {f.case.resource.name for f in report.findings if _has_done(f, {StepName.START})}
         rests = [replace(r, until=when) if r.until is None and r.name in started else r for r in rests]
-        rests += [RestPeriod(name=f.case.resource.name, since=when, before=_usd_per_hour(f)) for f in report.findings if _has_done(f, ENDING_ACTIONS)]
+        rests += [
+            RestPeriod(name=f.case.resource.name, since=when, before=_usd_per_hour(f))
+            for f in report.findings
+            if _has_done(f, ENDING_ACTIONS)
+        ]
     return rests
 
 

@@ -83,7 +83,9 @@ def restore_endpoint(name: str) -> StoryEvent:
             return f"runs `reaper restore` on {name}: {done.error}"
         now, before = story_fleet.endpoint_snapshot(world.aws_account, name), world.snapshots[name]
         differences = [part for part in before if now[part] != before[part]]
-        same = f"different from before in {', '.join(differences)}" if differences else f"the same as before in {', '.join(before)}"
+        same = (
+            f"different from before in {', '.join(differences)}" if differences else f"the same as before in {', '.join(before)}"
+        )
         missing = "".join(f" Not restored: {line}" for line in done.undone.not_restored)
         return f"needs {name} after all and runs `reaper restore`: {done.undone.because}, {same}.{missing}"
 
@@ -120,7 +122,9 @@ DAILY_SWEEP, EVENING_SWEEPS = "09:30", ("19:30", "21:00")
 def scenes() -> list[Scene]:
     """All sweeps and events in order."""
     sweeps = [story_time(day, DAILY_SWEEP) for day in range(1, 15)]
-    sweeps += [story_time(day, time) for day in range(1, 13) if story_time(day, DAILY_SWEEP).weekday() < 5 for time in EVENING_SWEEPS]
+    sweeps += [
+        story_time(day, time) for day in range(1, 13) if story_time(day, DAILY_SWEEP).weekday() < 5 for time in EVENING_SWEEPS
+    ]
     return sorted([*map(_sweep_scene, sweeps), *EVENTS], key=lambda scene: scene.when)
 
 

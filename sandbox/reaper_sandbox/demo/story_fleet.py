@@ -73,7 +73,9 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
     vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=FLEET_CREATED_AT)
     gpus = vision.cluster("gpu-nightly", nodes=(2, 8), created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
     signals.nodes(gpus, active=0, idle=2, since=FLEET_CREATED_AT)
-    idle_instance = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
+    idle_instance = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=FLEET_CREATED_AT).tagged(
+        owner="kim@example.com"
+    )
     signals.busy(idle_instance, 0, since=FLEET_CREATED_AT)
     add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 

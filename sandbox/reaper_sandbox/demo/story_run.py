@@ -13,18 +13,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reaper.errors import SettingsError
-from reaper.text import format_usd
 from reaper.case import Report
+from reaper.cli.progress import show_progress
+from reaper.errors import SettingsError
 from reaper.model import Result
 from reaper.report import html
 from reaper.report import json as plain
+from reaper.text import format_usd
 from reaper_sandbox.demo import savings, story_events
 from reaper_sandbox.demo.savings import RestPeriod
-from reaper_sandbox.demo.story_world import StoryWorld, story_world
 from reaper_sandbox.demo.story_events import Scene
 from reaper_sandbox.demo.story_text import StoryPrinter
-from reaper.cli.progress import show_progress
+from reaper_sandbox.demo.story_world import StoryWorld, story_world
 
 FOLDER = "story"
 OWN_FILES = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*.json")
@@ -49,7 +49,9 @@ def _play_to(directory: Path, out: Console, progress: Callable[[str], None]) -> 
     printer = StoryPrinter(out=out)
     progress("both clouds: setting up the simulated fleet")
     with story_world(home.resolve()) as world:
-        printer.print_line("Two weeks in fast motion: simulated clouds, real sweeps in enforce mode. Times are UTC, costs are list prices.")
+        printer.print_line(
+            "Two weeks in fast motion: simulated clouds, real sweeps in enforce mode. Times are UTC, costs are list prices."
+        )
         scenes = story_events.scenes()
         for number, scene in enumerate(scenes, 1):
             progress(f"{scene.when:%a %d %b %H:%M} ({number} of {len(scenes)})")
@@ -93,7 +95,10 @@ def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None
         ("saved", _savings_text(rested, now)),
         ("not counted", _unpriced_text(rested, now)),
         ("actions", _action_counts_text(world.reports)),
-        ("office hours", ", ".join(f"{name} {participle} {n} times" for (name, participle), n in sorted(printer.office_hours_counts.items()))),
+        (
+            "office hours",
+            ", ".join(f"{name} {participle} {n} times" for (name, participle), n in sorted(printer.office_hours_counts.items())),
+        ),
         ("mails", f"{len(world.seen_mails)} in {shown / 'mail'}"),
         ("manifests", f"{len(list((world.home / 'manifests').glob('*/*.json')))} in {shown / 'manifests'}"),
         ("last report", f"{shown / 'report.html'} and {shown / 'report.json'}"),

@@ -15,9 +15,9 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from reaper.planning.reasons import PARTICIPLES as DONE
 from reaper.case import Finding, Report
-from reaper.model import Memory, StepName, Result, State
+from reaper.model import Memory, Result, State, StepName
+from reaper.planning.reasons import PARTICIPLES as DONE
 from reaper.report.totals import is_complete, report_totals
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
@@ -60,7 +60,12 @@ class StoryPrinter:
     def print_sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
         """Print what a sweep finding and did. A sweep that isn't the `daily` one is printed only if something happened."""
         when = report.run.started_at
-        lines = [*self._notice_lines(mails), *self._action_lines(report), *self._hold_lines(report, mails), *self._no_longer_idle_lines(report, memories)]
+        lines = [
+            *self._notice_lines(mails),
+            *self._action_lines(report),
+            *self._hold_lines(report, mails),
+            *self._no_longer_idle_lines(report, memories),
+        ]
         if daily or lines:
             self._print_labelled(when, "sweep", _sweep_summary(report), STYLES["sweep"])
         for label, text in lines:
@@ -127,7 +132,10 @@ class StoryPrinter:
                 alike.setdefault((finding.case.verdict.state, finding.case.verdict.because), []).append(finding)
         for (state, because), some in sorted(alike.items()):
             names = ", ".join(f.case.resource.name for f in some)
-            yield state.value, f"{names}: {because}{_expired_notices_clause(sum(self._notice_expired(f, memories) for f in some))}"
+            yield (
+                state.value,
+                f"{names}: {because}{_expired_notices_clause(sum(self._notice_expired(f, memories) for f in some))}",
+            )
 
     def _is_no_longer_idle(self, finding: Finding) -> bool:
         was = self.states.get(finding.case.resource.name)

@@ -21,27 +21,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reaper.actions import manifest, restore
+from reaper.case import Report
+from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
-from reaper.case import Finding, Report
 from reaper.model import Memory, Mode, Target
 from reaper.policy.channel_settings import Folder
 from reaper.policy.file import PolicySource, load_policy
-from reaper.sessions import sessions_of
+from reaper.run import HandedOver, open_run, run_phases
+from reaper.sessions import CloudSession, sessions_of
 from reaper.settings import Settings
 from reaper.snooze import handler
-from reaper.handover import Decided
-from reaper.run import HandedOver, open_run, run_phases
-from reaper_sandbox.demo import story_fleet
+from reaper.snooze.request import Request
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.sweep_demo import isolated_environment
-from reaper.settings import Settings
-from reaper.snooze.request import Request
-from reaper.policy.file import PolicySource, load_policy
-from reaper.sessions import CloudSession
 
 SNOOZE_URL = "https://keep.example.com"
 

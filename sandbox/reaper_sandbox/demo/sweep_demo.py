@@ -10,13 +10,13 @@ from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
-from reaper.policy.channel_settings import Folder
-from reaper.model import Mode
 from reaper.case import Report
+from reaper.model import Mode
+from reaper.policy.channel_settings import Folder
+from reaper.policy.file import PolicySource
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings
-from reaper.policy.file import PolicySource
 
 DEMO_POLICY = """\
 # The demo's policy.

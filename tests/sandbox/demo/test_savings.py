@@ -24,7 +24,9 @@ def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report
     return Report(run=run, coverage=(row,), findings=findings)
 
 
-def seen(move: StepName = StepName.NONE, usd: float | None = None, parts: tuple[BilledPart, ...] | None = RUNS, **given: Result) -> Finding:
+def seen(
+    move: StepName = StepName.NONE, usd: float | None = None, parts: tuple[BilledPart, ...] | None = RUNS, **given: Result
+) -> Finding:
     found = case()
     return Finding(
         case=replace(found, resource=replace(found.resource, parts=parts)),
