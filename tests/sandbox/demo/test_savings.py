@@ -7,10 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from fakes.judged_cases import case
 from fakes.builders import HOUR, NOW
-from reaper.case import Coverage, Finding, Outcome, Owner, Price, Report, FinishedRun, Step
-from reaper.model import Mode, StepName, BilledPart, Result, Status
+from fakes.judged_cases import case
+from reaper.case import Coverage, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
+from reaper.model import BilledPart, Mode, Result, Status, StepName
 from reaper_sandbox.demo.savings import rest_periods
 
 RUNS = (BilledPart(component="Hosting", instance="ml.m5.large"),)
