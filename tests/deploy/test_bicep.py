@@ -187,7 +187,7 @@ def test_an_admin_without_an_address_is_refused_before_anything_is_made() -> Non
     told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert told["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
     assert "empty(odd)" in told["groupName"]
-    assert told["complaint"].startswith("fits ? 'admins: e-mail addresses, ")
+    assert told["complaint"].startswith("fits ? 'admins: email addresses, ")
 
 
 def test_the_audit_role_only_reads_and_names_every_action_in_full() -> None:
