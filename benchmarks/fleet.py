@@ -1,4 +1,4 @@
-"""Pretend fleets of endpoints whose right answers are known, because each endpoint is made from a story and not the other way round.
+"""Simulated fleets of endpoints whose right answers are known, because each endpoint is made from a story and not the other way round.
 
 `mixed` is what people have: traffic of every age, sizes, tags, names; some of it silent, for any of seven reasons.
 `hard` is what is easily misjudged. Both are the same on every run, and the same in every process that asks.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 SEEN = 15 * DAY
-"""How far back the metrics of the fleet reach."""
+"""The length of the fleet's metrics."""
 TEAMS = ("search", "risk", "growth", "vision", "support", "forecast", "research")
 MIXED_SILENT = {"idle": 78, "never-called": 6, "async-idle": 5, "async-busy": 3, "serverless": 4, "pipeline-down": 2, "young": 2}
 HARD = (

@@ -25,7 +25,7 @@ ENTRIES = {
     "function app": ("import function_app", 0.8),
     "import boto3": ("import boto3", None),
 }
-"""By name: the code, and the goal in seconds. The last one is none of ours: it says how fast the machine was."""
+"""By name: the code, and the goal in seconds. The last one isn't part of the reaper: it shows how fast the machine was."""
 TIMER = """
 import json, resource, sys, time
 wall, cpu = time.perf_counter(), time.process_time()

@@ -1,10 +1,10 @@
-"""Cloud Custodian and the script that everybody writes first, beside ours: the same fleets, over the same wire, in the same run.
+"""Cloud Custodian and the script that most people write first, compared with the reaper: the same fleets, over the same wire, in the same run.
 
 usage: peers.py [--endpoints 1000] [--latency 30]
 
-On the mixed fleet (one in fifty silent) calls, time and memory are compared; on the hard one, and on the hard one where nobody may read
-metrics, the verdicts. The others only say "idle" or nothing, so that is all that is held against them: idle said of what is not, and
-idle endpoints that were missed.
+On the mixed fleet (one in fifty silent) calls, time and memory are compared; on the hard one, and on the hard one without the
+right to read metrics, the verdicts. The others report idle endpoints only, so only these count: endpoints wrongly called idle, and idle
+endpoints that were missed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Found = tuple[Took, dict[str, str]]
 """What it took, and by name the verdict on each endpoint that it said anything of."""
 
 
-def ours(cloud: Serving, folder: Path) -> Found:
-    """Our sweep under the built-in policy."""
+def reaper(cloud: Serving, folder: Path) -> Found:
+    """A sweep under the built-in policy."""
     report = folder / "report.json"
     command = ["reaper", "sweep", "--cloud", "aws", "--kind", "sagemaker-endpoint", "--format", "json", "--output", str(report)]
     took = cloud.measure(sys.executable, command)
@@ -48,7 +48,7 @@ def custodian(cloud: Serving, folder: Path) -> Found:
     return took, {row["EndpointName"]: "idle" for row in rows}
 
 
-TOOLS: dict[str, Callable[[Serving, Path], Found]] = {"ours": ours, "custodian": custodian, "naive": naive}
+TOOLS: dict[str, Callable[[Serving, Path], Found]] = {"reaper": reaper, "custodian": custodian, "naive": naive}
 
 
 def main() -> None:

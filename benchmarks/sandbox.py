@@ -1,4 +1,4 @@
-"""The pretend cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
+"""The simulated cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
 
 usage: sandbox.py mixed|hard COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
 """
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Which fleet to serve: each call is answered `latency` seconds late; `denied`: nobody may read metrics."""
+    """Which fleet to serve: each call is answered `latency` seconds late; `denied`: the right to read metrics is missing."""
 
     name: str
     count: int

@@ -8,16 +8,18 @@ from results import Renderer, Row, measured, table
 
 HEAD = """# Results
 
-Written by the scripts in this folder; rows that were not measured again stay as they were. Calls are counted by the pretend cloud, not by
-whoever made them. CPU time and the peak of memory are those of the measured process alone. A wall time is only as good as the machine
-was quiet: cloud and command share its cores. Reproduce it with `make bench`, `make bench-peers` and `python benchmarks/imports.py`.
+Written by the scripts in this folder; rows that weren't measured again stay as they were. The simulated cloud counts the calls, not the
+process that made them. CPU time and peak memory are those of the measured process alone. Wall times depend on how quiet the machine was,
+because cloud and command share its cores. Reproduce them with `make bench`, `make bench-peers` and `python benchmarks/imports.py`.
 """
+REAPER = "reaper"
+"""The reaper's own name among the tools, which the others are compared with."""
 GOALS = {1_000: {"wall": 3.0}, 10_000: {"cpu": 30.0, "mb": 150.0}, 50_000: {"wall": 900.0, "mb": 1024.0}}
-"""By number of endpoints; the one for 10,000 is meant at 10 % silent, the one for 1,000 at none."""
+"""By number of endpoints. The goal for 10,000 applies to fleets of which 10% are silent, the one for 1,000 to fleets without silent endpoints."""
 
 
 def endpoints(rows: Mapping[str, Row]) -> str:
-    """One line a sweep, and which goals are met."""
+    """One line per sweep, and which goals are met."""
     heads = ["endpoints", "silent", "policy", "sweep", "calls", "goal", "wall s", "CPU s", "peak MB", "wrong", "goals"]
     lines = [
         [
@@ -29,50 +31,51 @@ def endpoints(rows: Mapping[str, Row]) -> str:
     return f"""## Endpoints
 
 `make bench` (parts of it: `python benchmarks/endpoints.py --endpoints 1000 --idle 0`). {measured(rows)}
-Each call is answered {_latency(rows)} ms late. *Silent* endpoints show no invocations; most are idle, the others asynchronous, serverless,
-young or without metrics. *audit* has no memory; *first* and *second* are two sweeps in mode notify with one SQLite ledger, messages
-included. *goal*: 0.04 calls for each endpoint, and 2 for each silent one (1 in the second sweep, though asynchronous ones, hosts and pools need 2 in each), and 2 for each that a price rule may be
-for and that was silent for as long as that rule asks (0 in the second). *wrong*: verdicts that differ from what the fleet was made to be.
+Each call takes {_latency(rows)} ms more. *Silent* endpoints show no invocations. Most are idle, the others asynchronous, serverless,
+young or without metrics. *audit* has no memory. *first* and *second* are two sweeps in mode notify with one SQLite ledger, messages
+included. *goal*: 0.04 calls for each endpoint, and 2 for each silent one (1 in the second sweep, but asynchronous endpoints, hosts and pools
+need 2 in each), and 2 for each one that a price rule may match and that was silent for as long as that rule requires (0 in the second).
+*wrong*: verdicts that differ from those that the fleet was built for.
 
 {table(heads, lines)}"""
 
 
 def peers(rows: Mapping[str, Row]) -> str:
-    """One line a tool and fleet, with ratios to ours."""
+    """One line per tool and fleet, with ratios to the reaper."""
     heads = ["fleet", "tool", "calls", "wall s", "CPU s", "peak MB", "wrongly idle", "missed", "exit status", "wrong about"]
     lines = []
-    for key, row in sorted(rows.items(), key=lambda pair: (pair[1]["fleet"] != "mixed", pair[0].replace("ours", ""))):
-        us = rows[f"{row['fleet']}: ours"]
-        figures = [_ratio(row[name], us[name], digits) for name, digits in (("calls", 0), ("wall", 1), ("cpu", 1), ("mb", 0))]
+    for key, row in sorted(rows.items(), key=lambda pair: (pair[1]["fleet"] != "mixed", pair[0].replace(REAPER, ""))):
+        own = rows[f"{row['fleet']}: {REAPER}"]
+        figures = [_ratio(row[name], own[name], digits) for name, digits in (("calls", 0), ("wall", 1), ("cpu", 1), ("mb", 0))]
         counts = [str(row["wrongly_idle"]), str(row["missed"]), str(row["status"])]
         lines.append([row["fleet"], key.rpartition(": ")[2], *figures, *counts, ", ".join(row["stories"]) or "nothing"])
     count = ", ".join(sorted({f"{row['endpoints']:,}" for row in rows.values()}))
     return f"""## Beside others
 
 `make bench-peers`. {measured(rows)}
-{count} endpoints. *mixed*: one in fifty silent, each call {_latency(rows)} ms late. *hard*: twelve stories in equal parts, no delay;
-then the same where nobody may read metrics and nothing can be known to be idle. What each was asked:
+{count} endpoints. *mixed*: one in fifty silent, each call takes {_latency(rows)} ms more. *hard*: twelve stories in equal parts, no delay.
+*metrics denied*: the same fleet, but the right to read metrics is missing, so that no endpoint can be proven idle. What each tool ran:
 
-* **ours**: `reaper sweep` under the built-in policy.
+* **reaper**: `reaper sweep` under the built-in policy.
 * **custodian**: Cloud Custodian, with `custodian.yaml`: in service, older than a day, no invocation for a day. The released version has
-  no metrics filter for SageMaker endpoints and so cannot be asked this; `custodian.py` adds one that asks for every production variant.
+  no metrics filter for SageMaker endpoints. `custodian.py` adds one that reads every production variant.
 * **naive**: `naive.py`: list, describe, GetMetricStatistics for each production variant.
 
-The others say "idle" or nothing, so only that is held against them. In brackets: how many times ours.
+The others report idle endpoints only, so only these count as right or wrong. In brackets: the ratio to the reaper.
 
 {table(heads, lines)}"""
 
 
 def imports(rows: Mapping[str, Row]) -> str:
-    """One line an entry point."""
+    """One line per entry point."""
     heads = ["entry point", "goal s", "wall s", "CPU s", "peak MB", "modules", "before: CPU s", "now / before"]
     lines = [[name, _or_none(row["goal"]), *_loaded(row["now"]), *_before(row)] for name, row in rows.items()]
     return f"""## Loading
 
 `python benchmarks/imports.py --before CHECKOUT`. {measured(rows)}
-The fastest of several fresh processes, without the start of Python itself. `import boto3` is none of ours: on a quiet machine it takes
-about 0.13 s, so it says how busy this one was, and the goals are meant for a quiet one. Whatever is not loaded here is loaded when it is
-used: a sweep pays for pydantic and its SDK all the same, `--help` and a link's page do not.
+The fastest of several fresh processes, without the start of Python itself. `import boto3` isn't part of the reaper. On a quiet machine it
+takes about 0.13 s, so it shows how busy this one was. The goals are for a quiet one. Modules that aren't loaded here are loaded when they are
+used: a sweep still pays for pydantic and its SDK, but `--help` and the snooze page don't.
 
 {table(heads, lines)}"""
 
@@ -82,16 +85,16 @@ def _goals(row: Row) -> str:
     more = GOALS.get(row["endpoints"], {}) if row["endpoints"] != 1_000 or not row["silent"] else {}
     goals = {"calls": row["goal_calls"], "wrong": 0, **more}
     missed = [name for name, goal in goals.items() if row[name] > goal]
-    told = f"missed: {', '.join(missed)}" if missed else "met"
-    return f"{told} (busy machine)" if missed and row["load"] > 3 else told
+    text = f"missed: {', '.join(missed)}" if missed else "met"
+    return f"{text} (busy machine)" if missed and row["load"] > 3 else text
 
 
 def _latency(rows: Mapping[str, Row]) -> str:
     return ", ".join(sorted({str(row["latency_ms"]) for row in rows.values() if row["latency_ms"]})) or "0"
 
 
-def _ratio(value: float, ours: float, digits: int) -> str:
-    return f"{value:,.{digits}f}" + (f" ({value / ours:.1f}x)" if ours and value != ours else "")
+def _ratio(value: float, own: float, digits: int) -> str:
+    return f"{value:,.{digits}f}" + (f" ({value / own:.1f}x)" if own and value != own else "")
 
 
 def _or_none(goal: float | None) -> str:

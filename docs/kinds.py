@@ -22,8 +22,7 @@ ASSIGNED = {"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"}
 """What is granted per identity, and not in the role for acting."""
 KINDS_HEAD = """# Kinds
 
-What a sweep finds, which signals count as activity, and which prove that silence means something.
-This page is made from the code by `make docs`.
+What a sweep finds, which signals count as activity, and which prove that silence means idle. `make docs` generates this page from the code.
 
 `proven` idle: every activity signal was silent while the heartbeat was alive over the same hours. `likely` idle: only indirect evidence.
 It leads to notices only, unless a rule says `act_on: likely`. Without either the verdict is `unknown`, and `unknown` never leads to an action.
@@ -34,7 +33,7 @@ lists to paste.
 PERMISSIONS_HEAD = """# Permissions
 
 Everything the kinds need, as lists to paste into `template.yaml` and the Bicep roles after you add a kind.
-This page is made from the code by `make docs`. Tests compare the template and the roles with the same code.
+`make docs` generates this page from the code. Tests compare the template and the roles with the same code.
 """
 
 
@@ -53,7 +52,7 @@ def _kind_section(kind: Kind[Any]) -> str:
 
 
 def _actions(kind: Kind[Any]) -> str:
-    """What can be done to it, how to undo that, and what each needs; a sentence for a kind that only notifies."""
+    """Its actions with what each does, how to undo it and what it needs. A kind that only notifies gets one sentence."""
     if not kind.actions:
         return "\nThe reaper only sends notices about it.\n"
     needed = ", ".join(f"`{p}`" for p in sorted(_undo_permissions(kind) - set(kind.permissions)))

@@ -20,7 +20,7 @@ param resourceGroupName string = 'rg-${name}'
 @description('Tags for the resource group and everything in it.')
 param tags object = {}
 
-@description('E-mail addresses of the admins, who get the summary of each sweep and the alerts.')
+@description('Email addresses of the admins, who get the summary of each sweep and the alerts.')
 @minLength(1)
 param admins array
 
@@ -122,7 +122,7 @@ var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
 
 // The same for addresses. An unset pipeline variable is one empty address, and every summary to it would fail.
 var odd = filter(admins, address => !contains(address, '@') || contains(address, ' '))
-var complaint = fits ? 'admins: e-mail addresses, with commas and no spaces between them' : '${name}: letters, digits and inner hyphens only'
+var complaint = fits ? 'admins: email addresses, with commas and no spaces between them' : '${name}: letters, digits and inner hyphens only'
 var groupName = { fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]
 
 // The same again: without a subnet, an app that refuses every network would refuse itself, and no sweep could store anything.

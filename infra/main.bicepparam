@@ -1,7 +1,7 @@
 // Fill in and deploy. Every parameter of main.bicep that isn't here keeps its default. docs/deploy-azure.md lists them.
 using 'main.bicep'
 
-// Recipients of the summary of each sweep and of the alerts: e-mail addresses, with commas and no spaces between them. They come from the
+// Recipients of the summary of each sweep and of the alerts: email addresses, with commas and no spaces between them. They come from the
 // environment, so that nothing is deployed before you set them. Or write a list of them here.
 param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 
@@ -21,7 +21,7 @@ param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 // Schedule in UTC: second minute hour day month weekday.
 param schedule = '0 0 6 * * *'
 
-// Region in which the e-mail service stores its data.
+// Region in which the email service stores its data.
 param mailDataLocation = 'Europe'
 
 param tags = { application: 'ml-idle-reaper' }

@@ -28,7 +28,7 @@ param timerFunction string
 @description('Name of the snooze page\'s function in the logs. Empty if the app has no such page.')
 param pageFunction string
 
-@description('E-mail addresses that get the alerts.')
+@description('Email addresses that get the alerts.')
 param recipients array
 
 @description('Hours without a successful sweep before the alert for missing sweeps fires.')
@@ -131,7 +131,7 @@ resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   tags: tags
   kind: 'LogAlert'
   properties: {
-    displayName: 'ML Idle Reaper: no more logs are taken in'
+    displayName: 'ML Idle Reaper: logging has stopped'
     description: 'The workspace has reached its daily cap, or ingestion was stopped. Until it resumes, a failed sweep goes unnoticed. Find out what fills it, or raise logDailyCapGb.'
     enabled: true
     severity: 2
@@ -163,7 +163,7 @@ resource page 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (!empty(p
   tags: tags
   kind: 'LogAlert'
   properties: {
-    displayName: 'ML Idle Reaper: the snooze page fails'
+    displayName: 'ML Idle Reaper: the snooze page failed'
     description: 'Owners who open a snooze link get an error instead of the page, or soon will. The trace "keep-link" of the function ${pageFunction} names the missing permission, secret or table. Meanwhile, the tag reaper:keep-until works.'
     enabled: true
     severity: 2

@@ -1,7 +1,7 @@
-// Outgoing e-mail through Azure Communication Services, from a domain that Azure creates and manages, so you need no DNS record.
+// Outgoing email through Azure Communication Services, from a domain that Azure creates and manages, so you need no DNS record.
 // https://learn.microsoft.com/azure/communication-services/concepts/email/email-overview
 
-@description('Name of the e-mail and of the communication service, globally unique.')
+@description('Name of the email service and of the communication service, globally unique.')
 param name string
 
 @description('Tags.')

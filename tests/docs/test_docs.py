@@ -99,6 +99,16 @@ def test_every_link_of_the_readme_leads_somewhere(link: str):
     assert (ROOT / link).exists()
 
 
+def test_every_link_of_a_page_leads_to_a_file():
+    links = {(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(((?!http)[^)#]+)", text)}
+    assert [(page, link) for page, link in sorted(links) if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_every_picture_is_on_a_page():
+    shown = {name for text in PAGES.values() for name in re.findall(r"\]\((?:docs/)?images/([\w-]+\.png)\)", text)}
+    assert shown == {path.name for path in (ROOT / "docs/images").iterdir()}
+
+
 @pytest.fixture(scope="module")
 def fleet():
     with Fleet() as running:
