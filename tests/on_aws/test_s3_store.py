@@ -7,6 +7,8 @@ from threading import Thread
 
 import boto3
 import pytest
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from actions.test_manifest import SAVED
 from reaper.actions import manifest
@@ -73,9 +75,9 @@ def test_an_existing_file_is_never_overwritten():
 
 def test_a_listing_has_every_file_under_its_prefix_and_no_other():
     wanted = sorted(text_store.write(PLACE, f"r/{n:04}.json", "x") for n in range(0, 1003, 250))
-    s3 = boto3.client("s3")
+    stored = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
     for n in set(range(1003)) - set(range(0, 1003, 250)):
-        s3.put_object(Bucket="manifests", Key=f"reaper/r/{n:04}.json", Body=b"x")
+        stored.put_object("manifests", f"reaper/r/{n:04}.json", b"x")
         wanted.append(f"{PLACE}r/{n:04}.json")
     text_store.write("s3://manifests/reaper-2", "other.json", "x")
     assert text_store.list_texts("s3://manifests/reaper") == sorted(wanted)
