@@ -26,8 +26,8 @@ class EndpointMetrics(MetricsFilter):  # type: ignore[misc]
         """The points of all variants."""
         endpoint = params["Dimensions"][0]
         names = [variant["VariantName"] for variant in self._described[endpoint["Value"]].get("ProductionVariants") or ()]
-        asked = [{**params, "Dimensions": [endpoint, {"Name": "VariantName", "Value": name}]} for name in names]
-        return [point for one in asked for point in super(EndpointMetrics, self).get_metric_data(client, one)]
+        queries = [{**params, "Dimensions": [endpoint, {"Name": "VariantName", "Value": name}]} for name in names]
+        return [point for one in queries for point in super(EndpointMetrics, self).get_metric_data(client, one)]
 
     def process(self, resources: list[dict[str, Any]], event: Any = None) -> Any:
         """Remembers the descriptions for `get_metric_data`; several threads ask."""

@@ -35,14 +35,14 @@ def main() -> int:
             for policy in args.policy:
                 wanted = Fleet(name=args.fleet, count=count, share=idle / 100, latency=args.latency / 1000)
                 for sweep, row in _rows(wanted, policy, not args.no_ledger):
-                    print(told(row), file=sys.stderr, flush=True)
+                    print(summary(row), file=sys.stderr, flush=True)
                     wrong += row["wrong"]
                     if not args.no_write:
                         results.put("endpoints", {f"{count:06} {idle:04.1f} {policy} {sweep}": row})
     return 1 if wrong else 0
 
 
-def told(row: Mapping[str, Any]) -> str:
+def summary(row: Mapping[str, Any]) -> str:
     """A row in a line."""
     return (
         f"{row['endpoints']} endpoints, {row['silent']} silent, {row['policy']} policy, {row['sweep']} sweep: {row['calls']} calls "

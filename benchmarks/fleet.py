@@ -75,9 +75,9 @@ def mixed(count: int, share: float) -> Iterator[Plan]:
     """`count` endpoints, of which `share` (0 to 1) are silent."""
     dice = random.Random(f"mixed {count} {share}")
     silent = round(count * share)
-    kept = set(dice.sample(range(count), silent))
+    silent_indexes = set(dice.sample(range(count), silent))
     for index in range(count):
-        yield _mixed(index, index in kept, dice)
+        yield _mixed(index, index in silent_indexes, dice)
 
 
 def hard(count: int) -> Iterator[Plan]:
@@ -121,21 +121,21 @@ def _used_ago(sort: str, instance: str, prefix: str, silent: bool, dice: random.
     return dice.choice(ages if prefix else [*ages, 18 * HOUR])
 
 
-def seed(here: Account, plans: Iterator[Plan], now: datetime) -> None:
+def seed(account: Account, plans: Iterator[Plan], now: datetime) -> None:
     """Make them all."""
     for plan in plans:
-        MAKERS.get(plan.story, _in_use)(here, plan, now)
+        MAKERS.get(plan.story, _in_use)(account, plan, now)
 
 
-def _endpoint(here: Account, plan: Plan, now: datetime, *names: str, born: datetime | None = None, **more: object) -> None:
+def _endpoint(account: Account, plan: Plan, now: datetime, *names: str, born: datetime | None = None, **more: object) -> None:
     from reaper_sandbox.aws.records import Variant
 
     variants = [Variant(name=name, instance=plan.instance, count=plan.count) for name in names or ("AllTraffic",)]
-    _made(here, plan, now, variants, born=born, **more)
+    _made(account, plan, now, variants, born=born, **more)
 
 
 def _made(
-    here: Account,
+    account: Account,
     plan: Plan,
     now: datetime,
     variants: list[Variant],
@@ -144,93 +144,95 @@ def _made(
     **more: object,
 ) -> None:
     born = born or now - 60 * DAY
-    here.endpoint(plan.name, variants=variants, created=born, tags=plan.tags, **more)  # type: ignore[arg-type]
+    account.endpoint(plan.name, variants=variants, created=born, tags=plan.tags, **more)  # type: ignore[arg-type]
     shadows = more.get("shadows") or ()
     for variant in [*variants, *shadows]:  # type: ignore[misc]
         if alive:
-            here.alive(plan.name, variant.name, max(born, now - SEEN), now + DAY)
+            account.alive(plan.name, variant.name, max(born, now - SEEN), now + DAY)
 
 
-def _zeros(here: Account, plan: Plan, variant: str, since: datetime, now: datetime) -> None:
+def _zeros(account: Account, plan: Plan, variant: str, since: datetime, now: datetime) -> None:
     pair = {"EndpointName": plan.name, "VariantName": variant}
-    here.steady("AWS/SageMaker", "Invocations", pair, since, now + DAY, 0)
+    account.steady("AWS/SageMaker", "Invocations", pair, since, now + DAY, 0)
 
 
-def _used(here: Account, plan: Plan, variant: str, now: datetime) -> None:
+def _used(account: Account, plan: Plan, variant: str, now: datetime) -> None:
     """Traffic up to its last use, and zeros from then on."""
     until = now - (plan.used_ago or timedelta(0)) + (DAY if not plan.used_ago else timedelta(0))
     pair = {"EndpointName": plan.name, "VariantName": variant}
-    here.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, until, 12)
+    account.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, until, 12)
     if plan.used_ago:
-        _zeros(here, plan, variant, until, now)
+        _zeros(account, plan, variant, until, now)
 
 
-def _in_use(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now)
-    _used(here, plan, "AllTraffic", now)
+def _in_use(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now)
+    _used(account, plan, "AllTraffic", now)
 
 
-def _second_busy(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now, "blue", "green")
-    _zeros(here, plan, "blue", now - SEEN, now)
-    _used(here, plan, "green", now)
+def _second_busy(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now, "blue", "green")
+    _zeros(account, plan, "blue", now - SEEN, now)
+    _used(account, plan, "green", now)
 
 
-def _shadow_busy(here: Account, plan: Plan, now: datetime) -> None:
+def _shadow_busy(account: Account, plan: Plan, now: datetime) -> None:
     from reaper_sandbox.aws.records import Variant
 
-    _endpoint(here, plan, now, shadows=[Variant(name="shadow")])
-    _zeros(here, plan, "AllTraffic", now - SEEN, now)
-    _used(here, plan, "shadow", now)
+    _endpoint(account, plan, now, shadows=[Variant(name="shadow")])
+    _zeros(account, plan, "AllTraffic", now - SEEN, now)
+    _used(account, plan, "shadow", now)
 
 
-def _asynchronous(here: Account, plan: Plan, now: datetime) -> None:
+def _asynchronous(account: Account, plan: Plan, now: datetime) -> None:
     """An asynchronous endpoint publishes no Invocations, only its backlog and the latency of its model."""
-    _endpoint(here, plan, now, asynchronous=True)
-    here.steady("AWS/SageMaker", "ApproximateBacklogSize", {"EndpointName": plan.name}, now - SEEN, now + DAY, 0)
+    _endpoint(account, plan, now, asynchronous=True)
+    account.steady("AWS/SageMaker", "ApproximateBacklogSize", {"EndpointName": plan.name}, now - SEEN, now + DAY, 0)
     if plan.story == "async-busy":
         pair = {"EndpointName": plan.name, "VariantName": "AllTraffic"}
-        here.points("AWS/SageMaker", "ApproximateBacklogSize", {"EndpointName": plan.name}, [(now - timedelta(minutes=20), 40)])
-        here.points("AWS/SageMaker", "ModelLatency", pair, [(now - timedelta(minutes=20), 90_000)])
+        account.points(
+            "AWS/SageMaker", "ApproximateBacklogSize", {"EndpointName": plan.name}, [(now - timedelta(minutes=20), 40)]
+        )
+        account.points("AWS/SageMaker", "ModelLatency", pair, [(now - timedelta(minutes=20), 90_000)])
 
 
-def _serverless(here: Account, plan: Plan, now: datetime) -> None:
+def _serverless(account: Account, plan: Plan, now: datetime) -> None:
     from reaper_sandbox.aws.records import Variant
 
-    _made(here, plan, now, [Variant(instance=None, memory_mb=2048)], alive=False)
+    _made(account, plan, now, [Variant(instance=None, memory_mb=2048)], alive=False)
 
 
-def _young(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now, born=now - 2 * HOUR)
+def _young(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now, born=now - 2 * HOUR)
 
 
-def _updated(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now, changed=now - 2 * HOUR)
-    _zeros(here, plan, "AllTraffic", now - SEEN, now)
+def _updated(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now, changed=now - 2 * HOUR)
+    _zeros(account, plan, "AllTraffic", now - SEEN, now)
 
 
-def _updating(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now, changed=now - 9 * timedelta(minutes=1), status="Updating")
-    _zeros(here, plan, "AllTraffic", now - SEEN, now)
+def _updating(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now, changed=now - 9 * timedelta(minutes=1), status="Updating")
+    _zeros(account, plan, "AllTraffic", now - SEEN, now)
 
 
-def _only_zeros(here: Account, plan: Plan, now: datetime) -> None:
-    _endpoint(here, plan, now)
-    _zeros(here, plan, "AllTraffic", now - SEEN, now)
+def _only_zeros(account: Account, plan: Plan, now: datetime) -> None:
+    _endpoint(account, plan, now)
+    _zeros(account, plan, "AllTraffic", now - SEEN, now)
 
 
-def _no_points(here: Account, plan: Plan, now: datetime) -> None:
+def _no_points(account: Account, plan: Plan, now: datetime) -> None:
     """Its series is known from a call two weeks ago, and has had no value since."""
-    _endpoint(here, plan, now)
-    here.invoked(plan.name, "AllTraffic", now - 13 * DAY)
+    _endpoint(account, plan, now)
+    account.invoked(plan.name, "AllTraffic", now - 13 * DAY)
 
 
-def _pipeline_down(here: Account, plan: Plan, now: datetime) -> None:
+def _pipeline_down(account: Account, plan: Plan, now: datetime) -> None:
     """No metric of it has come for five days: silence says nothing, not even to who waits for three."""
-    _endpoint(here, plan, now, alive=False)
-    here.alive(plan.name, "AllTraffic", now - SEEN, now - 5 * DAY)
+    _endpoint(account, plan, now, alive=False)
+    account.alive(plan.name, "AllTraffic", now - SEEN, now - 5 * DAY)
     pair = {"EndpointName": plan.name, "VariantName": "AllTraffic"}
-    here.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, now - 5 * DAY, 12)
+    account.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, now - 5 * DAY, 12)
 
 
 MAKERS: dict[str, Callable[[Account, Plan, datetime], None]] = {
@@ -242,7 +244,7 @@ MAKERS: dict[str, Callable[[Account, Plan, datetime], None]] = {
     "young": _young,
     "updated": _updated,
     "updating": _updating,
-    "never-called": lambda here, plan, now: _endpoint(here, plan, now),
+    "never-called": lambda account, plan, now: _endpoint(account, plan, now),
     "idle-zeros": _only_zeros,
     "idle-no-points": _no_points,
     "pipeline-down": _pipeline_down,

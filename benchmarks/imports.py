@@ -42,8 +42,8 @@ def once(code: str, checkout: Path) -> tuple[float, float, float, int]:
     paths = os.pathsep.join([str(checkout), str(checkout / "functions")])
     environ = {**os.environ, "PYTHONPATH": paths, "AWS_DEFAULT_REGION": "us-east-1"}
     command = [sys.executable, "-c", TIMER, code]
-    done = subprocess.run(command, env=environ, cwd=checkout, capture_output=True, text=True, check=True)
-    wall, cpu, memory, modules = json.loads(done.stderr.splitlines()[-1])
+    completed = subprocess.run(command, env=environ, cwd=checkout, capture_output=True, text=True, check=True)
+    wall, cpu, memory, modules = json.loads(completed.stderr.splitlines()[-1])
     return wall, cpu, memory, modules
 
 
@@ -66,8 +66,8 @@ def main() -> None:
     checkouts = {"now": ROOT, **({"before": args.before.resolve()} if args.before else {})}
     for name in ENTRIES:
         row = measured(name, checkouts, args.times)
-        told = ", ".join(f"{which} {row[which]['wall']:.2f} s ({row[which]['cpu']:.2f} s of CPU)" for which in checkouts)
-        print(f"{name}: {told}, goal {row['goal']}", file=sys.stderr, flush=True)
+        figures = ", ".join(f"{which} {row[which]['wall']:.2f} s ({row[which]['cpu']:.2f} s of CPU)" for which in checkouts)
+        print(f"{name}: {figures}, goal {row['goal']}", file=sys.stderr, flush=True)
         results.put("imports", {name: row})
 
 

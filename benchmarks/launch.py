@@ -19,9 +19,9 @@ from pathlib import Path
 def peak() -> float:
     """Megabytes. Linux's getrusage also counts what the parent had before it started us, so /proc is asked where there is one."""
     status = Path("/proc/self/status")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
     kilobytes = (
-        int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+        int(match[1]) if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
     )
     return kilobytes / 1024
 

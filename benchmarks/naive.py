@@ -17,9 +17,9 @@ def main() -> None:
     idle = []
     for page in sagemaker.get_paginator("list_endpoints").paginate():
         for row in page["Endpoints"]:
-            found = sagemaker.describe_endpoint(EndpointName=row["EndpointName"])
+            endpoint = sagemaker.describe_endpoint(EndpointName=row["EndpointName"])
             total = 0.0
-            for variant in found.get("ProductionVariants", []):
+            for variant in endpoint.get("ProductionVariants", []):
                 names = {"EndpointName": row["EndpointName"], "VariantName": variant["VariantName"]}
                 answer = cloudwatch.get_metric_statistics(
                     Namespace="AWS/SageMaker",

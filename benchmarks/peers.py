@@ -74,12 +74,12 @@ def compared(name: str, wanted: Fleet) -> dict[str, dict[str, Any]]:
         for tool, run in TOOLS.items():
             with tempfile.TemporaryDirectory() as folder:
                 took, states = run(cloud, Path(folder))
-            said = {name for name, state in states.items() if state == "idle"}
+            idle_names = {name for name, state in states.items() if state == "idle"}
             rows[tool] = row = _row(name, wanted, took) | {
                 "tool": tool,
-                "wrongly_idle": len(said - idle),
-                "missed": len(idle - said),
-                "stories": sorted({plan.story for plan in plans if plan.name in said ^ idle}),
+                "wrongly_idle": len(idle_names - idle),
+                "missed": len(idle - idle_names),
+                "stories": sorted({plan.story for plan in plans if plan.name in idle_names ^ idle}),
                 "status": took.status,
             }
             print(f"{name}, {tool}: {row}", file=sys.stderr, flush=True)

@@ -19,18 +19,18 @@ Renderer = Callable[[Mapping[str, Row]], str]
 
 def put(section: str, rows: Mapping[str, Row]) -> None:
     """Keep these rows; a row of the same section and key is replaced, the others stay as an earlier run left them."""
-    kept = load()
+    results = load()
     stamp = {"machine": machine(), "version": version(), "load": round(os.getloadavg()[0], 1)}
     stamped = {key: {**row, **stamp} for key, row in rows.items()}
-    kept[section] = {**kept.get(section, {}), **stamped}
-    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(_page(kept))
+    results[section] = {**results.get(section, {}), **stamped}
+    KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(_page(results))
 
 
 def load() -> dict[str, dict[str, Row]]:
     """Every row of every section."""
-    found: dict[str, dict[str, Row]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    return found
+    results: dict[str, dict[str, Row]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    return results
 
 
 def machine() -> str:
@@ -40,8 +40,10 @@ def machine() -> str:
 
 def version() -> str:
     """The commit that was measured; with a plus where files had been changed since."""
-    said = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, cwd=HERE, check=False)
-    return said.stdout.strip() or "unknown"
+    completed = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, cwd=HERE, check=False
+    )
+    return completed.stdout.strip() or "unknown"
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
@@ -56,8 +58,8 @@ def measured(rows: Mapping[str, Row]) -> str:
     return f"Measured on {places}; the load average was {min(loads)} to {max(loads)}.\n"
 
 
-def _page(kept: Mapping[str, Mapping[str, Row]]) -> str:
+def _page(results: Mapping[str, Mapping[str, Row]]) -> str:
     import sections
 
-    parts = [renderer(kept[name]) for name, renderer in sections.RENDERERS.items() if name in kept]
+    parts = [renderer(results[name]) for name, renderer in sections.RENDERERS.items() if name in results]
     return "\n".join([sections.HEAD, *parts])

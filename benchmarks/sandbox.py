@@ -81,21 +81,21 @@ class Serving:
             figures = Path(folder) / "figures.json"
             command = [str(python), str(HERE / "launch.py"), str(figures), *arguments]
             began = time.monotonic()
-            done = subprocess.run(
+            completed = subprocess.run(
                 command, env={**os.environ, **self.env, **(environ or {})}, capture_output=True, text=True, check=False
             )
             wall = time.monotonic() - began
-            if not 0 <= done.returncode <= 3 or not figures.exists():
-                raise RuntimeError(f"{arguments[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
-            found = json.loads(figures.read_text())
+            if not 0 <= completed.returncode <= 3 or not figures.exists():
+                raise RuntimeError(f"{arguments[0]} ended with {completed.returncode}: {completed.stderr[-2000:]}")
+            measured = json.loads(figures.read_text())
         return Took(
             wall=wall,
-            cpu=found["cpu"],
-            mb=found["mb"],
+            cpu=measured["cpu"],
+            mb=measured["mb"],
             calls=self.calls(),
-            status=done.returncode,
-            out=done.stdout,
-            err=done.stderr,
+            status=completed.returncode,
+            out=completed.stdout,
+            err=completed.stderr,
         )
 
     def _answer(self) -> Any:
@@ -130,9 +130,9 @@ def serve(wanted: Fleet) -> None:
             server.rules.append(fault.on("GetMetricData|GetMetricStatistics", fault.denied()))
         print(json.dumps(server.env), flush=True)
         for _ in sys.stdin:
-            asked = Counter(call.action for call in server.calls)
+            counts = Counter(call.action for call in server.calls)
             server.calls.clear()
-            print(json.dumps(asked), flush=True)
+            print(json.dumps(counts), flush=True)
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ def _goals(row: Row) -> str:
     more = GOALS.get(row["endpoints"], {}) if row["endpoints"] != 1_000 or not row["silent"] else {}
     goals = {"calls": row["goal_calls"], "wrong": 0, **more}
     missed = [name for name, goal in goals.items() if row[name] > goal]
-    text = f"missed: {', '.join(missed)}" if missed else "met"
-    return f"{text} (busy machine)" if missed and row["load"] > 3 else text
+    verdict = f"missed: {', '.join(missed)}" if missed else "met"
+    return f"{verdict} (busy machine)" if missed and row["load"] > 3 else verdict
 
 
 def _latency(rows: Mapping[str, Row]) -> str:

@@ -99,9 +99,10 @@ def updated_snapshot(snapshot: Mapping[str, Any], rows: Iterable[PriceRow], sour
         prices[row.instance] = [highest, source_id]
     if not fresh:
         raise SystemExit(f"{source}: no hourly price found")
-    kept = snapshot["prices"]
+    old_prices = snapshot["prices"]
     prices_by_region = {
-        region: dict(sorted({**kept.get(region, {}), **fresh.get(region, {})}.items())) for region in sorted({*kept, *fresh})
+        region: dict(sorted({**old_prices.get(region, {}), **fresh.get(region, {})}.items()))
+        for region in sorted({*old_prices, *fresh})
     }
     used = {row[1] for region in prices_by_region.values() for table in region.values() for row in table.values()}
     sources = [one for one in snapshot["sources"] if one["id"] in used and one["id"] != source_id]
@@ -145,12 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--azure", nargs="*", type=Path, default=[], help="Pages of the Azure Retail Prices API (JSON)")
     parser.add_argument("--as-of", type=date.fromisoformat, help="Day on which the Azure pages were read")
     parser.add_argument("--folder", type=Path, default=SNAPSHOTS, help="Folder of the snapshot")
-    given = parser.parse_args(arguments)
-    if (not given.aws and not given.azure) or (given.azure and given.as_of is None):
+    options = parser.parse_args(arguments)
+    if (not options.aws and not options.azure) or (options.azure and options.as_of is None):
         parser.error("give --aws, or --azure with --as-of")
-    write_aws(given.folder, given.aws)
-    if given.azure:
-        write_azure(given.folder, given.azure, given.as_of)
+    write_aws(options.folder, options.aws)
+    if options.azure:
+        write_azure(options.folder, options.azure, options.as_of)
 
 
 if __name__ == "__main__":

@@ -35,23 +35,23 @@ DIRECT = urllib.request.build_opener(  # this machine's own servers: no proxy, a
 
 
 def main():
-    asked, now = options(), time.time()
-    cpu = processor(asked.proc)
-    before = remembered(asked.state, cpu, now)
-    found = signs(asked, before, cpu, now)
-    value = any_of(found.values())
+    settings, now = options(), time.time()
+    cpu = processor(settings.proc)
+    before = remembered(settings.state, cpu, now)
+    findings = signs(settings, before, cpu, now)
+    value = any_of(findings.values())
     if value is None:
         if before is None:
-            remember(asked.state, cpu, now)
-        print("published nothing, cannot tell:", ", ".join(k for k, v in found.items() if v is None))
+            remember(settings.state, cpu, now)
+        print("published nothing, cannot tell:", ", ".join(k for k, v in findings.items() if v is None))
         return CANNOT_TELL
     try:
-        (to_azure if asked.workspace else to_aws)(asked, int(value))
+        (to_azure if settings.workspace else to_aws)(settings, int(value))
     except Unpublished as error:
         print("could not publish:", error)  # nothing is remembered, so the next run sees this one's signs too
         return FAILED
-    remember(asked.state, cpu, now)
-    print("published", int(value), ", ".join(k for k, v in found.items() if v))
+    remember(settings.state, cpu, now)
+    print("published", int(value), ", ".join(k for k, v in findings.items() if v))
     return PUBLISHED
 
 
@@ -70,15 +70,15 @@ def options():
     return parser.parse_args()
 
 
-def signs(asked, before, cpu, now):
+def signs(settings, before, cpu, now):
     """Every sign: True at work, False seen silent, None cannot tell."""
     since = before and before["at"]
-    found = {"processor": working(before, cpu, now), "GPU": gpu(asked.proc), "terminal job": terminal_job(asked.proc)}
-    kernels = [one for url in asked.jupyter for one in listed(url, "kernels")]
-    found["kernels"] = any_of(kernel(one, since) for one in kernels)
-    found["terminals"] = any_of(recent(one, since) for url in asked.jupyter for one in listed(url, "terminals"))
-    found["other kernels"] = None if ipykernels(asked.proc) > len(kernels) else False
-    return found
+    findings = {"processor": working(before, cpu, now), "GPU": gpu(settings.proc), "terminal job": terminal_job(settings.proc)}
+    kernels = [one for url in settings.jupyter for one in listed(url, "kernels")]
+    findings["kernels"] = any_of(kernel(one, since) for one in kernels)
+    findings["terminals"] = any_of(recent(one, since) for url in settings.jupyter for one in listed(url, "terminals"))
+    findings["other kernels"] = None if ipykernels(settings.proc) > len(kernels) else False
+    return findings
 
 
 def any_of(values):
@@ -91,12 +91,12 @@ def listed(url, what):
     """What Jupyter lists; one unknown where it does not answer. `kernels`, not `sessions`, which some kernels have none of."""
     try:
         with DIRECT.open(url.rstrip("/") + "/api/" + what, timeout=10) as reply:
-            found = json.load(reply)
+            rows = json.load(reply)
     except urllib.error.HTTPError as error:
         return [] if error.code == 404 and what == "terminals" else [None]  # terminals can be switched off
     except BROKEN:
         return [None]
-    return found if isinstance(found, list) else [None]
+    return rows if isinstance(rows, list) else [None]
 
 
 def kernel(one, since):
@@ -133,15 +133,15 @@ def working(before, cpu, now):
 def gpu(proc):
     """Whether a GPU computes right now. No driver: none can."""
     try:
-        there = os.listdir(os.path.join(proc, "driver/nvidia/gpus"))
+        devices = os.listdir(os.path.join(proc, "driver/nvidia/gpus"))
     except OSError:
-        there = os.path.exists("/dev/nvidia0")
-    if not there:
+        devices = os.path.exists("/dev/nvidia0")
+    if not devices:
         return False
     ask = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(ask, stdout=subprocess.PIPE, timeout=30, check=True).stdout.decode().split("\n")
-        loads = [float(line) for line in said if line.strip()]
+        lines = subprocess.run(ask, stdout=subprocess.PIPE, timeout=30, check=True).stdout.decode().split("\n")
+        loads = [float(line) for line in lines if line.strip()]
     except (*BROKEN, subprocess.SubprocessError):
         return None
     return any(load > GPU for load in loads) if loads else None
@@ -196,7 +196,7 @@ class Unpublished(Exception):
     """The point did not arrive. Says why."""
 
 
-def to_aws(asked, value):
+def to_aws(settings, value):
     """One point, timed by CloudWatch: this machine's clock does not matter."""
     try:
         import boto3
@@ -206,7 +206,7 @@ def to_aws(asked, value):
         raise Unpublished(error) from error
     point = {"MetricName": METRIC, "Value": value}
     try:
-        with open(asked.metadata) as file:
+        with open(settings.metadata) as file:
             arn = json.load(file)["ResourceArn"]
         point["Dimensions"] = [{"Name": "Resource", "Value": arn}]
         limits = Config(connect_timeout=5, read_timeout=10, retries={"max_attempts": 2})
@@ -216,14 +216,14 @@ def to_aws(asked, value):
         raise Unpublished(error) from error
 
 
-def to_azure(asked, value):
+def to_azure(settings, value):
     """One point of the workspace's custom metrics."""
-    series = {"dimValues": [asked.compute], "min": value, "max": value, "sum": value, "count": 1}
+    series = {"dimValues": [settings.compute], "min": value, "max": value, "sum": value, "count": 1}
     data = {"metric": METRIC, "namespace": NAMESPACE, "dimNames": ["ComputeName"], "series": [series]}
     body = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "data": {"baseData": data}}
-    url = asked.ingestion.replace("{region}", asked.region) + asked.workspace + "/metrics"
+    url = settings.ingestion.replace("{region}", settings.region) + settings.workspace + "/metrics"
     try:
-        head = {"Authorization": "Bearer " + token(asked), "Content-Type": "application/json"}
+        head = {"Authorization": "Bearer " + token(settings), "Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head), timeout=20).close()
     except urllib.error.HTTPError as error:
         raise Unpublished(f"{error} {error.read(500).decode(errors='replace')}") from error
@@ -231,13 +231,13 @@ def to_azure(asked, value):
         raise Unpublished(repr(error)) from error
 
 
-def token(asked):
+def token(settings):
     """The compute instance's own identity's. cron does not know its address: it is read from where the machine keeps it."""
     known = dict(os.environ)
-    if os.path.exists(asked.environment):
-        with open(asked.environment) as file:
+    if os.path.exists(settings.environment):
+        with open(settings.environment) as file:
             known.update(line.strip().split("=", 1) for line in file if "=" in line)
-    want = {"api-version": "2017-09-01", "resource": asked.audience}
+    want = {"api-version": "2017-09-01", "resource": settings.audience}
     if known.get("DEFAULT_IDENTITY_CLIENT_ID"):
         want["clientid"] = known["DEFAULT_IDENTITY_CLIENT_ID"]
     url = known["MSI_ENDPOINT"] + "?" + urllib.parse.urlencode(want)

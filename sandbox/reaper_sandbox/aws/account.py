@@ -1,9 +1,9 @@
 """Seeds one region of one account: straight into memory, with times in the past and any status.
 
-    here = Account(server)
-    here.endpoint("churn", created=now - timedelta(days=30))
-    here.alive("churn", "AllTraffic", now - timedelta(days=14), now)
-    here.invoked("churn", "AllTraffic", now - timedelta(days=9), 12)
+    account = Account(server)
+    account.endpoint("churn", created=now - timedelta(days=30))
+    account.alive("churn", "AllTraffic", now - timedelta(days=14), now)
+    account.invoked("churn", "AllTraffic", now - timedelta(days=9), 12)
 
 What real resources look like: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Operations.html
 """

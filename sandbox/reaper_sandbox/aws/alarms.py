@@ -16,8 +16,8 @@ STATE = {"StateValue": "OK", "StateReason": "Threshold was not crossed"}
 
 def put_alarm(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """An alarm of that name is replaced as a whole."""
-    given = {key: value for key, value in params.items() if key != "Tags"}
-    region.alarms[params["AlarmName"]] = {"ActionsEnabled": True, "AlarmActions": []} | given
+    alarm = {key: value for key, value in params.items() if key != "Tags"}
+    region.alarms[params["AlarmName"]] = {"ActionsEnabled": True, "AlarmActions": []} | alarm
     return {}
 
 
@@ -26,8 +26,8 @@ def describe_alarms(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     names = params.get("AlarmNames")
     if names and len(names) > MAX_NAMES:
         raise Refusal("InvalidParameterValue", f"At most {MAX_NAMES} alarm names can be given.")
-    found = [alarm for name, alarm in region.alarms.items() if not names or name in names]
-    shown = [{"AlarmArn": region.arn(f"alarm:{a['AlarmName']}", "cloudwatch"), **STATE, **a} for a in found]
+    alarms = [alarm for name, alarm in region.alarms.items() if not names or name in names]
+    shown = [{"AlarmArn": region.arn(f"alarm:{a['AlarmName']}", "cloudwatch"), **STATE, **a} for a in alarms]
     return {"MetricAlarms": shown, "CompositeAlarms": []}
 
 

@@ -38,11 +38,11 @@ def register(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
     target.least, target.most = least, most
     target.suspended = target.suspended | (params.get("SuspendedState") or {})
     region.scalable[key] = target
-    held(region, *key)
+    check_capacity(region, *key)
     return {"ScalableTargetARN": target.arn}
 
 
-def held(region: Region, id_: str, dimension: str) -> None:
+def check_capacity(region: Region, id_: str, dimension: str) -> None:
     """Move a capacity outside of its limits back into them, as the autoscaler does."""
     target = region.scalable.get((id_, dimension))
     if target is None:
@@ -72,8 +72,8 @@ def describe_targets(region: Region, params: dict[str, Any]) -> dict[str, Any] |
     if _foreign(params):
         return None
     wanted = params.get("ResourceIds")
-    found = [t for t in _matching(region, params) if not wanted or t.id in wanted]
-    return _page(region, "DescribeScalableTargets", "ScalableTargets", [_target(t) for t in found], params)
+    targets = [t for t in _matching(region, params) if not wanted or t.id in wanted]
+    return _page(region, "DescribeScalableTargets", "ScalableTargets", [_target(t) for t in targets], params)
 
 
 def put_policy(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -95,8 +95,8 @@ def describe_policies(region: Region, params: dict[str, Any]) -> dict[str, Any] 
     """With the alarms that set each of them off."""
     if _foreign(params):
         return None
-    found = [p | {"Alarms": _alarms(region, p["PolicyARN"])} for t in _matching(region, params) for p in t.policies.values()]
-    return _page(region, "DescribeScalingPolicies", "ScalingPolicies", found, params)
+    policies = [p | {"Alarms": _alarms(region, p["PolicyARN"])} for t in _matching(region, params) for p in t.policies.values()]
+    return _page(region, "DescribeScalingPolicies", "ScalingPolicies", policies, params)
 
 
 def put_action(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -113,8 +113,8 @@ def describe_actions(region: Region, params: dict[str, Any]) -> dict[str, Any] |
     """Of everything, or of one resource."""
     if _foreign(params):
         return None
-    found = [a for t in _matching(region, params) for a in t.actions.values()]
-    return _page(region, "DescribeScheduledActions", "ScheduledActions", found, params)
+    actions = [a for t in _matching(region, params) for a in t.actions.values()]
+    return _page(region, "DescribeScheduledActions", "ScheduledActions", actions, params)
 
 
 def _foreign(params: dict[str, Any]) -> bool:
@@ -138,14 +138,14 @@ def _check(region: Region, key: tuple[str, str], least: int, *, new: bool) -> No
 
 def _variants(region: Region, id_: str) -> list[Any]:
     _, endpoint, _, variant = id_.split("/")
-    found = region.endpoints.get(endpoint)
-    return [v for v in found.variants if v.name == variant] if found else []
+    record = region.endpoints.get(endpoint)
+    return [v for v in record.variants if v.name == variant] if record else []
 
 
 def _matching(region: Region, params: dict[str, Any]) -> Iterable[Scalable]:
     settle(region)
-    asked = (params.get("ResourceId"), params.get("ScalableDimension"))
-    return [t for t in region.scalable.values() if asked[0] in (None, t.id) and asked[1] in (None, t.dimension)]
+    wanted = (params.get("ResourceId"), params.get("ScalableDimension"))
+    return [t for t in region.scalable.values() if wanted[0] in (None, t.id) and wanted[1] in (None, t.dimension)]
 
 
 def _find(region: Region, params: dict[str, Any]) -> Scalable:

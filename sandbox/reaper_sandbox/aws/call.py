@@ -92,8 +92,8 @@ def read(request: Request, account_of: Callable[[str], str]) -> Call:
             key=key, headers=request.headers,
         )  # fmt: skip
 
-    if found := re.search(r"/service/[^/]+/operation/(\w+)$", request.path):
-        return call(found[1], cbor2.loads(body) if body else {}, "cbor")
+    if match := re.search(r"/service/[^/]+/operation/(\w+)$", request.path):
+        return call(match[1], cbor2.loads(body) if body else {}, "cbor")
     if target := request.headers.get("x-amz-target"):
         return call(target.rsplit(".", 1)[-1], json.loads(body or b"{}"), "json")
     if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):

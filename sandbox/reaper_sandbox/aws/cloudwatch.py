@@ -39,9 +39,9 @@ def get_metric_data(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(
-    region: Region, asked: dict[str, Any], start: datetime, end: datetime, order: str | None
+    region: Region, query: dict[str, Any], start: datetime, end: datetime, order: str | None
 ) -> tuple[Sequence[int], Sequence[float]]:
-    metric, period, statistic = asked["Metric"], int(asked["Period"]), asked["Stat"]
+    metric, period, statistic = query["Metric"], int(query["Period"]), query["Stat"]
     if statistic not in STATISTICS:
         raise invalid(f"The value {statistic} for parameter MetricDataQueries.MetricStat.Stat is not supported.")
     if period % MINUTE and period not in (1, 5, 10, 20, 30):
@@ -49,7 +49,7 @@ def _answer(
     series = _series(region, metric)
     age = region.now.timestamp() - start.timestamp()
     grain = _grain(age)
-    if series is None or period % grain or asked.get("Unit", series.unit) != series.unit:
+    if series is None or period % grain or query.get("Unit", series.unit) != series.unit:
         return (), ()
     oldest = int(start.timestamp()) // grain * grain
     stamps, values = series.shown(oldest, int(end.timestamp()), period, statistic)
@@ -84,11 +84,11 @@ def _page(region: Region, rows: Rows, params: dict[str, Any]) -> dict[str, Any]:
     first = token.read(params.get("NextToken"), "GetMetricData", invalid("The value for parameter NextToken is invalid."))
     total = sum(len(values) for _, _, values in rows)
     last = first + limit >= total
-    found, seen = [], 0
+    results, passed = [], 0
     for query, stamps, values in rows:
-        low, high = max(0, first - seen), max(0, first + limit - seen)
-        seen += len(values)
-        found.append(
+        low, high = max(0, first - passed), max(0, first + limit - passed)
+        passed += len(values)
+        results.append(
             {
                 "Id": query["Id"],
                 "Label": query.get("Label") or query["MetricStat"]["Metric"]["MetricName"],
@@ -98,7 +98,7 @@ def _page(region: Region, rows: Rows, params: dict[str, Any]) -> dict[str, Any]:
             }
         )
     return {
-        "MetricDataResults": found,
+        "MetricDataResults": results,
         "Messages": [],
         "NextToken": None if last else token.write("GetMetricData", first + limit),
     }
@@ -120,8 +120,8 @@ def get_metric_statistics(region: Region, params: dict[str, Any]) -> dict[str, A
         )
     points: dict[int, dict[str, Any]] = {}
     for statistic in params.get("Statistics") or ():
-        asked = {"Metric": params, "Period": period, "Stat": statistic} | {k: params[k] for k in ("Unit",) if k in params}
-        for stamp, value in zip(*_answer(region, asked, start, end, None), strict=True):
+        query = {"Metric": params, "Period": period, "Stat": statistic} | {k: params[k] for k in ("Unit",) if k in params}
+        for stamp, value in zip(*_answer(region, query, start, end, None), strict=True):
             points.setdefault(stamp, {"Timestamp": _moment(stamp), "Unit": "None"})[statistic] = value
     return {"Label": params["MetricName"], "Datapoints": list(points.values())}
 
@@ -159,15 +159,15 @@ def list_metrics(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     first = token.read(params.get("NextToken"), "ListMetrics", invalid("The value for parameter NextToken is invalid."))
     series = _named(region, params.get("Namespace"), params.get("MetricName"))
     filters = params.get("Dimensions") or ()
-    found: list[dict[str, Any]] = []
+    metrics: list[dict[str, Any]] = []
     for at in range(first, len(series)):
         one = series[at]
         if not _fits(one, filters) or one.latest() < oldest:
             continue
-        if len(found) == METRICS_A_PAGE:
-            return {"Metrics": found, "NextToken": token.write("ListMetrics", at)}
-        found.append(_spelled(one))
-    return {"Metrics": found}
+        if len(metrics) == METRICS_A_PAGE:
+            return {"Metrics": metrics, "NextToken": token.write("ListMetrics", at)}
+        metrics.append(_spelled(one))
+    return {"Metrics": metrics}
 
 
 def _named(region: Region, namespace: str | None, name: str | None) -> list[Series]:

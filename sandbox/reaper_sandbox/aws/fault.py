@@ -112,9 +112,9 @@ def partial(metric: str = ".*") -> Fault:
 
     def cut_short(row: dict[str, Any]) -> dict[str, Any]:
         half = len(row["Values"]) // 2
-        told = [{"Code": "InternalError", "Value": "Not all data points could be read."}]
+        messages = [{"Code": "InternalError", "Value": "Not all data points could be read."}]
         short = {"Timestamps": row["Timestamps"][:half], "Values": row["Values"][:half]}
-        return row | short | {"StatusCode": "PartialData", "Messages": told}
+        return row | short | {"StatusCode": "PartialData", "Messages": messages}
 
     return Fault(rewrite=_results(metric, cut_short))
 
@@ -123,8 +123,8 @@ def forbidden(metric: str = ".*") -> Fault:
     """For GetMetricData: results of metrics that match come back without values and with the status Forbidden."""
 
     def hidden(row: dict[str, Any]) -> dict[str, Any]:
-        told = [{"Code": "Forbidden", "Value": "Access to the metric is not allowed."}]
-        return row | {"Timestamps": [], "Values": [], "StatusCode": "Forbidden", "Messages": told}
+        messages = [{"Code": "Forbidden", "Value": "Access to the metric is not allowed."}]
+        return row | {"Timestamps": [], "Values": [], "StatusCode": "Forbidden", "Messages": messages}
 
     return Fault(rewrite=_results(metric, hidden))
 
@@ -132,16 +132,16 @@ def forbidden(metric: str = ".*") -> Fault:
 def on(operation: str, fault: Fault, *, times: int | None = None, region: str | None = None, service: str | None = None) -> Guard:
     """A guard that gives `fault` to operations whose whole name matches the pattern, `times` times at most."""
     pattern = re.compile(operation)
-    left = [times]
+    remaining = [times]
     lock = threading.Lock()
 
     def guard(call: Call) -> Fault | None:
         if not pattern.fullmatch(call.operation) or region not in (None, call.region) or service not in (None, call.service):
             return None
         with lock:
-            if left[0] == 0:
+            if remaining[0] == 0:
                 return None
-            left[0] = left[0] - 1 if left[0] is not None else None
+            remaining[0] = remaining[0] - 1 if remaining[0] is not None else None
         return fault
 
     return guard

@@ -27,12 +27,12 @@ def describe_log_streams(region: Region, params: dict[str, Any]) -> dict[str, An
     limit = int(params.get("limit") or MAX_PAGE)
     if limit > MAX_PAGE:
         raise invalid(f"1 validation error detected: Value '{limit}' at 'limit' must be less than or equal to {MAX_PAGE}")
-    found = [s for name, s in region.streams[group].items() if name.startswith(prefix)]
-    found.sort(key=(lambda s: s.name) if order == "LogStreamName" else _event, reverse=bool(params.get("descending")))
+    streams = [s for name, s in region.streams[group].items() if name.startswith(prefix)]
+    streams.sort(key=(lambda s: s.name) if order == "LogStreamName" else _event, reverse=bool(params.get("descending")))
     first = token.read(params.get("nextToken"), "DescribeLogStreams", invalid("The specified nextToken is invalid."))
-    more = first + limit < len(found)
+    more = first + limit < len(streams)
     following = token.write("DescribeLogStreams", first + limit) if more else None
-    return {"logStreams": [_shown(s) for s in found[first : first + limit]], "nextToken": following}
+    return {"logStreams": [_shown(s) for s in streams[first : first + limit]], "nextToken": following}
 
 
 def _event(stream: Stream) -> str:

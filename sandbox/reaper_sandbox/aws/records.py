@@ -84,131 +84,110 @@ def running(spec: dict[str, Any], pools: Iterable[tuple[str, int]] = ()) -> Runn
 
 
 @dataclass(slots=True, kw_only=True)
-class Endpoint:
-    """An inference endpoint."""
+class Record:
+    """What every record has."""
 
     name: str
     arn: str
-    config: str
     created: datetime
-    changed: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Tagged(Record):
+    """A record that can have tags."""
+
+    tags: Tags = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Stateful(Tagged):
+    """A record whose status changes with time."""
+
     status: str = "InService"
+    pending: Pending = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Changeable(Stateful):
+    """A record that tells when it was last changed."""
+
+    changed: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint(Changeable):
+    """An inference endpoint."""
+
+    config: str
     variants: list[Running] = field(default_factory=list)
     shadows: list[Running] = field(default_factory=list)
     asynchronous: dict[str, Any] | None = None
     failure: str | None = None
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Config:
+class Config(Tagged):
     """An endpoint configuration; `spec` is the CreateEndpointConfig request without its tags."""
 
-    name: str
-    arn: str
-    created: datetime
     spec: dict[str, Any]
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Component:
+class Component(Changeable):
     """An inference component. `spec` is its Specification."""
 
-    name: str
-    arn: str
     endpoint: str
     variant: str | None
-    created: datetime
-    changed: datetime
     copies: int
-    status: str = "InService"
     spec: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Notebook:
+class Notebook(Changeable):
     """A notebook instance. `extra` are the members of DescribeNotebookInstance that it was created with."""
 
-    name: str
-    arn: str
     instance: str
-    created: datetime
-    changed: datetime
-    status: str = "InService"
     extra: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Domain:
+class Domain(Changeable):
     """A Studio domain; `name` is its id. `extra` are the settings it was created with."""
 
-    name: str
-    arn: str
     title: str
-    created: datetime
-    changed: datetime
-    status: str = "InService"
     extra: dict[str, Any] = field(default_factory=dict)
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class User:
+class User(Changeable):
     """A user profile of a domain."""
 
-    name: str
-    arn: str
     domain: str
-    created: datetime
-    changed: datetime
-    status: str = "InService"
     extra: dict[str, Any] = field(default_factory=dict)
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Space:
+class Space(Changeable):
     """A space of a domain; `owner` is a user profile of a private one."""
 
-    name: str
-    arn: str
     domain: str
-    created: datetime
-    changed: datetime
     owner: str | None = None
-    status: str = "InService"
     extra: dict[str, Any] = field(default_factory=dict)
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
-class App:
+class App(Stateful):
     """A Studio app of a space or of a user profile. `used` and `checked` are its two timestamps of activity."""
 
     domain: str
     space: str | None = None
     user: str | None = None
     type: str
-    name: str
-    arn: str
-    created: datetime
     resources: dict[str, Any] = field(default_factory=dict)
     used: datetime | None = None
     checked: datetime | None = None
-    status: str = "InService"
-    pending: Pending = None
-    tags: Tags = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,11 +206,8 @@ class Scalable:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stream:
+class Stream(Record):
     """A log stream. Times may be None: a stream that never had an event has neither."""
 
-    name: str
-    arn: str
-    created: datetime
     last_event: datetime | None = None
     last_ingestion: datetime | None = None

@@ -37,18 +37,18 @@ def match(
 ) -> tuple[str, dict[str, Any], str]:
     """Operation, parameters (those of path, query and a JSON body) and protocol; the operation is `METHOD /path` where none fits."""
     protocol, routes = _routes(service)
-    asked = dict(parse_qsl(query, keep_blank_values=True))
+    arguments = dict(parse_qsl(query, keep_blank_values=True))
     for route in routes:
-        found = route.path.fullmatch(path)
+        path_match = route.path.fullmatch(path)
         if (
-            found
+            path_match
             and route.method == method
-            and all(asked.get(k) == v for k, v in route.query.items())
-            and all(k in asked for k in route.required_query)
+            and all(arguments.get(k) == v for k, v in route.query.items())
+            and all(k in arguments for k in route.required_query)
             and all(h in headers for h in route.required_headers)
         ):
-            params: dict[str, Any] = {n: unquote(v) for n, v in zip(route.names, found.groups(), strict=True)}
-            params |= {name: asked[key] for key, name in route.required_query.items()}
+            params: dict[str, Any] = {n: unquote(v) for n, v in zip(route.names, path_match.groups(), strict=True)}
+            params |= {name: arguments[key] for key, name in route.required_query.items()}
             return route.operation, params | _document(protocol, body), protocol
     return f"{method} {path}", _document(protocol, body), protocol
 

@@ -24,26 +24,26 @@ TRACK = {
 }
 
 
-def variant(here: Account, endpoint: str, name: str = "AllTraffic", *, least: int = 1, most: int = 4) -> dict[str, Any]:
+def variant(account: Account, endpoint: str, name: str = "AllTraffic", *, least: int = 1, most: int = 4) -> dict[str, Any]:
     """A scalable target of one variant; gives the parameters that name it."""
-    return _target(here, f"endpoint/{endpoint}/variant/{name}", VARIANT, least, most)
+    return _target(account, f"endpoint/{endpoint}/variant/{name}", VARIANT, least, most)
 
 
-def copies(here: Account, component: str, *, least: int = 1, most: int = 4) -> dict[str, Any]:
+def copies(account: Account, component: str, *, least: int = 1, most: int = 4) -> dict[str, Any]:
     """A scalable target of one inference component; gives the parameters that name it."""
-    return _target(here, f"inference-component/{component}", COPIES, least, most)
+    return _target(account, f"inference-component/{component}", COPIES, least, most)
 
 
-def track(here: Account, named: dict[str, Any], name: str = "track") -> None:
+def track(account: Account, named: dict[str, Any], name: str = "track") -> None:
     """A target-tracking policy."""
     call = {**named, "PolicyName": name, "PolicyType": "TargetTrackingScaling", "TargetTrackingScalingPolicyConfiguration": TRACK}
-    autoscaling.put_policy(here.contents, call)
+    autoscaling.put_policy(account.contents, call)
 
 
-def wake(here: Account, named: dict[str, Any], name: str = "wake", **alarm: Any) -> None:
+def wake(account: Account, named: dict[str, Any], name: str = "wake", **alarm: Any) -> None:
     """A step policy with an alarm `<name>-alarm` on what is asked of it in vain; `alarm` changes the alarm's parameters."""
     policy = {**named, "PolicyName": name, "PolicyType": "StepScaling", "StepScalingPolicyConfiguration": WAKE}
-    made = autoscaling.put_policy(here.contents, policy) or {}
+    made = autoscaling.put_policy(account.contents, policy) or {}
     owner = named["ResourceId"].split("/")[1]
     component = named["ScalableDimension"] == COPIES
     watched = {
@@ -53,17 +53,17 @@ def wake(here: Account, named: dict[str, Any], name: str = "wake", **alarm: Any)
         "MetricName": "NoCapacityInvocationFailures" if component else "HasBacklogWithoutCapacity",
         "Dimensions": [{"Name": "InferenceComponentName" if component else "EndpointName", "Value": owner}],
     }  # fmt: skip
-    alarms.put_alarm(here.contents, watched | alarm)
+    alarms.put_alarm(account.contents, watched | alarm)
 
 
-def schedule(here: Account, named: dict[str, Any], name: str = "mornings") -> None:
+def schedule(account: Account, named: dict[str, Any], name: str = "mornings") -> None:
     """A scheduled action."""
     action = {"MinCapacity": 2, "MaxCapacity": 4}
     call = {**named, "ScheduledActionName": name, "Schedule": "cron(0 7 ? * MON-FRI *)", "Timezone": "Europe/Berlin"}
-    autoscaling.put_action(here.contents, {**call, "ScalableTargetAction": action})
+    autoscaling.put_action(account.contents, {**call, "ScalableTargetAction": action})
 
 
-def _target(here: Account, id_: str, dimension: str, least: int, most: int) -> dict[str, Any]:
+def _target(account: Account, id_: str, dimension: str, least: int, most: int) -> dict[str, Any]:
     named = {"ServiceNamespace": "sagemaker", "ResourceId": id_, "ScalableDimension": dimension}
-    autoscaling.register(here.contents, {**named, "MinCapacity": least, "MaxCapacity": most})
+    autoscaling.register(account.contents, {**named, "MinCapacity": least, "MaxCapacity": most})
     return named

@@ -84,8 +84,8 @@ class Series:
             if statistic == "Sum":
                 return stamps, array("d", [run.value * n for n in counts])
             return stamps, array("d", [run.value]) * len(stamps)
-        found = self._buckets(start, end, period)
-        return [b.start for b in found], array("d", [b.statistic(statistic) for b in found])
+        buckets = self._buckets(start, end, period)
+        return [b.start for b in buckets], array("d", [b.statistic(statistic) for b in buckets])
 
     def _buckets(self, start: int, end: int, period: int) -> list[Bucket]:
         rows: dict[int, list[float]] = {}
@@ -146,8 +146,8 @@ class Metrics:
     def of(self, namespace: str, name: str, dimensions: Iterable[tuple[str, str]], unit: str = "None") -> Series:
         """The series with exactly these dimensions, made where it is missing."""
         key = (namespace, name, tuple(sorted(dimensions)))
-        found = self.series.get(key)
-        if found is None:
-            found = self.series[key] = Series(key=key, unit=unit)
-            self.named.setdefault((namespace, name), []).append(found)
-        return found
+        series = self.series.get(key)
+        if series is None:
+            series = self.series[key] = Series(key=key, unit=unit)
+            self.named.setdefault((namespace, name), []).append(series)
+        return series

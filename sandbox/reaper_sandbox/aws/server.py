@@ -117,9 +117,9 @@ class Server:
 
     def _answered(self, call: Call, faults: list[Fault], environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         """The sandbox's own answer, else moto's."""
-        found = self._own(call, faults)
-        if found:
-            return _send(found, environ, start)
+        own = self._own(call, faults)
+        if own:
+            return _send(own, environ, start)
         # DynamoDB's conditional writes are atomic, moto's are not.
         turn = self._table if call.service == "dynamodb" else nullcontext()
         try:
@@ -147,8 +147,8 @@ class Server:
         return reply.result(call, data)
 
     def _from_moto(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        found: Iterable[bytes] = self._moto(environ, start)
-        return found
+        body: Iterable[bytes] = self._moto(environ, start)
+        return body
 
 
 def _moto() -> tuple[Any, Any, Any]:

@@ -30,8 +30,8 @@ def get_resources(region: Region, params: dict[str, Any]) -> dict[str, Any]:
         raise invalid(f"ResourcesPerPage must be between 1 and {MAX_PAGE}.")
     expired = Refusal("PaginationTokenExpiredException", "The pagination token is not valid or has expired.")
     first = token.read(params.get("PaginationToken"), "GetResources", expired)
-    found = _rows(region, arns, types, params.get("TagFilters") or ())
-    rows = list(islice(found, first, first + size + 1))
+    tagged = _rows(region, arns, types, params.get("TagFilters") or ())
+    rows = list(islice(tagged, first, first + size + 1))
     more = len(rows) > size
     return {
         "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": shown(tags)} for arn, tags in rows[:size]],

@@ -25,8 +25,8 @@ def put(world: World, parent: Json, collection: str, name: str, version: str, cr
     """A version, with the container that it lies in, below the workspace `parent`. One that is there is left as it is."""
     container = f"{parent['id']}/{collection}/{name}"
     for id_, kind in ((container, collection), (f"{container}/versions/{version}", f"{collection}/versions")):
-        found = world.estate.find(id_) or world.estate.put(_body(id_, kind, created))
-    return found
+        asset = world.estate.find(id_) or world.estate.put(_body(id_, kind, created))
+    return asset
 
 
 def made_from(parent: Json, name: str) -> Json:

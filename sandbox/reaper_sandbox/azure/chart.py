@@ -72,7 +72,7 @@ def definitions(chart: Chart, known: Mapping[str, Definition], where: str) -> li
 def metric(store: Metrics, chart: Chart, resource: str, definition: Definition, room: Iterator[int]) -> Json:
     """One metric of one resource. Every series returned takes one from `room`; when that is empty the rest is left out, silently."""
     error = store.error_code(resource, definition.name)
-    found = store.series(resource, chart.namespace, definition.name) if error == "Success" else []
+    series = store.series(resource, chart.namespace, definition.name) if error == "Success" else []
     wanted = tuple(a.lower() for a in chart.aggregations if a in definition.aggregations)
     return {
         "id": f"{resource}/providers/Microsoft.Insights/metrics/{definition.name}",
@@ -80,15 +80,15 @@ def metric(store: Metrics, chart: Chart, resource: str, definition: Definition, 
         "name": {"value": definition.name, "localizedValue": definition.name},
         "displayDescription": f"{definition.name} of the resource",
         "unit": definition.unit,
-        "timeseries": [_entry(key, some, chart, wanted) for key, some in _split(found, chart).items() if _fits(chart, room)],
+        "timeseries": [_entry(key, some, chart, wanted) for key, some in _split(series, chart).items() if _fits(chart, room)],
         "errorCode": error,
         **({} if error == "Success" else {"errorMessage": "The metric could not be read."}),
     }
 
 
-def _split(found: list[Series], chart: Chart) -> dict[tuple[tuple[str, str], ...], list[Series]]:
+def _split(series: list[Series], chart: Chart) -> dict[tuple[tuple[str, str], ...], list[Series]]:
     groups: dict[tuple[tuple[str, str], ...], list[Series]] = {}
-    for one in found:
+    for one in series:
         stale = chart.chosen.values and one.stretches and not buckets.overlaps(one.stretches, chart.grid)
         if chart.chosen.takes(one.dimensions) and not stale:
             groups.setdefault(chart.chosen.split(one.dimensions), []).append(one)
@@ -117,10 +117,10 @@ def _grid(span: tuple[str, str], step: int, seen_until: datetime) -> Grid:
 
 
 def _aggregations(text: str) -> tuple[str, ...]:
-    asked = [a.strip().title() for a in text.split(",") if a.strip()]
-    if unknown := set(asked) - set(catalogue.AGGREGATIONS):
+    aggregations = [a.strip().title() for a in text.split(",") if a.strip()]
+    if unknown := set(aggregations) - set(catalogue.AGGREGATIONS):
         raise bad(f"Invalid aggregation {','.join(sorted(unknown))}, supported ones are: {','.join(catalogue.AGGREGATIONS)}")
-    return tuple(asked) or ("Average",)
+    return tuple(aggregations) or ("Average",)
 
 
 def _top(text: str | None) -> int:

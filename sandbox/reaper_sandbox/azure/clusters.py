@@ -52,24 +52,24 @@ def settled(nodes: int, since: datetime, busy: int = 0) -> Json:
 
 def resize(world: World, request: Request) -> Reply:
     """PATCH: takes `scaleSettings` and nothing else, all of it new, `maxNodeCount` always; Resizing until the operation ends."""
-    found = child(world, request, ("computes", "compute"))
-    if found["properties"]["computeType"] != "AmlCompute":
-        raise bad(f"Compute {found['name']} is of the type {found['properties']['computeType']}, which cannot be updated.")
-    if found["properties"]["provisioningState"] != "Succeeded":
-        raise conflict(f"Compute {found['name']} is {found['properties']['provisioningState']} and cannot be updated now.")
+    cluster = child(world, request, ("computes", "compute"))
+    if cluster["properties"]["computeType"] != "AmlCompute":
+        raise bad(f"Compute {cluster['name']} is of the type {cluster['properties']['computeType']}, which cannot be updated.")
+    if cluster["properties"]["provisioningState"] != "Succeeded":
+        raise conflict(f"Compute {cluster['name']} is {cluster['properties']['provisioningState']} and cannot be updated now.")
     scale = _scale(request.body)
-    inner = found["properties"]["properties"]
+    inner = cluster["properties"]["properties"]
     inner["scaleSettings"] = scale
     inner["allocationState"], inner["allocationStateTransitionTime"] = "Resizing", text(world.now)
-    found["properties"] |= {"provisioningState": "Updating", "modifiedOn": text(world.now)}
+    cluster["properties"] |= {"provisioningState": "Updating", "modifiedOn": text(world.now)}
 
     def finish(at: datetime) -> None:
         busy = (inner.get("nodeStateCounts") or {}).get("runningNodeCount", 0)
         inner.update(settled(max(busy, scale["minNodeCount"]), at, busy))
-        found["properties"]["provisioningState"] = "Succeeded"
+        cluster["properties"]["provisioningState"] = "Succeeded"
 
-    headers = accepted.begun(world, request, accepted.COMPUTE, finish, lambda: failed(found))
-    return Reply(body=shown(found, request), headers=headers)
+    headers = accepted.begun(world, request, accepted.COMPUTE, finish, lambda: failed(cluster))
+    return Reply(body=shown(cluster, request), headers=headers)
 
 
 def _scale(body: object) -> Json:

@@ -65,8 +65,8 @@ def kubernetes(parent: Json, name: str, created: datetime) -> Json:
 
 def several(world: World, request: Request) -> Reply:
     """The computes of a workspace, page by page."""
-    found = world.estate.children(workspace(world, request)["id"], "computes")
-    return page(world, request, [shown(one, request) for one in found])
+    computes = world.estate.children(workspace(world, request)["id"], "computes")
+    return page(world, request, [shown(one, request) for one in computes])
 
 
 def one(world: World, request: Request) -> Reply:

@@ -55,8 +55,8 @@ def several(world: World, request: Request) -> Reply:
     """The deployments of an endpoint."""
     endpoint = child(world, request, ("onlineEndpoints", "endpoint"))
     top = request.query.get("$top", "")
-    found = world.estate.children(endpoint["id"], "deployments")
-    return page(world, request, found, int(top) if top.isdigit() and top != "0" else None)
+    deployments = world.estate.children(endpoint["id"], "deployments")
+    return page(world, request, deployments, int(top) if top.isdigit() and top != "0" else None)
 
 
 def one(world: World, request: Request) -> Reply:
@@ -66,17 +66,17 @@ def one(world: World, request: Request) -> Reply:
 
 def patch(world: World, request: Request) -> Reply:
     """`tags` replace all tags; `sku.capacity` rescales, at least one machine. Anything else is refused."""
-    found = idle(_found(world, request))
+    deployment = idle(_found(world, request))
     wanted = request.body
     if not isinstance(wanted, dict) or set(wanted) - PATCHABLE:
         raise bad("Only tags and sku of an online deployment can be patched.")
-    capacity = (wanted.get("sku") or {}).get("capacity", found["sku"]["capacity"])
+    capacity = (wanted.get("sku") or {}).get("capacity", deployment["sku"]["capacity"])
     if not isinstance(capacity, int) or capacity < 1:
         raise bad(f"An online deployment needs at least one instance, got {capacity}.")
-    found["sku"]["capacity"] = capacity
+    deployment["sku"]["capacity"] = capacity
     if wanted.get("tags") is not None:
-        found["tags"] = wanted["tags"]
-    return changing(world, request, found, 202)
+        deployment["tags"] = wanted["tags"]
+    return changing(world, request, deployment, 202)
 
 
 def put(world: World, request: Request) -> Reply:
@@ -97,25 +97,25 @@ def put(world: World, request: Request) -> Reply:
         k: v for k, v in wanted["properties"].items() if k not in ("provisioningState", "endpointComputeType")
     }
     fresh |= {"tags": wanted.get("tags") or {}, "sku": {**fresh["sku"], **wanted["sku"]}, "identity": wanted.get("identity")}
-    kept = world.estate.put(fresh) if before is None else idle(before)
-    kept.update({**fresh, "systemData": deepcopy(kept["systemData"])})
-    return changing(world, request, kept, 200 if before else 201)
+    deployment = world.estate.put(fresh) if before is None else idle(before)
+    deployment.update({**fresh, "systemData": deepcopy(deployment["systemData"])})
+    return changing(world, request, deployment, 200 if before else 201)
 
 
 def delete(world: World, request: Request) -> Reply:
     """Deletes a deployment; refused while its endpoint still sends or mirrors traffic to it, or is being changed itself."""
-    found = idle(_found(world, request))
+    deployment = idle(_found(world, request))
     endpoint = idle(child(world, request, ("onlineEndpoints", "endpoint")))
     for kind, what in (("traffic", "traffic"), ("mirrorTraffic", "mirrored traffic")):
-        if share := (endpoint["properties"].get(kind) or {}).get(found["name"], 0):
-            raise bad(f"Deployment {found['name']} gets {share} % of the {what} and cannot be deleted; set it to 0 first.")
-    found["properties"]["provisioningState"] = "Deleting"
+        if share := (endpoint["properties"].get(kind) or {}).get(deployment["name"], 0):
+            raise bad(f"Deployment {deployment['name']} gets {share} % of the {what} and cannot be deleted; set it to 0 first.")
+    deployment["properties"]["provisioningState"] = "Deleting"
 
     def finish(at: datetime) -> None:
-        world.estate.drop(found["id"])
-        endpoint["properties"]["traffic"].pop(found["name"], None)
+        world.estate.drop(deployment["id"])
+        endpoint["properties"]["traffic"].pop(deployment["name"], None)
 
-    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, finish, lambda: failed(found)))
+    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, finish, lambda: failed(deployment)))
 
 
 def _found(world: World, request: Request) -> Json:

@@ -55,13 +55,13 @@ def body(parent: Json, name: str, created: datetime, compute: str | None = None)
 def several(world: World, request: Request) -> Reply:
     """The endpoints of a workspace, by `name` and `computeType` where asked for."""
     name, kind = request.query.get("name"), request.query.get("computeType")
-    found = [
+    endpoints = [
         one
         for one in world.estate.children(workspace(world, request)["id"], "onlineEndpoints")
         if name in (None, one["name"]) and (kind is None or kind == ("Kubernetes" if one["properties"]["compute"] else "Managed"))
     ]
     count = request.query.get("count", "")
-    return page(world, request, found, int(count) if count.isdigit() and count != "0" else None)
+    return page(world, request, endpoints, int(count) if count.isdigit() and count != "0" else None)
 
 
 def one(world: World, request: Request) -> Reply:
@@ -71,11 +71,11 @@ def one(world: World, request: Request) -> Reply:
 
 def patch(world: World, request: Request) -> Reply:
     """Tags and identity; anything else is refused."""
-    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    endpoint = idle(child(world, request, ("onlineEndpoints", "endpoint")))
     if not isinstance(request.body, dict) or set(request.body) - {"tags", "identity"}:
         raise bad("Only tags and identity of an online endpoint can be patched.")
-    found.update(request.body)
-    return changing(world, request, found, 202)
+    endpoint.update(request.body)
+    return changing(world, request, endpoint, 202)
 
 
 def put(world: World, request: Request) -> Reply:
@@ -94,42 +94,44 @@ def put(world: World, request: Request) -> Reply:
     fresh["properties"] |= {key: wanted["properties"].get(key, blank[key]) for key in WRITTEN}
     fresh |= {"tags": wanted.get("tags") or {}, "identity": _identity(wanted.get("identity"), fresh["identity"])}
     _check_traffic(world, fresh)
-    kept = before if before is not None else world.estate.put(fresh)
-    kept.update(fresh)
-    return changing(world, request, kept, 200 if before else 201)
+    endpoint = before if before is not None else world.estate.put(fresh)
+    endpoint.update(fresh)
+    return changing(world, request, endpoint, 200 if before else 201)
 
 
 def delete(world: World, request: Request) -> Reply:
     """Deletes an endpoint with its deployments."""
-    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
-    found["properties"]["provisioningState"] = "Deleting"
-    headers = accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(found["id"]), lambda: failed(found))
+    endpoint = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    endpoint["properties"]["provisioningState"] = "Deleting"
+    headers = accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(endpoint["id"]), lambda: failed(endpoint))
     return Reply(status=202, headers=headers)
 
 
-def changing(world: World, request: Request, found: Json, status: int) -> Reply:
+def changing(world: World, request: Request, resource: Json, status: int) -> Reply:
     """The reply to a change: `Updating` until the operation ends, then `Succeeded`. 202 carries no body."""
-    found["properties"]["provisioningState"] = "Creating" if status == 201 else "Updating"
-    found["systemData"] |= {"lastModifiedAt": zulu(world.now)}
+    resource["properties"]["provisioningState"] = "Creating" if status == 201 else "Updating"
+    resource["systemData"] |= {"lastModifiedAt": zulu(world.now)}
 
     def finish(at: datetime) -> None:
-        found["properties"]["provisioningState"] = "Succeeded"
+        resource["properties"]["provisioningState"] = "Succeeded"
 
-    headers = accepted.begun(world, request, accepted.MFE, finish, lambda: failed(found))
-    return Reply(status=status, body=None if status == 202 else found, headers=headers)
+    headers = accepted.begun(world, request, accepted.MFE, finish, lambda: failed(resource))
+    return Reply(status=status, body=None if status == 202 else resource, headers=headers)
 
 
-def idle(found: Json) -> Json:
+def idle(resource: Json) -> Json:
     """The endpoint or deployment itself. Raises Refused (409) while an operation is at work on it."""
-    if found["properties"]["provisioningState"] in AT_WORK:
-        raise conflict(f"{found['name']} is {found['properties']['provisioningState']}; another operation is at work on it.")
-    return found
+    if resource["properties"]["provisioningState"] in AT_WORK:
+        raise conflict(
+            f"{resource['name']} is {resource['properties']['provisioningState']}; another operation is at work on it."
+        )
+    return resource
 
 
 def _identity(wanted: Json | None, before: Json | None) -> Json | None:
     """The identity as written; a system-assigned one that stays keeps its object id."""
-    kept = {"principalId": before["principalId"]} if before and "principalId" in before else {}
-    return wanted and {**wanted, **(kept if "SystemAssigned" in wanted["type"] else {})}
+    principal = {"principalId": before["principalId"]} if before and "principalId" in before else {}
+    return wanted and {**wanted, **(principal if "SystemAssigned" in wanted["type"] else {})}
 
 
 def _check_identities(world: World, request: Request, wanted: Json) -> None:
@@ -141,8 +143,8 @@ def _check_identities(world: World, request: Request, wanted: Json) -> None:
 
 def _check_traffic(world: World, endpoint: Json) -> None:
     traffic = endpoint["properties"]["traffic"]
-    there = {d["name"] for d in world.estate.children(endpoint["id"], "deployments")}
-    if missing := set(traffic) - there:
+    names = {d["name"] for d in world.estate.children(endpoint["id"], "deployments")}
+    if missing := set(traffic) - names:
         raise bad(f"Traffic names deployments that are not there: {', '.join(sorted(missing))}.")
     if sum(traffic.values()) not in (0, 100):
         raise bad(f"Traffic adds up to {sum(traffic.values())}, but must to 0 or 100.")

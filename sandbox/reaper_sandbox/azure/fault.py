@@ -77,16 +77,16 @@ def lost() -> Fault:
 def on(method: str, path: str, fault: Fault, *, times: int | None = None) -> Guard:
     """A guard that gives `fault` to requests whose method and whole path match the patterns, `times` times at most. Case does not matter."""
     methods, paths = re.compile(method, re.I), re.compile(path, re.I)
-    left = [times]
+    remaining = [times]
     lock = threading.Lock()
 
     def guard(request: Request) -> Fault | None:
         if not methods.fullmatch(request.method) or not paths.fullmatch(request.path):
             return None
         with lock:
-            if left[0] == 0:
+            if remaining[0] == 0:
                 return None
-            left[0] = left[0] - 1 if left[0] is not None else None
+            remaining[0] = remaining[0] - 1 if remaining[0] is not None else None
         return fault
 
     return guard

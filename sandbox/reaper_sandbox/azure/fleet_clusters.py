@@ -43,8 +43,8 @@ def settle(vision: Workspace, forecasting: Workspace, now: datetime) -> None:
     _used(vision, long_ago, now)
     _unclear(vision, long_ago, now)
     signals.nodes(forecasting.cluster("cluster-tags-null", size="STANDARD_DS3_V2").tagged(None), active=0, idle=1, since=long_ago)
-    kept = forecasting.cluster("kept-until-typo", nodes=(1, 2)).tagged({"reaper:keep-until": "after the conference"})
-    signals.nodes(kept, active=0, idle=1, since=long_ago)
+    cluster = forecasting.cluster("kept-until-typo", nodes=(1, 2)).tagged({"reaper:keep-until": "after the conference"})
+    signals.nodes(cluster, active=0, idle=1, since=long_ago)
     _job_history(vision, now)
 
 

@@ -89,8 +89,8 @@ def _apart(forecasting: Workspace, since: datetime, now: datetime) -> None:
     own = forecasting.kubernetes("factory-aks")
     forecasting.endpoint("factory", kubernetes=own.id).deployment("on-kubernetes", size="defaultinstancetype", capacity=2)
     _measured(forecasting.endpoint("prices").deployment("deployment-tags-null").tagged(None), 0, since)
-    kept = forecasting.endpoint("archive").deployment("kept-deployment")
-    _measured(kept.tagged({"reaper:keep-until": f"{now + timedelta(days=30):%Y-%m-%d}"}), 0, since)
+    deployment = forecasting.endpoint("archive").deployment("kept-deployment")
+    _measured(deployment.tagged({"reaper:keep-until": f"{now + timedelta(days=30):%Y-%m-%d}"}), 0, since)
 
 
 def _measured(one: Thing, per_minute: float, since: datetime) -> None:

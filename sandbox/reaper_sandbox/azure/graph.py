@@ -34,13 +34,13 @@ COLUMNS = ("id", "name", "type", "location", "kind", "sku", "tags", "identity", 
 
 def resources(world: World, request: Request) -> Reply:
     """Runs a query. Rows come in pages, each with the `$skipToken` of the next."""
-    asked = request.body if isinstance(request.body, dict) else {}
+    payload = request.body if isinstance(request.body, dict) else {}
     quota = _throttle(world)
     try:
-        rows = kql.run(str(asked.get("query", "")), _rows(world, asked.get("subscriptions")))
+        rows = kql.run(str(payload.get("query", "")), _rows(world, payload.get("subscriptions")))
     except kql.ParserFailure as failure:
         raise _invalid(str(failure)) from None
-    options = asked.get("options") or {}
+    options = payload.get("options") or {}
     size = min(int(options.get("$top") or 1000), 1000, world.graph.page_size)
     start = _start(options.get("$skipToken")) + int(options.get("$skip") or 0)
     part = rows[start : start + size]

@@ -61,10 +61,10 @@ def operation(name: str, at: datetime, trigger: str = "User") -> Json:
 def turn(world: World, request: Request) -> Reply:
     """`stop`, `start` or `restart`: 202, a state in between, and the new state when the operation ends."""
     verb = request.names["verb"].lower()
-    found = _instance(world, request)
-    inner = found["properties"]["properties"]
+    instance = _instance(world, request)
+    inner = instance["properties"]["properties"]
     if inner["state"] not in FROM[verb]:
-        raise conflict(f"Cannot {verb} compute instance {found['name']} while it is in the state {inner['state']}.")
+        raise conflict(f"Cannot {verb} compute instance {instance['name']} while it is in the state {inner['state']}.")
     before = inner["state"]
     inner["state"] = MEANWHILE[verb]
     inner["lastOperation"] = operation(verb.title(), world.now) | {"operationStatus": "InProgress"}
@@ -82,21 +82,21 @@ def turn(world: World, request: Request) -> Reply:
 
 def idle_shutdown(world: World, request: Request) -> Reply:
     """`updateIdleShutdownSetting`: 200 without a body. Null turns it off."""
-    found = _instance(world, request)
+    instance = _instance(world, request)
     if not isinstance(request.body, dict) or set(request.body) != {"idleTimeBeforeShutdown"}:
         raise bad("The body must have idleTimeBeforeShutdown and nothing else.")
     wanted = request.body["idleTimeBeforeShutdown"]
     if wanted is not None and not SHORTEST <= _minutes(wanted) <= LONGEST:
         raise bad("IdleTimeBeforeShutdown must be between 15 minutes and 3 days.")
-    found["properties"]["properties"]["idleTimeBeforeShutdown"] = wanted
+    instance["properties"]["properties"]["idleTimeBeforeShutdown"] = wanted
     return Reply(body=None)
 
 
 def _instance(world: World, request: Request) -> Json:
-    found = child(world, request, ("computes", "compute"))
-    if found["properties"]["computeType"] != "ComputeInstance" or not found["properties"].get("properties"):
-        raise bad(f"Compute {found['name']} is not a compute instance that can do this.")
-    return found
+    instance = child(world, request, ("computes", "compute"))
+    if instance["properties"]["computeType"] != "ComputeInstance" or not instance["properties"].get("properties"):
+        raise bad(f"Compute {instance['name']} is not a compute instance that can do this.")
+    return instance
 
 
 def _minutes(written: object) -> float:

@@ -65,13 +65,13 @@ def several(world: World, request: Request) -> Reply:
     if view not in VIEWS:
         raise bad(f"listViewType must be one of {', '.join(VIEWS)}, got {view}.")
     kind = request.query.get("jobType", "").lower()
-    found = [
+    jobs = [
         job
         for job in world.estate.children(workspace(world, request)["id"], "jobs")
         if _in_view(job, view) and kind in ("", job["properties"]["jobType"].lower())
     ]
-    found.sort(key=lambda job: str(job["systemData"]["createdAt"]), reverse=True)
-    return page(world, request, [shown(job) for job in found])
+    jobs.sort(key=lambda job: str(job["systemData"]["createdAt"]), reverse=True)
+    return page(world, request, [shown(job) for job in jobs])
 
 
 def one(world: World, request: Request) -> Reply:

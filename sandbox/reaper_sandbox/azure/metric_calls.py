@@ -30,14 +30,14 @@ def single(world: World, request: Request) -> Reply:
     namespace = (request.query.get("metricnamespace") or type_of(resource)).lower()
     start, _, end = request.query.get("timespan", "").partition("/")
     try:
-        asked = chart.read(request.query, namespace, (start, end), world.now - world.metrics.lag)
+        query = chart.read(request.query, namespace, (start, end), world.now - world.metrics.lag)
         known = _known(world, namespace, [resource])
-        found = chart.definitions(asked, known, _where(type_of(resource)))
+        definitions = chart.definitions(query, known, _where(type_of(resource)))
     except Refused as refusal:
         raise Refused(Reply(status=400, body=refusal.reply.body["error"])) from None
-    room = iter(range(asked.top or 0))
-    value = [chart.metric(world.metrics, asked, body["id"], one, room) for one in found]
-    return Reply(body={"cost": 0, **_frame(world, asked, resource), "timespan": f"{start}/{end}", "value": value})
+    room = iter(range(query.top or 0))
+    value = [chart.metric(world.metrics, query, body["id"], one, room) for one in definitions]
+    return Reply(body={"cost": 0, **_frame(world, query, resource), "timespan": f"{start}/{end}", "value": value})
 
 
 def batch(world: World, request: Request) -> Reply:
@@ -50,10 +50,10 @@ def batch(world: World, request: Request) -> Reply:
         raise bad(f"All resources must be of the type {namespace}")
     now = world.now
     span = (request.query.get("starttime", ""), request.query.get("endtime") or moment.short(int(now.timestamp())))
-    asked = chart.read(request.query, namespace, span, now - world.metrics.lag)
-    found = chart.definitions(asked, _known(world, namespace, ids), _where(type_of(ids[0])))
-    room = iter(range(asked.top or 0))
-    values = [_one(world, asked, resource, found, room) for resource in ids]
+    query = chart.read(request.query, namespace, span, now - world.metrics.lag)
+    definitions = chart.definitions(query, _known(world, namespace, ids), _where(type_of(ids[0])))
+    room = iter(range(query.top or 0))
+    values = [_one(world, query, resource, definitions, room) for resource in ids]
     if world.metrics.shuffled:
         Random(len(values)).shuffle(values)
     return Reply(body={"values": values})
@@ -88,14 +88,14 @@ def type_of(resource: str) -> str:
     return "/".join((provider, *pairs[::2]))
 
 
-def _one(world: World, asked: Chart, resource: str, found: list[Definition], room: Iterable[int]) -> Json:
-    value = [chart.metric(world.metrics, asked, resource, one, iter(room)) for one in found]
-    span = {"starttime": moment.short(asked.grid.start), "endtime": moment.short(asked.grid.end)}
-    return {**_frame(world, asked, resource), **span, "resourceid": resource, "value": value}
+def _one(world: World, query: Chart, resource: str, definitions: list[Definition], room: Iterable[int]) -> Json:
+    value = [chart.metric(world.metrics, query, resource, one, iter(room)) for one in definitions]
+    span = {"starttime": moment.short(query.grid.start), "endtime": moment.short(query.grid.end)}
+    return {**_frame(world, query, resource), **span, "resourceid": resource, "value": value}
 
 
-def _frame(world: World, asked: Chart, resource: str) -> Json:
-    return {"interval": asked.interval, "namespace": asked.namespace, "resourceregion": world.estate.region(resource)}
+def _frame(world: World, query: Chart, resource: str) -> Json:
+    return {"interval": query.interval, "namespace": query.namespace, "resourceregion": world.estate.region(resource)}
 
 
 def _ids(world: World, request: Request) -> list[str]:

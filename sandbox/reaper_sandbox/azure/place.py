@@ -33,9 +33,9 @@ def child(world: World, request: Request, *steps: tuple[str, str]) -> Json:
     body = workspace(world, request)
     path = ""
     for collection, key in steps:
-        found = world.estate.find(f"{body['id']}/{collection}/{request.names[key]}")
+        resource = world.estate.find(f"{body['id']}/{collection}/{request.names[key]}")
         path = f"{path}/{collection}/{request.names[key]}"
-        if found is None:
+        if resource is None:
             raise no_resource(f"{PROVIDER}/workspaces/{request.names['workspace']}{path}", request.names["group"])
-        body = found
+        body = resource
     return body

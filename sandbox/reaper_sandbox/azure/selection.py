@@ -32,14 +32,14 @@ class Selection:
 
 def parse(text: str | None) -> Selection:
     """The filter as a Selection. Raises Refused (400) for what Monitor would not take."""
-    found = Selection()
+    selection = Selection()
     rest, open_ended = (text or "").strip(), False
     while rest or open_ended:
         clause = CLAUSE.match(rest)
         if not clause:
             raise bad(f"Invalid filter expression: {text}")
         name, value = clause[1].strip().lower(), clause[2].replace("''", "'").lower()
-        values = found.values.setdefault(name, set())
+        values = selection.values.setdefault(name, set())
         if value != "*":
             values.add(value)
         rest = rest[clause.end() :]
@@ -48,4 +48,4 @@ def parse(text: str | None) -> Selection:
         rest = rest[joint.end() :] if joint else rest
         if rest and not joint:
             raise bad(f"Invalid filter expression: {text}")
-    return found
+    return selection

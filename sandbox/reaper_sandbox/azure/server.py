@@ -115,8 +115,8 @@ class Server:
         return identity.token(incoming.query, incoming.headers)
 
     def _answer(self, incoming: Incoming) -> Reply | None:
-        found = routes.find(incoming.method, incoming.path)
-        request = _request(incoming, *found) if found else _request(incoming, None, {})
+        match = routes.find(incoming.method, incoming.path)
+        request = _request(incoming, *match) if match else _request(incoming, None, {})
         with self._log:
             self.requests.append(request)
         lost = False
@@ -129,7 +129,7 @@ class Server:
                 return fault.answer(request) if fault.answer else None
             lost = lost or fault.lost
         try:
-            reply = self._checked(request, found[0] if found else None)
+            reply = self._checked(request, match[0] if match else None)
         except Refused as refusal:
             reply = refusal.reply
         return None if lost else reply
@@ -161,12 +161,12 @@ def _bytes(body: Any) -> bytes | None:
 
 
 def _check_version(request: Request, route: Route) -> None:
-    asked = request.api_version
-    if not asked:
+    version = request.api_version
+    if not version:
         raise bad("The api-version query parameter (?api-version=) is required for all requests.", "MissingApiVersionParameter")
-    if asked not in route.versions:
+    if version not in route.versions:
         known = ",".join(route.versions)
-        raise bad(f"The api-version '{asked}' is invalid. The supported versions are '{known}'.", "InvalidApiVersionParameter")
+        raise bad(f"The api-version '{version}' is invalid. The supported versions are '{known}'.", "InvalidApiVersionParameter")
 
 
 def _request(incoming: Incoming, route: Route | None, names: Mapping[str, str]) -> Request:

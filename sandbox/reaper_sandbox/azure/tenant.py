@@ -32,8 +32,8 @@ def groups(world: World, request: Request) -> Reply:
     if sub not in world.estate.subscriptions:
         raise no_subscription(sub)
     start = f"/subscriptions/{sub}/resourceGroups"
-    found = [{"id": f"{start}/{name}", "name": name} for (of, _), name in world.estate.groups.items() if of == sub]
-    return page(world, request, found)
+    rows = [{"id": f"{start}/{name}", "name": name} for (of, _), name in world.estate.groups.items() if of == sub]
+    return page(world, request, rows)
 
 
 def _body(sub: str, name: str) -> Json:

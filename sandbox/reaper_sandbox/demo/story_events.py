@@ -69,8 +69,8 @@ def put_tag(name: str, key: str, value: str) -> StoryEvent:
 
 def release_hold(stage: StoryWorld) -> str:
     """What is on hold is released by a person."""
-    with stage.ledger() as kept:
-        until = hold_ledger.release_hold(kept, "lee", stage.now).valid_until
+    with stage.ledger() as ledger:
+        until = hold_ledger.release_hold(ledger, "lee", stage.now).valid_until
     return f"has read the summary and runs `reaper release`: what was due is released until {format_time(until)}"
 
 
@@ -78,16 +78,16 @@ def restore_endpoint(name: str) -> StoryEvent:
     """A person recreates a deleted endpoint. The result is compared with the original."""
 
     def event(world: StoryWorld) -> str:
-        done = world.restore(name, "lee")
-        if done.undone is None:
-            return f"runs `reaper restore` on {name}: {done.error}"
+        result = world.restore(name, "lee")
+        if result.undone is None:
+            return f"runs `reaper restore` on {name}: {result.error}"
         now, before = story_fleet.endpoint_snapshot(world.aws_account, name), world.snapshots[name]
         differences = [part for part in before if now[part] != before[part]]
         same = (
             f"different from before in {', '.join(differences)}" if differences else f"the same as before in {', '.join(before)}"
         )
-        missing = "".join(f" Not restored: {line}" for line in done.undone.not_restored)
-        return f"needs {name} after all and runs `reaper restore`: {done.undone.because}, {same}.{missing}"
+        missing = "".join(f" Not restored: {line}" for line in result.undone.not_restored)
+        return f"needs {name} after all and runs `reaper restore`: {result.undone.because}, {same}.{missing}"
 
     return event
 

@@ -61,15 +61,15 @@ SILENT_ENDPOINTS = {
 
 def set_up_clouds(aws: Aws, azure: Azure) -> None:
     """Fill both clouds as they are when the story begins."""
-    here = Account(aws, region=REGION)
+    account = Account(aws, region=REGION)
     for name in BUSY_ENDPOINTS:
-        add_endpoint(here, name, "shop", (Variant(count=2),))
-        add_requests(here, name, FLEET_CREATED_AT, OUTAGE_START)
+        add_endpoint(account, name, "shop", (Variant(count=2),))
+        add_requests(account, name, FLEET_CREATED_AT, OUTAGE_START)
     for name, (owner, variants, days) in SILENT_ENDPOINTS.items():
-        add_endpoint(here, name, owner, variants)
-        add_requests(here, name, FLEET_CREATED_AT, STORY_START - days * DAY, variants[0].name)
-    scaled.track(here, scaled.variant(here, "legacy-ranker", "blue", least=2, most=6))
-    add_notebook(here)
+        add_endpoint(account, name, owner, variants)
+        add_requests(account, name, FLEET_CREATED_AT, STORY_START - days * DAY, variants[0].name)
+    scaled.track(account, scaled.variant(account, "legacy-ranker", "blue", least=2, most=6))
+    add_notebook(account)
     vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=FLEET_CREATED_AT)
     gpus = vision.cluster("gpu-nightly", nodes=(2, 8), created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
     signals.nodes(gpus, active=0, idle=2, since=FLEET_CREATED_AT)
@@ -80,28 +80,28 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
     add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 
 
-def add_endpoint(here: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
+def add_endpoint(account: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
     """An endpoint with an owner, whose instances report for the whole story."""
-    here.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
+    account.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
     for variant in variants:
-        here.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
+        account.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
 
 
-def add_requests(here: Account, name: str, since: datetime, until: datetime, variant: str = "AllTraffic") -> None:
+def add_requests(account: Account, name: str, since: datetime, until: datetime, variant: str = "AllTraffic") -> None:
     """Twelve requests every five minutes."""
-    here.steady("AWS/SageMaker", "Invocations", variant_dimensions(name, variant), since, until, 12)
+    account.steady("AWS/SageMaker", "Invocations", variant_dimensions(name, variant), since, until, 12)
 
 
-def endpoint_snapshot(here: Account, name: str) -> dict[str, Any]:
+def endpoint_snapshot(account: Account, name: str) -> dict[str, Any]:
     """An endpoint's variants, configuration, tags and autoscaling, to compare it with after a restore.
 
     Leaves out times, ARNs, and the tag that marks what a restore created.
     """
-    endpoint = here.contents.endpoints[name]
-    targets = {key: target for key, target in here.contents.scalable.items() if f"/{name}/" in key[0]}
+    endpoint = account.contents.endpoints[name]
+    targets = {key: target for key, target in account.contents.scalable.items() if f"/{name}/" in key[0]}
     return {
         "variants": [(v.name, v.spec, v.count, v.weight) for v in endpoint.variants],
-        "configuration": (endpoint.config, here.contents.configs[endpoint.config].spec),
+        "configuration": (endpoint.config, account.contents.configs[endpoint.config].spec),
         "tags": {key: value for key, value in (endpoint.tags or {}).items() if key != RESTORED_TAG},
         "autoscaling": {
             key: (target.least, target.most, [_without_generated_keys(policy) for policy in target.policies.values()])
@@ -120,12 +120,12 @@ def variant_dimensions(name: str, variant: str) -> Mapping[str, str]:
     return {"EndpointName": name, "VariantName": variant}
 
 
-def add_notebook(here: Account) -> None:
+def add_notebook(account: Account) -> None:
     """Mia's notebook, in use until four."""
-    mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=FLEET_CREATED_AT, tags={"owner": "mia@example.com"})
-    here.busy_steadily(mia.arn, FLEET_CREATED_AT, STORY_END, 0)
+    mia = account.notebook("dev-mia", instance="ml.m5.4xlarge", created=FLEET_CREATED_AT, tags={"owner": "mia@example.com"})
+    account.busy_steadily(mia.arn, FLEET_CREATED_AT, STORY_END, 0)
     for since, until in work_periods(16):
-        here.busy_steadily(mia.arn, since, until, 1)
+        account.busy_steadily(mia.arn, since, until, 1)
 
 
 def add_office_work(instance: Thing) -> None:

@@ -138,9 +138,9 @@ class StoryPrinter:
             )
 
     def _is_no_longer_idle(self, finding: Finding) -> bool:
-        was = self.states.get(finding.case.resource.name)
+        state = self.states.get(finding.case.resource.name)
         stays = finding.case.rule.hours is None and finding.step.name not in DONE
-        return stays and was is State.IDLE and finding.case.verdict.state in {State.ACTIVE, State.EXEMPT}
+        return stays and state is State.IDLE and finding.case.verdict.state in {State.ACTIVE, State.EXEMPT}
 
     def _notice_expired(self, finding: Finding, memories: dict[str, Memory]) -> bool:
         """Whether its notice is gone from the ledger."""

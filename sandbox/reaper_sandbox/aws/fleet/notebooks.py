@@ -23,31 +23,35 @@ def seed(virginia: Account, ireland: Account, now: datetime) -> None:
     ireland.notebook("nb-started-an-hour-ago", created=now - 90 * DAY, changed=now - HOUR, tags=owned)
 
 
-def work(here: Account, arn: str, now: datetime, until: datetime) -> None:
+def work(account: Account, arn: str, now: datetime, until: datetime) -> None:
     """`Busy` is 1 in most office hours up to `until`, and 0 every five minutes otherwise."""
-    here.points("MLIdleReaper", "Busy", {"Resource": arn}, ((when, 1) for when, n in office(arn, now - SEEN, until, 9) if n > 1))
-    here.busy(arn, until)
+    account.points(
+        "MLIdleReaper", "Busy", {"Resource": arn}, ((when, 1) for when, n in office(arn, now - SEEN, until, 9) if n > 1)
+    )
+    account.busy(arn, until)
 
 
-def _watched(here: Account, now: datetime) -> None:
+def _watched(account: Account, now: datetime) -> None:
     stories = {
         "nb-kernel-busy": (now - timedelta(minutes=25), now),
         "nb-busy-series-silent": (ago(now, 3), now),
         "nb-busy-series-stopped": (now - 6 * DAY, now - 2 * DAY),
     }
     for name, (worked, heard) in stories.items():
-        notebook = _notebook(here, name, now, instance="ml.g4dn.xlarge")
-        here.busy_steadily(notebook.arn, now - SEEN, heard)
-        work(here, notebook.arn, now, worked)
+        notebook = _notebook(account, name, now, instance="ml.g4dn.xlarge")
+        account.busy_steadily(notebook.arn, now - SEEN, heard)
+        work(account, notebook.arn, now, worked)
 
 
-def _unwatched(here: Account, now: datetime) -> None:
-    _notebook(here, "nb-no-series-quiet-5-days", now, instance="ml.m5.xlarge")
-    here.log_stream("nb-no-series-quiet-5-days/jupyter.log", last_event=now - 5 * DAY)
-    here.log_stream("nb-no-series-quiet-5-days/LifecycleConfigOnStart", last_event=now - 20 * DAY)
-    _notebook(here, "nb-log-fresh", now, instance="ml.t3.medium")
-    here.log_stream("nb-log-fresh/jupyter.log", last_event=now - timedelta(minutes=20))
+def _unwatched(account: Account, now: datetime) -> None:
+    _notebook(account, "nb-no-series-quiet-5-days", now, instance="ml.m5.xlarge")
+    account.log_stream("nb-no-series-quiet-5-days/jupyter.log", last_event=now - 5 * DAY)
+    account.log_stream("nb-no-series-quiet-5-days/LifecycleConfigOnStart", last_event=now - 20 * DAY)
+    _notebook(account, "nb-log-fresh", now, instance="ml.t3.medium")
+    account.log_stream("nb-log-fresh/jupyter.log", last_event=now - timedelta(minutes=20))
 
 
-def _notebook(here: Account, name: str, now: datetime, instance: str) -> Notebook:
-    return here.notebook(name, instance=instance, created=now - 120 * DAY, changed=now - 20 * DAY, tags=tags("jonas", "research"))
+def _notebook(account: Account, name: str, now: datetime, instance: str) -> Notebook:
+    return account.notebook(
+        name, instance=instance, created=now - 120 * DAY, changed=now - 20 * DAY, tags=tags("jonas", "research")
+    )

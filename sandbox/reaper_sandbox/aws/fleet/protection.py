@@ -10,7 +10,7 @@ from reaper_sandbox.aws.fleet.traffic import DAY, ago, tags
 from reaper_sandbox.aws.records import Variant
 
 
-def seed(here: Account, now: datetime) -> None:
+def seed(account: Account, now: datetime) -> None:
     """All of them."""
     one = (Variant(instance="ml.m5.xlarge"),)
     stories = {
@@ -22,6 +22,6 @@ def seed(here: Account, now: datetime) -> None:
         "search-ranking-prod": tags("mika", "search", env="prod"),
     }
     for name, owned in stories.items():
-        here.endpoint(name, variants=one, created=now - 100 * DAY, tags=owned)
-        serve(here, name, one, now)
-        use(here, name, "AllTraffic", now, ago(now, 5))
+        account.endpoint(name, variants=one, created=now - 100 * DAY, tags=owned)
+        serve(account, name, one, now)
+        use(account, name, "AllTraffic", now, ago(now, 5))

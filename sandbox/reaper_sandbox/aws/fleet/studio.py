@@ -15,29 +15,31 @@ DOMAIN = "d-f5t2ouux778p"
 MINUTE = timedelta(minutes=1)
 
 
-def seed(here: Account, now: datetime) -> None:
+def seed(account: Account, now: datetime) -> None:
     """All of it."""
-    here.domain(DOMAIN, tags={"team": "research"})
+    account.domain(DOMAIN, tags={"team": "research"})
     for person in ("ana", "ben"):
-        here.user(person, domain=DOMAIN, created=now - 150 * DAY, tags=tags(person, "research"))
-    _watched(here, now)
-    _unwatched(here, now)
-    here.app(user="ana", type="JupyterServer", instance="system", domain=DOMAIN, created=now - 9 * DAY)
-    here.app("forgotten-gpu", user="ana", type="KernelGateway", instance="ml.g4dn.xlarge", domain=DOMAIN, created=now - 13 * DAY)
+        account.user(person, domain=DOMAIN, created=now - 150 * DAY, tags=tags(person, "research"))
+    _watched(account, now)
+    _unwatched(account, now)
+    account.app(user="ana", type="JupyterServer", instance="system", domain=DOMAIN, created=now - 9 * DAY)
+    account.app(
+        "forgotten-gpu", user="ana", type="KernelGateway", instance="ml.g4dn.xlarge", domain=DOMAIN, created=now - 13 * DAY
+    )
 
 
-def _watched(here: Account, now: datetime) -> None:
+def _watched(account: Account, now: datetime) -> None:
     stories = {"lab-idle": ("JupyterLab", ago(now, 6)), "editor-busy": ("CodeEditor", now - 25 * MINUTE)}
     for space, (kind, worked) in stories.items():
-        here.space(space, domain=DOMAIN, owner="ana", created=now - 60 * DAY, tags=tags("ana", "research"))
-        app = here.app(
+        account.space(space, domain=DOMAIN, owner="ana", created=now - 60 * DAY, tags=tags("ana", "research"))
+        app = account.app(
             space=space, type=kind, instance="ml.g5.xlarge", domain=DOMAIN, created=now - 16 * DAY, tags=tags("ana", "research")
         )
-        here.busy_steadily(app.arn, now - SEEN, now)
-        work(here, app.arn, now, worked)
+        account.busy_steadily(app.arn, now - SEEN, now)
+        work(account, app.arn, now, worked)
 
 
-def _unwatched(here: Account, now: datetime) -> None:
+def _unwatched(account: Account, now: datetime) -> None:
     stories: dict[str, datetime | None] = {
         "health-checks-only": None,
         "left-11-days-ago": now - 11 * DAY,
@@ -45,8 +47,8 @@ def _unwatched(here: Account, now: datetime) -> None:
         "deleted-yesterday": None,
     }
     for space, used in stories.items():
-        here.space(space, domain=DOMAIN, owner="ben", created=now - 60 * DAY, tags=tags("ben", "research"))
-        here.app(
+        account.space(space, domain=DOMAIN, owner="ben", created=now - 60 * DAY, tags=tags("ben", "research"))
+        account.app(
             space=space, instance="ml.m5.2xlarge", domain=DOMAIN, created=now - 12 * DAY, used=used, checked=now - MINUTE,
             status="Deleted" if space == "deleted-yesterday" else "InService", tags=tags("ben", "research"),
         )  # fmt: skip

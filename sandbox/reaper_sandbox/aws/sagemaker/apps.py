@@ -19,14 +19,14 @@ Key = tuple[str, str, str, str]
 def list_apps(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first; no ARN, no change time, no filter by status."""
     settle(region)
-    found = [
+    apps = [
         a
         for a in chosen(region.apps.values(), params, order="Ascending")
         if params.get("DomainIdEquals") in (None, a.domain)
         and params.get("UserProfileNameEquals") in (None, a.user)
         and params.get("SpaceNameEquals") in (None, a.space)
     ]
-    rows, following = page(region, "ListApps", found, params)
+    rows, following = page(region, "ListApps", apps, params)
     return {"Apps": [_summary(a) for a in rows], "NextToken": following}
 
 

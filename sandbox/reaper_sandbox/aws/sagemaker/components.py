@@ -18,12 +18,12 @@ from reaper_sandbox.aws.world import Region
 def list_components(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Newest first unless asked otherwise."""
     settle(region)
-    found = [
+    components = [
         c
         for c in chosen(region.components.values(), params)
         if params.get("EndpointNameEquals") in (None, c.endpoint) and params.get("VariantNameEquals") in (None, c.variant)
     ]
-    rows, following = page(region, "ListInferenceComponents", found, params)
+    rows, following = page(region, "ListInferenceComponents", components, params)
     return {"InferenceComponents": [_summary(region, c) for c in rows], "NextToken": following}
 
 
@@ -69,7 +69,7 @@ def update_copies(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     if component.spec.get("BaseInferenceComponentName"):
         raise invalid("An adapter has no copies of its own.")  # its real text is not known
     component.copies = int(params["DesiredRuntimeConfig"]["CopyCount"])
-    autoscaling.held(region, f"inference-component/{component.name}", autoscaling.COPIES)
+    autoscaling.check_capacity(region, f"inference-component/{component.name}", autoscaling.COPIES)
     _fit(region, component.endpoint)
     begin(region, component, "Updating", "InService")
     return {"InferenceComponentArn": component.arn}

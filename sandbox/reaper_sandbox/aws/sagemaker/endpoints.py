@@ -107,7 +107,7 @@ def update_weights(region: Region, params: dict[str, Any]) -> dict[str, Any]:
             raise invalid("DesiredInstanceCount must be at least 1 for a real-time variant.")  # its real text is not known
     for one in wanted:
         _scale(variants[one["VariantName"]], one)
-        autoscaling.held(region, f"endpoint/{endpoint.name}/variant/{one['VariantName']}", autoscaling.VARIANT)
+        autoscaling.check_capacity(region, f"endpoint/{endpoint.name}/variant/{one['VariantName']}", autoscaling.VARIANT)
     begin(region, endpoint, "Updating", "InService")
     return {"EndpointArn": endpoint.arn}
 

@@ -33,10 +33,10 @@ def settle(region: Region) -> None:
         region.moving = [record for record in region.moving if record.pending]
 
 
-def begin(region: Region, record: Any, status: str, then: str) -> None:
+def begin(region: Region, record: Any, status: str, final_status: str) -> None:
     """Start a change of state: `status` for as long as the world's `settle_after`, and `then` after it."""
     record.status = status
-    record.pending = (region.now + region.world.settle_after, then)
+    record.pending = (region.now + region.world.settle_after, final_status)
     if hasattr(record, "changed"):
         record.changed = region.now
     region.moving = [other for other in region.moving if other is not record] + [record]
@@ -51,18 +51,18 @@ def _forget(region: Region, record: Any) -> None:
 
 def chosen(records: Iterable[Any], params: dict[str, Any], sort: str = "CreationTime", order: str = "Descending") -> list[Any]:
     """The records that pass the filters every list has, in the order asked for."""
-    found = list(records)
+    rows = list(records)
     if name := params.get("NameContains"):
-        found = [r for r in found if name.lower() in r.name.lower()]
+        rows = [r for r in rows if name.lower() in r.name.lower()]
     if status := params.get("StatusEquals"):
-        found = [r for r in found if r.status == status]
+        rows = [r for r in rows if r.status == status]
     for key, (attribute, sign) in TIMES.items():
         if key in params:
             edge = read(params[key])
-            found = [r for r in found if sign * (getattr(r, attribute) - edge).total_seconds() > 0]
+            rows = [r for r in rows if sign * (getattr(r, attribute) - edge).total_seconds() > 0]
     attribute = SORTS[params.get("SortBy", sort)]
-    found.sort(key=lambda r: getattr(r, attribute), reverse=params.get("SortOrder", order) == "Descending")
-    return found
+    rows.sort(key=lambda r: getattr(r, attribute), reverse=params.get("SortOrder", order) == "Descending")
+    return rows
 
 
 def page(region: Region, operation: str, rows: list[Any], params: dict[str, Any]) -> tuple[list[Any], str | None]:

@@ -19,10 +19,10 @@ LISTED = ("NotebookInstanceLifecycleConfigName", "DefaultCodeRepository", "Addit
 def list_notebooks(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """By name unless asked otherwise."""
     settle(region)
-    found = chosen(region.notebooks.values(), params, sort="Name", order="Ascending")
+    notebooks = chosen(region.notebooks.values(), params, sort="Name", order="Ascending")
     if lifecycle := params.get("NotebookInstanceLifecycleConfigNameContains"):
-        found = [n for n in found if lifecycle in n.extra.get(LISTED[0], "")]
-    rows, following = page(region, "ListNotebookInstances", found, params)
+        notebooks = [n for n in notebooks if lifecycle in n.extra.get(LISTED[0], "")]
+    rows, following = page(region, "ListNotebookInstances", notebooks, params)
     shown = [_summary(n) | {key: n.extra[key] for key in LISTED if key in n.extra} for n in rows]
     return {"NotebookInstances": shown, "NextToken": following}
 
@@ -85,14 +85,14 @@ def find(region: Region, name: str) -> Notebook:
     return region.notebooks[name]
 
 
-def _move(region: Region, name: str, allowed: tuple[str, ...], status: str, then: str) -> None:
+def _move(region: Region, name: str, allowed: tuple[str, ...], status: str, final_status: str) -> None:
     notebook = find(region, name)
     if notebook.status not in allowed:
         raise invalid(
             f"Status ({notebook.status}) not in ([{', '.join(allowed)}]). "
             f"Unable to transition to ({status}) for Notebook Instance ({notebook.arn})"
         )
-    begin(region, notebook, status, then)
+    begin(region, notebook, status, final_status)
 
 
 def _summary(notebook: Notebook) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def create_user(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 def list_users(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first."""
     settle(region)
-    found = _of_domain(chosen(region.users.values(), params, order="Ascending"), params, "UserProfileNameContains")
-    rows, following = page(region, "ListUserProfiles", found, params)
+    users = _of_domain(chosen(region.users.values(), params, order="Ascending"), params, "UserProfileNameContains")
+    rows, following = page(region, "ListUserProfiles", users, params)
     return {"UserProfiles": [{"DomainId": u.domain, "UserProfileName": u.name} | _times(u) for u in rows], "NextToken": following}
 
 
@@ -110,8 +110,8 @@ def create_space(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 def list_spaces(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first; no ARN."""
     settle(region)
-    found = _of_domain(chosen(region.spaces.values(), params, order="Ascending"), params, "SpaceNameContains")
-    rows, following = page(region, "ListSpaces", found, params)
+    spaces = _of_domain(chosen(region.spaces.values(), params, order="Ascending"), params, "SpaceNameContains")
+    rows, following = page(region, "ListSpaces", spaces, params)
     shown = []
     for space in rows:
         owner = {"OwnerUserProfileName": space.owner} if space.owner else None
