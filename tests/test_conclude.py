@@ -14,7 +14,7 @@ from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.act import act
 from reaper.case import Outcome, Report
-from reaper.conclude import conclude
+from reaper.conclude import conclude, leases_of
 from reaper.decide import decide
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
@@ -74,6 +74,10 @@ def due(deployment: FakeDeployment) -> FakeDeployment:
 
 def to_owner(deployment: FakeDeployment) -> list[str]:
     return [m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+
+
+def to_admins(deployment: FakeDeployment) -> list[str]:
+    return [m.subject for m in deployment.channel.messages if m.audience is Audience.ADMINS]
 
 
 def write(deployment: FakeDeployment, **fields: Any) -> None:
@@ -277,4 +281,133 @@ def test_a_summary_older_than_the_last_one_is_not_sent(deployment: FakeDeploymen
     phases(deployment).conclude()
     deployment.channel.messages.clear()
     older.conclude()
-    assert [m.subject for m in deployment.channel.messages if m.audience is Audience.ADMINS] == []
+    assert to_admins(deployment) == []
+
+
+def test_an_older_summary_with_actions_is_still_sent(deployment: FakeDeployment):
+    older = phases(due(deployment))
+    deployment.now += HOUR
+    deployment.ledger.give_back_lease(older.decided.leased[0], older.opened.run.id)
+    phases(deployment).conclude()
+    deployment.channel.messages.clear()
+    older.conclude()
+    assert ["1 action taken" in subject for subject in to_admins(deployment)] == [True]
+
+
+def test_a_summary_of_other_places_is_still_sent(deployment: FakeDeployment):
+    older = phases(deployment)
+    row = replace(older.observed.coverage[0], region="eu-west-1")
+    older = replace(older, observed=replace(older.observed, coverage=(row,)))
+    deployment.now += HOUR
+    deployment.ledger.give_back_lease(older.decided.leased[0], older.opened.run.id)
+    del deployment.cloud.things["churn"]
+    deployment.cloud.add("another")
+    phases(deployment).conclude()
+    deployment.channel.messages.clear()
+    older.conclude()
+    assert len(to_admins(deployment)) == 1
+
+
+def test_a_summary_of_a_wrong_clock_silences_no_later_one(deployment: FakeDeployment):
+    deployment.now += 365 * DAY
+    deployment.sweep()
+    deployment.now -= 364 * DAY
+    deployment.channel.messages.clear()
+    deployment.cloud.add("second")
+    deployment.sweep()
+    assert len(to_admins(deployment)) == 1
+
+
+@pytest.mark.parametrize("reads", [2, 3])
+def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDeployment, reads: int):
+    deployment.sweep()
+    deployment.now += 7 * DAY
+    deployment.channel.messages.clear()
+    before, deployment.policy = deployment.memory("churn"), policy(POLICY.replace("grace: 3d", "grace: 20d"))
+    count = 0
+
+    def fail(call: str, resource_id: str) -> None:
+        nonlocal count
+        count += call == "recall"
+        if call == "recall" and count == reads:
+            raise DENIED
+
+    deployment.ledger.fail_on = fail  # type: ignore[attr-defined]
+    report = deployment.sweep()
+    deployment.ledger.fail_on = lambda call, resource_id: None  # type: ignore[attr-defined]
+    finding = finding_of(report, "churn")
+    assert (finding.step.name, finding.outcome.result) == (StepName.REMIND, Result.FAILED)
+    assert to_owner(deployment) == []
+    assert deployment.memory("churn").reminded_at == before.reminded_at
+    assert [row.kind for row in report.coverage if row.error] == ["ledger"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["on hold", "denied"])
+def test_the_weekly_summary_is_sent_whatever_becomes_of_the_stop(deployment: FakeDeployment, held: bool):
+    limits = f"limits: {{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000, max_scheduled: {0 if held else 20}}}"
+    hours = 'hours: {on: "mon-sun 07:00-19:00", tz: UTC, start: ours}'
+    deployment.policy = policy(f"""
+version: 1
+defaults: {{action: stop, idle_after: 2h, grace: 1d, remind_every: 7d}}
+{limits}
+owners: {{domains: [example.com], fallback: ml-admins@example.com}}
+rules: [{{name: hours, match: {{name: "*"}}, action: stop, {hours}}}]
+""")
+    deployment.now = deployment.now.replace(hour=22)
+    churn = deployment.cloud.things["churn"]
+
+    def deny(call: str, name: str) -> None:
+        if call == "carry":
+            raise DENIED
+
+    deployment.cloud.fail_on = deny
+    subjects = []
+    for _ in range(16):
+        churn.uses = [deployment.now - 6 * HOUR - day * DAY for day in range(20)]
+        deployment.channel.messages.clear()
+        deployment.sweep()
+        subjects.append(to_owner(deployment))
+        deployment.now += DAY
+    summaries = [day for day, sent in enumerate(subjects) if any(s.startswith("Weekly summary") for s in sent)]
+    assert summaries == [7, 14]
+
+
+def test_a_lease_that_cannot_be_prolonged_is_a_row_of_the_coverage(deployment: FakeDeployment):
+    due(deployment)
+    opened = deployment.open_run(Mode.ENFORCE)
+    observed = observe(opened.run, opened.observe, opened.run.started_at)
+    decided = decide([observed], opened.decide)
+    leases = leases_of(decided, opened.conclude)
+    assert leases is not None
+
+    def fail(call: str, resource_id: str) -> None:
+        if call == "lease":
+            raise DENIED
+
+    deployment.ledger.fail_on = fail  # type: ignore[attr-defined]
+    [target] = decided.leased
+    acted = act(decided.for_target(target), deployment.open_act(target, leases))
+    assert [outcome.result for outcome in acted.outcomes.values()] == [Result.REFUSED]
+    assert [row.kind for row in acted.coverage] == ["ledger"]
+    assert deployment.cloud.log == []
+
+
+def test_a_repeated_act_leaves_the_outcome_of_the_first(deployment: FakeDeployment):
+    run = phases(due(deployment))
+    [target] = run.decided.leased
+    leases = leases_of(run.decided, run.opened.conclude)
+    assert leases is not None
+    again = act(run.decided.for_target(target), deployment.open_act(target, leases))
+    report = run.conclude(acted=[again])
+    finding = finding_of(report, "churn")
+    assert (finding.outcome.result, finding.outcome.begun, finding.outcome.already_done) == (Result.DONE, True, False)
+    assert len(deployment.cloud.log) == 1
+    assert any("was scaled in" in subject for subject in to_owner(deployment))
+
+
+def test_a_failure_while_the_findings_are_joined_gives_the_leases_back(deployment: FakeDeployment):
+    run = phases(deployment)
+    broken = replace(run, acted=[None])  # type: ignore[list-item]
+    with pytest.raises(AttributeError):
+        broken.conclude()
+    assert deployment.ledger.take_lease(run.decided.leased[0], "another run", deployment.now, DAY)

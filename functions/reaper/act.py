@@ -31,6 +31,7 @@ def act(decided: Decided, context: ActContext) -> Acted:
     if because := _refused_because(decided, context):
         refused = Outcome(result=Result.REFUSED, because=because)
         return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in _due(decided.decisions)})
+    lease_failures = list(context.leases.failures)
     outcomes: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
     rows: list[Coverage] = []
@@ -46,7 +47,11 @@ def act(decided: Decided, context: ActContext) -> Acted:
         target=target,
         outcomes=outcomes | guests,
         calls=tuple(KindCalls(kind=kind, calls=dict(count)) for kind, count in calls.items()),
-        coverage=(*rows, *_record_guests(decided, guests, context)),
+        coverage=(
+            *rows,
+            *_record_guests(decided, guests, context),
+            *(row for row in context.leases.failures if row not in lease_failures),
+        ),
     )
 
 

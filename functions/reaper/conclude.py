@@ -28,6 +28,7 @@ from reaper.notices.owner_notice import is_reportable
 from reaper.notices.record import record_action_told, record_notice, record_verdict
 from reaper.notices.round import NoticeRound, notice_context
 from reaper.notices.sending import (
+    NOT_NOTIFIED,
     channel_failures,
     drop_changed_notices,
     send_owner_notices,
@@ -48,51 +49,57 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
 
     The leases of the run are always given back. Never raises CloudError: failures are in the coverage.
     """
-    parts, acted = list(parts), list(acted)
-    findings = join_findings(parts, decided, acted)
-    coverage, own_rows = run_coverage(parts, decided, acted)
-    rows = [*context.failures, *own_rows]
+    leases = leases_of(decided, context)
+    try:
+        report = _conclude_run((list(parts), list(acted)), decided, context, leases)
+    finally:
+        if leases:
+            leases.give_back()
+    late_rows = [row for row in leases.failures if row not in report.coverage] if leases else []
+    return replace(report, coverage=(*report.coverage, *late_rows))
+
+
+def leases_of(decided: Decided, context: ConcludeContext) -> RunLeases | None:
+    """The leases that the run took when it decided; None in audit and without a ledger."""
     if context.ledger is None or not decided.run.mode.writes:
-        findings = _with_memories(findings, decided, context, rows)
-        return run_report(findings, (*coverage, *rows), decided, context)
-    leases = RunLeases(
+        return None
+    return RunLeases(
         ledger=context.ledger,
         run_id=decided.run.id,
         clock=context.clock,
         renewed_at=decided.decided_at,
         targets=set(decided.leased),
     )
-    try:
-        report = _conclude_run(findings, (coverage, rows), decided, context, leases)
-    finally:
-        leases.give_back()
-    late_rows = [row for row in leases.failures if row not in report.coverage]
-    return replace(report, coverage=(*report.coverage, *late_rows))
 
 
 def _conclude_run(
-    findings: Sequence[Finding],
-    coverage: tuple[Sequence[Coverage], list[Coverage]],
-    decided: Decided,
-    context: ConcludeContext,
-    leases: RunLeases,
+    phases: tuple[Sequence[Observed], Sequence[Acted]], decided: Decided, context: ConcludeContext, leases: RunLeases | None
 ) -> Report:
-    cloud_rows, rows = coverage
+    parts, acted = phases
+    findings = join_findings(parts, decided, acted)
+    cloud_rows, own_rows = run_coverage(parts, decided, acted)
+    rows = [*context.failures, *own_rows]
+    if leases is None:
+        findings = _with_memories(findings, decided, context, rows)
+        return run_report(findings, (*cloud_rows, *rows), decided, context)
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _new_round(findings, rows, decided, context, leases)
-    _recall(mails)
+    mails.was_recalled = _recall(mails)
     untold = {action.hint.id: action for action in _still_untold(decided, mails)}
     untold_findings = {
         resource_id: untold_finding(action, _case_of(resource_id, mails)) for resource_id, action in untold.items()
     }
-    summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
+    needing_summary = [d for d in mails.decisions.values() if d.needs_summary and mails.was_recalled]
+    summaries = {d.case.resource.id: _summary_finding(d) for d in needing_summary}
     notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
     deliveries += _send_summaries(summaries, notices, mails)
+    if mails.was_recalled:
+        _record_verdicts(deliveries, mails)
     deliveries += _send_untold(untold, untold_findings, notices, mails)
     mails.rows += channel_failures(deliveries)
-    mails.rows += unsent_notices_rows(mails.findings.values(), deliveries, mails)
+    mails.rows += unsent_notices_rows(mails.findings.values(), mails)
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
@@ -127,15 +134,18 @@ def _new_round(
     )
 
 
-def _recall(mails: NoticeRound) -> None:
-    """Recall every decided resource, and drop the notices of those that changed since."""
+def _recall(mails: NoticeRound) -> bool:
+    """Recall every decided resource, and drop the notices of those that changed since.
+
+    Returns False if the ledger can't be read: then no notice is sent, because its dates would be wrong.
+    """
     ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
         mails.memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
         mails.note_ledger_failure(error)
         mails.findings = {resource_id: _not_notified(f, error) for resource_id, f in mails.findings.items()}
-        return
+        return False
     for unreadable in mails.memories.errors[:1]:
         mails.note_ledger_failure(unreadable)
     known = dict(mails.memories)
@@ -143,6 +153,7 @@ def _recall(mails: NoticeRound) -> None:
         finding = _with_intent_outcome(finding, known.get(resource_id, Memory()), mails)
         mails.findings[resource_id] = with_memory(finding, known.get(resource_id))
     drop_changed_notices(list(mails.findings.values()), mails.memories, mails)
+    return True
 
 
 def _still_untold(decided: Decided, mails: NoticeRound) -> list[UntoldAction]:
@@ -161,15 +172,17 @@ def _has_accepted_mail(hint: Unfinished, mails: NoticeRound) -> bool:
 def _not_notified(finding: Finding, error: ReaperError) -> Finding:
     if finding.step.name not in NOTICES:
         return finding
-    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {error}"))
+    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}"))
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
-    """The finding of an action that `act` returned no outcome for: its intent shows if it was done, not begun, or has an unknown result."""
-    if not (mails.run.mode.acts and finding.step.name in ACTIONS and finding.outcome.result is Result.PLANNED):
+    """The finding with the outcome that this run's intent shows, if `act` returned none, or was repeated and found everything done."""
+    if not (mails.run.mode.acts and finding.step.name in ACTIONS) or finding.outcome.begun or finding.outcome.host_id:
         return finding
-    if memory.last_action_run != mails.run.id or memory.last_action is not finding.step.name:
-        return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN))
+    is_missing = finding.outcome.result is Result.PLANNED
+    has_own_intent = memory.last_action_run == mails.run.id and memory.last_action is finding.step.name
+    if not (has_own_intent and (is_missing or memory.last_action_result)):
+        return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
     because = memory.last_action_because
     if memory.last_action_result is Result.DONE:
         outcome = Outcome(result=Result.DONE, because=because, begun=True, part_done=memory.last_action_part)
@@ -185,7 +198,7 @@ def _summary_finding(decision: Decision) -> Finding:
 
 
 def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
-    """The notices and the mails about this run's actions. If no channel accepted a notice, the verdict is still remembered."""
+    """The notices and the mails about this run's actions, but for those that were sent, or are known not to be sent."""
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
         finding = mails.findings[resource_id]
@@ -194,19 +207,36 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
         else:
             record_action_told(finding, _hint_of(finding, mails), receipt, mails)
 
-    untold = {resource_id: f for resource_id, f in mails.findings.items() if not _is_action_told(f, mails)}
-    deliveries = send_owner_notices(untold, notices, accept, mails)
+    due = {
+        resource_id: f
+        for resource_id, f in mails.findings.items()
+        if not (_is_failed_notice(f) or _is_told_or_must_wait(f, mails))
+    }
+    return send_owner_notices(due, notices, accept, mails)
+
+
+def _is_failed_notice(finding: Finding) -> bool:
+    """Whether it is a notice that failed before it could be written, because the ledger couldn't be read."""
+    return finding.step.name in NOTICES and finding.outcome.result is Result.FAILED
+
+
+def _record_verdicts(deliveries: Sequence[Delivery], mails: NoticeRound) -> None:
+    """Remember the verdict on everything that no accepted notice was about."""
     receipts = delivery.receipts_by_id(deliveries)
     for resource_id, finding in mails.findings.items():
         if not (resource_id in receipts and finding.step.name in NOTICES):
             mails.findings[resource_id] = record_verdict(with_failed_notice(finding, deliveries, mails), mails)
-    return deliveries
 
 
-def _is_action_told(finding: Finding, mails: NoticeRound) -> bool:
-    """Whether its owner got the mail about this run's action already, from a conclude that ran before."""
+def _is_told_or_must_wait(finding: Finding, mails: NoticeRound) -> bool:
+    """Whether its owner got the mail about this run's action from a conclude that ran before, or will get it from the next run.
+
+    A mail about one part announces the date of the rest, which depends on the memory. If that can't be read, the next run sends the mail.
+    """
     if finding.step.name not in ACTIONS or not is_reportable(finding):
         return False
+    if finding.outcome.part_done and not mails.was_recalled:
+        return True
     memory = dict(mails.memories).get(finding.case.resource.id, Memory())
     if memory.last_action_run == mails.run.id and memory.last_action_told_at:
         return True

@@ -110,35 +110,29 @@ def open_run(
 
 def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
     """The four phases, one after the other. `hand_over` gets the value of one phase and returns what the next one gets."""
-    from reaper.conclude import conclude
+    from reaper.conclude import conclude, leases_of
     from reaper.decide import decide
     from reaper.observe import observe
 
     observed = hand_over(observe(opened.run, opened.observe, opened.run.started_at))
-    decided = hand_over(decide([observed], opened.decide))
-    acted = [hand_over(each) for each in _act_on_targets(decided, opened)]
+    decided = decide([observed], opened.decide)
+    leases = leases_of(decided, opened.conclude)
+    with ExitStack() as on_failure:
+        if leases:
+            on_failure.callback(leases.give_back)
+        decided = hand_over(decided)
+        acted = [hand_over(each) for each in _act_on_targets(decided, opened, leases)]
+        on_failure.pop_all()  # conclude gives them back
     return conclude([observed], decided, acted, opened.conclude)
 
 
-def _act_on_targets(decided: Decided, opened: OpenRun) -> list[Acted]:
+def _act_on_targets(decided: Decided, opened: OpenRun, leases: RunLeases | None) -> list[Acted]:
     """Act on one target after the other, the one with the most expensive action first. Below mode enforce no acting code is loaded."""
-    if opened.act is None or opened.conclude.ledger is None:
+    if opened.act is None or leases is None:
         return []
     from reaper.act import act, targets_by_cost
-    from reaper.ledger.lease import RunLeases
 
-    leases = RunLeases(
-        ledger=opened.conclude.ledger,
-        run_id=opened.run.id,
-        clock=opened.conclude.clock,
-        renewed_at=decided.decided_at,
-        targets=set(decided.leased),
-    )
-    with ExitStack() as on_failure:
-        on_failure.callback(leases.give_back)
-        acted = [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
-        on_failure.pop_all()  # conclude gives them back
-        return acted
+    return [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
 
 
 def _conclude_context(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> ConcludeContext:

@@ -128,6 +128,7 @@ def _require_lease(target: Target, context: ActContext) -> None:
     try:
         taken = context.leases.prolong(target)
     except CloudError as error:
+        context.leases.note_failure(error)
         raise StepRefused(f"the lease of this target couldn't be prolonged: {error}") from error
     if not taken:
         raise StepRefused("another sweep has taken over this target")
@@ -276,8 +277,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
 
     A failure is reported. The next run then finds the intent without a result and closes it.
     """
-    ledger, because = task.context.ledger, outcome.because or ""
-    done = outcome.result is Result.DONE
+    ledger, because, done = task.context.ledger, outcome.because or "", outcome.result is Result.DONE
 
     def change(memory: Memory) -> Memory:
         return memory_updates.with_result(memory, outcome.result, because, outcome.part_done)

@@ -32,14 +32,19 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     """Lease the targets that have a resource, or an action that no mail has reported yet. Returns those that this run got."""
     wanted = {case.resource.target for case in part.cases}
     empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
-    try:
-        wanted |= {target for target in empty if leases.ledger.unfinished(target, now)}
-    except ReaperError as error:
-        add_failure_row(rows, failure_row("ledger", error))
+    wanted |= {target for target in sorted(empty, key=str) if _has_unfinished(target, leases.ledger, now, rows)}
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
     for row in leases.failures:
         add_failure_row(rows, row)
     return taken
+
+
+def _has_unfinished(target: Target, ledger: Ledger, now: datetime, rows: list[Coverage]) -> bool:
+    try:
+        return bool(ledger.unfinished(target, now))
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return False
 
 
 def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:

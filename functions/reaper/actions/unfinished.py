@@ -160,7 +160,8 @@ def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Me
         return None
     more = f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
     resource_id = closed[0].id
-    because = memories[resource_id].last_action_because or ""
+    memory = dict(memories).get(resource_id, Memory())  # a plain copy: reading an unreadable row raises
+    because = memory.last_action_because or "its ledger record can't be read"
     return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` brings it back{more}")
 
 

@@ -103,7 +103,7 @@ def unfinished_columns(entry: Unfinished) -> dict[str, str]:
 def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
     """The hint in a row. Raises CloudError if it isn't readable."""
     try:
-        return Unfinished(target=target, **{"owner": None, **_UNFINISHED_ROW.validate_python({"region": "", **row})})
+        return Unfinished(target=target, **{"owner": None, **_UNFINISHED_ROW.validate_python({"region": "", "run": "", **row})})
     except ValueError as error:
         raise _unreadable_error("a record of an unfinished action", error) from error
 

@@ -31,7 +31,7 @@ class RunLeases:
         try:
             taken = self.prolong(target)
         except ReaperError as error:
-            add_failure_row(self.failures, failure_row("ledger", error))
+            self.note_failure(error)
             return False
         if taken:
             self.targets.add(target)
@@ -51,6 +51,10 @@ class RunLeases:
             self.renewed_at = now
         return all(taken)
 
+    def note_failure(self, error: ReaperError) -> None:
+        """One row, however often the ledger fails."""
+        add_failure_row(self.failures, failure_row("ledger", error))
+
     def give_back(self, targets: Iterable[Target] | None = None) -> None:
         """Give these leases back, or all of them; a second time nothing happens."""
         for target in self.targets & set(self.targets if targets is None else targets):
@@ -58,4 +62,4 @@ class RunLeases:
             try:
                 self.ledger.give_back_lease(target, self.run_id)
             except ReaperError as error:
-                add_failure_row(self.failures, failure_row("ledger", error))
+                self.note_failure(error)

@@ -22,7 +22,10 @@ from reaper.snooze import links
 
 @dataclass(slots=True, kw_only=True)
 class NoticeRound:
-    """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over."""
+    """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
+
+    `was_recalled`: the memories are those of the ledger. If not, nothing that takes a date from them is sent.
+    """
 
     run: Run
     now: datetime
@@ -34,6 +37,7 @@ class NoticeRound:
     memories: Recalled
     rows: list[Coverage] = field(default_factory=list)
     lost: bool = False
+    was_recalled: bool = False
 
     def attempt(self, write: Callable[[], object]) -> bool:
         """Write to the ledger. A failure is a row of the coverage, and everything else is still written. Returns whether it succeeded."""

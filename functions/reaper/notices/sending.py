@@ -23,8 +23,11 @@ from reaper.notices.round import NoticeRound
 from reaper.planning import enrolment, snoozed_cases
 from reaper.report.findings import left_alone
 
+SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
+NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
+NOT_NOTIFIED = "owner not notified: "
 Accept = Callable[[str, str, Sequence[Delivery]], None]
 """What to do once a message about a resource was accepted: its ID, the receipt, and the deliveries on every channel."""
 
@@ -58,15 +61,14 @@ def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: 
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
     errors = [str(d.error) for d in deliveries if d.error and finding.case.resource.id in d.message.resource_ids]
-    not_sent = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
-    because = "; ".join(dict.fromkeys(errors)) or not_sent
-    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {because}"))
+    because = "; ".join(dict.fromkeys(errors)) or (TAKEN_OVER if mails.lost else NO_ADDRESS)
+    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
-def unsent_notices_rows(findings: Iterable[Finding], deliveries: Sequence[Delivery], mails: NoticeRound) -> list[Coverage]:
+def unsent_notices_rows(findings: Iterable[Finding], mails: NoticeRound) -> list[Coverage]:
     """A row for the notices that no message carried: no address is allowed for them, or another run has taken over."""
-    carried = {resource_id for d in deliveries for resource_id in d.message.resource_ids}
-    unsent = [f for f in findings if f.step.name in NOTICES and f.case.resource.id not in carried]
+    errors = {f"{NOT_NOTIFIED}{TAKEN_OVER if mails.lost else NO_ADDRESS}"}
+    unsent = [f for f in findings if f.step.name in NOTICES and f.outcome.error in errors]
     because = f"{len(unsent)} notices have no allowed address: set owners.fallback, or add a domain to owners.domains"
     if mails.lost:
         because = f"{len(unsent)} notices were not sent: {TAKEN_OVER}"
@@ -113,7 +115,7 @@ def _is_current(finding: Finding, memories: Recalled | None, mails: NoticeRound)
     because = _changed_because(finding, memories, mails) if memories is not None else None
     resource_id = finding.case.resource.id
     if memories is None:
-        failed = replace(finding, outcome=Outcome(result=Result.FAILED, error="owner not notified: the ledger couldn't be read"))
+        failed = replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}the ledger couldn't be read"))
     else:
         failed = left_alone(finding, because or "")
     if (because or memories is None) and mails.findings[resource_id].step.name in NOTICES:
@@ -132,7 +134,7 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     if host and host.snoozed_until and host.snoozed_until > now:
         return "what it lives in was snoozed since this was decided"
     decision = mails.decisions[case.resource.id]
-    if decision.needs_summary and not enrolment.is_summary_due(case, memory, mails.now):
-        return "its summary was sent since this was decided"
+    if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
+        return None if enrolment.is_summary_due(case, memory, mails.now) else SUMMARY_SENT
     changed_by_this_run = memory.last_action_run == mails.run.id
     return None if changed_by_this_run or memory.version == decision.row_version else CHANGED

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 
 from reaper.case import Coverage, Report
+from reaper.coverage import OWN
 from reaper.errors import ReaperError
+from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.port import NamedRow
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
+from reaper.model import ACTIONS, Result
 from reaper.notices import admin_summary, last_summary
 from reaper.notices.admin_summary import HeldSince
 from reaper.notices.channels import delivery
@@ -18,21 +22,25 @@ from reaper.notices.sending import channel_failures
 
 SUMMARY_ROW = "summary"
 """The row of the ledger with the topics of the last summary."""
-RUN_COLUMN, STARTED_COLUMN = "run", "started"
+RUN_COLUMN, STARTED_COLUMN, PLACES_COLUMN = "run", "started", "places"
+"""The run that sent it, when that run started, and a digest of the targets and kinds that it covered."""
 
 
 def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRound) -> Report:
-    """The report, with a row for each channel that refused the summary. A run's summary is sent once, and none after a newer run's."""
+    """The report, with a row for each channel that refused the summary.
+
+    A run's summary is sent once. One without actions is not sent after that of a newer run of the same places.
+    """
     try:
         last = mails.ledger.read_row(SUMMARY_ROW)
     except ReaperError as error:
         mails.note_ledger_failure(error)
         return replace(report, coverage=(*report.coverage, *_rows_since(report, mails)))
-    if _is_sent_or_older(report, last):
-        return report
     held_since = _held_since(mails)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, held_since)
+    if _is_sent(report, last) or (_is_older(report, last, mails) and not _has_actions(report)):
+        return report
     topics = failures | admin_summary.topics(report, held_since)
     known = last_summary.known_topics(exact, topics - exact, last.values) if last.version else None
     new_failures = [f"{row.kind}: {row.error}" for row in mails.rows if f"trouble:{row.kind}" not in (known or ())]
@@ -51,14 +59,33 @@ def _rows_since(report: Report, mails: NoticeRound) -> list[Coverage]:
 
 
 def _run_columns(report: Report) -> dict[str, str]:
-    return {RUN_COLUMN: report.run.id, STARTED_COLUMN: sortable_time(report.run.started_at)}
+    return {
+        RUN_COLUMN: report.run.id,
+        STARTED_COLUMN: sortable_time(report.run.started_at),
+        PLACES_COLUMN: _places_digest(report),
+    }
 
 
-def _is_sent_or_older(report: Report, last: NamedRow) -> bool:
-    """Whether the last summary is this very run's, or that of a run that started later."""
-    columns = _run_columns(report)
+def _places_digest(report: Report) -> str:
+    places = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if row.cloud != OWN})
+    return sha256("\n".join(places).encode()).hexdigest()[:16]
+
+
+def _is_sent(report: Report, last: NamedRow) -> bool:
+    """Whether the last summary is this very run's."""
+    return last.values.get(RUN_COLUMN) == report.run.id
+
+
+def _has_actions(report: Report) -> bool:
+    """Whether the run carried out an action, or tried to."""
+    return any(f.step.name in ACTIONS and f.outcome.result is not Result.PLANNED for f in report.findings)
+
+
+def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
+    """Whether the last summary is that of a run of the same places that started later, and not by a wrong clock."""
+    columns, latest = _run_columns(report), sortable_time(mails.context.clock() + MAX_CLOCK_SKEW)
     started = last.values.get(STARTED_COLUMN, "")
-    return last.values.get(RUN_COLUMN) == columns[RUN_COLUMN] or columns[STARTED_COLUMN] < started
+    return last.values.get(PLACES_COLUMN) == columns[PLACES_COLUMN] and columns[STARTED_COLUMN] < started <= latest
 
 
 def _held_since(mails: NoticeRound) -> HeldSince:
