@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import shutil
-import tomllib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from moto.cloudwatch.models import cloudwatch_backends
+from moto.s3.models import s3_backends
 
-from deploy import cloudformation, policies, sam
+from deploy import guided, policies, sam
 from deploy.cloudformation import STACK, Account
+from deploy.guided import PAGE, UNATTENDED, blocks, guide
 from deploy.translate import translate
 
-PAGE = (sam.ROOT / "docs/deploy-aws.md").read_text()
-UNATTENDED = (sam.ROOT / "docs/deploy-aws-unattended.md").read_text()
-pytestmark = pytest.mark.timeout(900)
-"""Two command lines that take seconds to start, on a busy machine many."""
+pytestmark = guided.TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -29,168 +24,51 @@ def stack() -> dict[str, Any]:
     return translate(sam.ROOT / "template.yaml")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """An account of the test's own (what one deploys moto does not keep apart) and a folder with what is deployed; building is another test's."""
-    [_, setup, _, _] = blocks(PAGE, "First deployment")
-    try:
-        cloudformation.ready()
-    except sam.Missing as why:
-        warnings.warn(f"NOT TESTED: deploying with SAM, because {why}", stacklevel=1)
-        pytest.skip(str(why))
-    home = tmp_path_factory.mktemp("admin")
-    for name in ("template.yaml", "samconfig.toml"):
-        shutil.copy(sam.ROOT / name, home)
-    shutil.copytree(sam.ROOT / "policies", home / "policies")
-    (home / "functions").mkdir()
-    (home / "functions/function.py").write_text("def handler(event, context):\n    return event\n")
-    with pytest.MonkeyPatch.context() as patch, cloudformation.account(home, patch, setup) as found:
+    """One for the file: its tests leave the stack as it is, and the last takes it away."""
+    with guided.empty_account(tmp_path_factory) as found:
         yield found
 
 
-@pytest.fixture
-def guided(account: Account) -> str:
-    """What SAM says to somebody who takes every default, and confirms the changes at the end."""
-    done = guide(account)
-    assert done.startswith("0 "), done
-    return done
+@pytest.fixture(scope="module")
+def deployed(account: Account) -> str:
+    """What SAM says when it makes that stack."""
+    return guided.take_defaults(account)
 
 
-def guide(account: Account, command: str = "sam deploy --guided", **answers: str) -> str:
-    """Exit status and output of the guided command with Enter to every question but those named, and y to the last."""
-    parameters = yaml.safe_load(re.sub(r"!\w+", "", (account.home / "template.yaml").read_text()))["Parameters"]
-    typed = ["", "", *(answers.get(name, "") for name in parameters), *[""] * 6]
-    done = account.shell(command, answers="".join(f"{line}\n" for line in [*typed, "y"]))
-    return f"{done.returncode} {done.stdout}{done.stderr}"
-
-
-def blocks(page: str, heading: str, language: str = "sh") -> list[str]:
-    """The commands under a heading."""
-    section = page.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-
-
-def saved(account: Account) -> str:
-    """The parameters in samconfig.toml."""
-    return str(answers(account)["parameter_overrides"])
-
-
-def answers(account: Account) -> dict[str, Any]:
-    """All that samconfig.toml has of the first installation."""
-    config = tomllib.loads((account.home / "samconfig.toml").read_text())
-    return dict(config["default"]["deploy"]["parameters"])
-
-
-def test_sam_deploys_with_nothing_but_enter_and_a_yes(account: Account, guided: str):
-    assert f"Successfully created/updated stack - {STACK}" in guided
-    assert "no authentication" not in guided
+def test_sam_deploys_with_nothing_but_enter_and_a_yes(account: Account, deployed: str):
+    assert f"Successfully created/updated stack - {STACK}" in deployed
+    assert "no authentication" not in deployed
     assert account.variables()["REAPER_MODE"] == "audit"
     assert "SnoozeFunction" not in account.resources()
 
 
-def test_the_answers_are_those_of_the_next_deployment(account: Account, guided: str):
-    assert 'Mode="audit"' in saved(account)
+def test_the_answers_are_those_of_the_next_deployment(account: Account, deployed: str):
+    assert 'Mode="audit"' in guided.saved(account)
     plain = account.shell("sam deploy")
     assert "No changes to deploy" in plain.stderr, plain.stdout + plain.stderr
     assert plain.returncode != 0
-    assert account.shell(deploy_unattended()).returncode == 0, "and that is what its second option is for"
+    assert account.shell(guided.deploy_unattended()).returncode == 0, "and that is what its second option is for"
 
 
-def test_the_mode_chosen_once_is_that_of_the_next_deployment(account: Account, guided: str):
-    mode = guide(account, Mode="notify", SnoozeLinks="true", PolicyParameter="/ml-idle-reaper/policy")
-    assert mode.startswith("0 "), mode
-    assert "Function Url has no authentication" not in mode
-    assert 'Mode="notify"' in saved(account)
-    again = guide(account, Quiet="false")
-    assert "Parameter Mode [notify]" in again
-    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
-
-
-def chosen(account: Account) -> dict[str, str]:
-    """The deployed stack's parameters."""
-    [found] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
-    return {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
-
-
-def parameters(account: Account) -> dict[str, str]:
-    """Some of them."""
-    found = chosen(account)
-    return {name: found[name] for name in ("Mode", "SnoozeLinks", "Quiet")}
-
-
-def ship(account: Account) -> None:
-    """A fresh clone's samconfig.toml in place of the one with the answers."""
-    shutil.copy(sam.ROOT / "samconfig.toml", account.home)
-
-
-def test_no_release_changes_the_file_that_holds_the_answers():
-    """Everybody who deployed has edited it since it first came: any change here is a conflict for them, and theirs to lose."""
-    shipped = (sam.ROOT / "samconfig.toml").read_bytes()
-    assert hashlib.sha256(shipped).hexdigest() == "fd7c9c72357e7d3a8a33aee6128cb1b86d8ad792313c922052f02f314e14434c"
-    assert b"parameter_overrides" not in shipped
-
-
-def test_a_fresh_clone_deploys_without_touching_a_parameter(account: Account, guided: str):
-    ship(account)
-    assert guide(account, Mode="notify", SnoozeLinks="true", Quiet="false").startswith("0 ")
-    ship(account)
-    done = account.shell(deploy_unattended())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
-
-
-def test_the_answers_come_back_from_the_stack(account: Account, guided: str):
-    ship(account)
-    assert guide(account, Mode="notify", SnoozeLinks="true", Quiet="false").startswith("0 ")
-    ship(account)
-    [rebuild] = blocks(PAGE, "Updating")
-    done = account.shell(rebuild)
-    assert done.returncode == 0, done.stderr
-    answer(account, done.stdout)
-    again = guide(account)
-    assert "Parameter Mode [notify]" in again, again
-    assert "Parameter Policy [version: 1]" in again
-    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
-
-
-def answer(account: Account, line: str) -> None:
-    """Put a line under [default.deploy.parameters] by hand, in place of the one that may be there."""
-    path = account.home / "samconfig.toml"
-    text = re.sub(r"^parameter_overrides = .*\n", "", path.read_text(), flags=re.MULTILINE)
-    path.write_text(text.replace("[default.deploy.parameters]\n", f"[default.deploy.parameters]\n{line}"))
-
-
-def test_a_second_installation_has_its_own_answers(account: Account, guided: str):
+def test_a_second_installation_has_its_own_answers(account: Account, deployed: str):
     [first] = re.findall(r"\$ (sam deploy --guided --config-env .*)\n", PAGE)
-    before = (account.resources(), answers(account))
+    before = (account.resources(), guided.answers(account))
+    assert guided.saved(account)
     done = guide(account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy")
     assert done.startswith("0 "), done
     assert account.variables("ml-idle-reaper-dev")["REAPER_POLICY"] == "ssm:/ml-idle-reaper-dev/policy"
-    assert (account.resources(), answers(account)) == before
+    assert (account.resources(), guided.answers(account)) == before
     again = account.shell(
         'stack=ml-idle-reaper-dev\nsam deploy --config-env "$stack" --no-fail-on-empty-changeset --no-confirm-changeset'
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
     [delete, clean] = blocks(PAGE, "Uninstall")
-    done = account.shell(f"stack=ml-idle-reaper-dev\n{put_policy()}{delete}{clean}")
+    done = account.shell(f"stack=ml-idle-reaper-dev\n{guided.put_policy()}{delete}{clean}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert account.resources() == before[0], "and only the second one is taken away"
-
-
-def put_policy() -> str:
-    """The command that stores the policy, without the check before it."""
-    [_, _, put, _] = blocks(PAGE, "First deployment")
-    return str(put.split("\n", 1)[1])
-
-
-def deploy_unattended() -> str:
-    """The command of that page, which its workflow runs as well."""
-    [command] = re.findall(r"^\$ (sam deploy .*)$", UNATTENDED, re.MULTILINE)
-    [workflow] = re.findall(r"```yaml\n(.*?)```", UNATTENDED, re.DOTALL)
-    steps = [step["run"] for step in yaml.safe_load(workflow)["jobs"]["deploy"]["steps"] if "run" in step]
-    assert steps[-2:] == ["sam build", command]
-    return str(command)
 
 
 def test_only_one_branch_of_one_repository_may_deploy():
@@ -239,7 +117,7 @@ def test_a_policy_of_one_line_is_taken(stack, text: str):
     assert re.fullmatch(stack["Parameters"]["Policy"]["AllowedPattern"], text)
 
 
-def test_the_first_look_makes_the_alarm_mail_by_itself_and_sweeps(account: Account, guided: str, stack):
+def test_the_first_look_makes_the_alarm_mail_by_itself_and_sweeps(account: Account, deployed: str, stack):
     """Without waiting for an evaluation, which is an hour away: each change that is set by hand is mailed at once."""
     [_, _, _, see] = blocks(PAGE, "First deployment")
     [silence] = [o["OutputValue"] for o in outputs(account) if o["OutputKey"] == "SilenceAlarm"]
@@ -273,7 +151,7 @@ def ring(account: Account, name: str, properties: dict[str, Any]) -> None:
     account.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="a new stack")
 
 
-def test_invoking_by_hand_waits_and_does_not_start_a_second_sweep(account: Account, guided: str):
+def test_invoking_by_hand_waits_and_does_not_start_a_second_sweep(account: Account, deployed: str):
     commands = re.findall(r"^.*aws lambda invoke.*$", PAGE, re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
@@ -283,14 +161,14 @@ def test_invoking_by_hand_waits_and_does_not_start_a_second_sweep(account: Accou
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def left_behind(account: Account, guided: str) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def left_behind(account: Account, deployed: str) -> tuple[str, str]:
     """Bucket and table with something in them: versions, a marker of a deletion, and more than one page."""
     client, found = account.client("s3"), account.resources()
     bucket = found["ReportBucket"]
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     for number in range(520):
-        client.put_object(Bucket=bucket, Key=f"reports/{number % 300}.json", Body=b"{}")
+        s3_backends[policies.ACCOUNT]["aws"].put_object(bucket, f"reports/{number % 300}.json", b"{}")
     client.delete_object(Bucket=bucket, Key="reports/1.json")
     account.client("ssm").put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1", Type="String", Overwrite=True)
     return bucket, found["LedgerTable"]
@@ -309,7 +187,7 @@ def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account,
     assert done.stdout.index("update-table") < done.stdout.index("wait") < done.stdout.index("delete-table")
 
 
-def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, guided: str):
+def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, deployed: str):
     [delete, _] = blocks(PAGE, "Uninstall")
     done = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
     assert (done.returncode != 0, done.stdout) == (True, "")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import forks
 from reaper.ledger import opening
 from reaper.model import BilledPart, Memory, Resource, StepName, Target
 from reaper.prices import PriceBook
@@ -101,11 +102,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     for name in ("cwd", "home", "tmp", "out"):
         (root / name).mkdir()
     environ = {**os.environ, **ELSEWHERE, "HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
-    environ = {k: v for k, v in environ.items() if not k.startswith("XDG_")} | {"PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [REAPER, "demo", "--story", "--output", str(root / "out")],
-        cwd=root / "cwd", env=environ, capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
+    environ = {k: v for k, v in environ.items() if not k.startswith("XDG_")}
+    done = forks.reaper("demo", "--story", "--output", str(root / "out"), env=environ, cwd=root / "cwd", timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     left = [str(p.relative_to(root)) for name in ("cwd", "home", "tmp") for p in (root / name).rglob("*")]
     return Told(done.stdout, done.stderr, root / "out" / "story", left)

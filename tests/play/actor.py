@@ -19,6 +19,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import botocore.session
+import jinja2
 import time_machine
 
 import models_once
@@ -48,6 +49,9 @@ def _warm() -> None:
             import_module(found.name)
     import_module("reaper.cli.sample_notice").sample_message("warm@example.com", datetime.now(UTC))
     botocore.session.create_loader = models_once.loader
+    for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
+        for name in pages.list_templates():
+            pages.get_template(name)
     models_once.warm("sagemaker", "cloudwatch", "sts", "resourcegroupstaggingapi", "logs", "application-autoscaling", "dynamodb")
     gc.freeze()
 
