@@ -47,7 +47,7 @@ LINK = SnoozeLink(
 
 
 class Desk(BaseHTTPRequestHandler):
-    """The real `answer` behind a plain HTTP server."""
+    """The real `handle_request` behind a plain HTTP server."""
 
     server: Site
 
