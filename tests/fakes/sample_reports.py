@@ -45,7 +45,7 @@ IDLE = (
 )  # fmt: skip
 UNKNOWN = (
     ("payments-fraud", "sagemaker-endpoint", "us-east-1", "ml.m5.4xlarge x2", 1.843, "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing"),
-    ("research-a100", "azureml-compute-instance", "westeurope", "Standard_NC24ads_A100_v4", 3.673, "its tags could not be read, and a tag may protect it"),
+    ("research-a100", "azureml-compute-instance", "westeurope", "Standard_NC24ads_A100_v4", 3.673, "its tags couldn't be read, and a tag may protect it"),
     ("search-rerank", "sagemaker-endpoint", "us-east-1", "ml.g5.xlarge x1", 1.408, "the reply for Invocations was incomplete"),
 )  # fmt: skip
 WORDS = ("ranker", "churn", "vision", "forecast", "search", "fraud", "labels", "embed", "speech", "pricing")
@@ -93,7 +93,12 @@ def estate() -> Iterator[Finding]:
         )
         shown = _evidence(kind, index, days, likely)
         sure = Confidence.LIKELY if likely else Confidence.PROVEN
-        why = {"because": f"up for {int(days)} d, unmodified and its log silent; no Busy series says more"} if likely else {}
+        since = NOW - days * DAY
+        why = (
+            {"because": f"running since {since:%Y-%m-%d %H:%M} UTC, no new Jupyter log events, no Busy signal as proof"}
+            if likely
+            else {}
+        )
         yield finding(
             usd=usd,
             owner=owner,
