@@ -261,7 +261,9 @@ def test_a_report_in_a_file_mentions_gaps_on_stderr(server: Server, account: Acc
 def test_shell_completion_works():
     words = {"_REAPER_COMPLETE": "complete_bash", "COMP_WORDS": "reaper sweep --form", "COMP_CWORD": "2"}
     assert reaper(None, **words).stdout.split() == ["--format"]
-    assert "_reaper_completion" in reaper(None, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
+    assert (
+        "_reaper_completion" in reaper(None, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
+    )
 
 
 def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account):

@@ -27,9 +27,9 @@ NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   (?:Next|Done): (.*)", re.MULTI
 """What a letter says of each thing in it."""
 WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
 SORTS = {
-    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it (?:will|may) be (scaled|stopped)"),
-    "today": re.compile(rf"^Its office hours, .*, are over\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
-    "week": re.compile(r"^Its office hours, .*, are kept\.()"),
+    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on, it (?:will|may) be (scaled|stopped)"),
+    "today": re.compile(rf"^Its office hours, .*, have ended\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
+    "week": re.compile(r"^Its office hours, .*, apply\.()"),
     "rest": re.compile(rf"The rest (?:will|may) be (?:scaled in|stopped|deleted) {WHEN}"),
     "deleted": re.compile(rf"^It (?:will|may) be deleted.*? {WHEN}"),
     "stopped": re.compile(rf"^It (?:will|may) be (?:scaled in|stopped).*? {WHEN}"),
@@ -98,8 +98,9 @@ class Told:
 
 @dataclass(kw_only=True)
 class Oracle:
-    """What really happened. `acts`: (move, name, when, run). `snoozes`: by name, (given, until), the newest last. `known`: those that were
-    given when leave for the last call was asked for. `hosts`: by name, what it lives in. `ours`: by name, when we changed it last.
+    """What really happened. `told`: the announcements in every mail. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
+    newest last. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
+    can't be read.
     """
 
     knobs: Knobs = field(default_factory=Knobs)

@@ -7,6 +7,7 @@ plainest way. Each finding is one sentence that names the rule.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ JITTER = HOUR
 """How much early a reminder may be."""
 HARMLESS = {"owner", "team"}
 KNOWN = {"reaper:owner", "reaper:idle-after", "reaper:action"}
+FORCED_STOP = re.compile(r"have ended\..* even if it is in use|Outside them it .* even while it is in use")
+"""How a mail says that office hours that are over stop something in use: a notice of the day, or a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,8 +447,8 @@ class Oracle:
         said = next(n for n in last.notices if n.name == thing.name)
         if said.announces is None and not self._announcing(last):
             return
-        forced = thing.terms.force and "even while it is used" in notice.text and "are over" in notice.text
-        if forced and not ("are over" in said.text and _same_day(last.at, mail.at)):
+        forced = thing.terms.force and FORCED_STOP.search(notice.text)
+        if forced and not (FORCED_STOP.search(said.text) and _same_day(last.at, mail.at)):
             return
         if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
             return
