@@ -3,7 +3,7 @@
 usage: endpoints.py [--endpoints 1000 10000 50000] [--idle 0 2 10] [--policy default six] [--no-ledger] [--latency 30]
                     [--fleet hard] [--no-write]
 
-Every row is a process of its own against a pretend cloud in another. `--idle` is the percentage of endpoints that are silent; most of these
+Every row is a process of its own against a simulated cloud in another. `--idle` is the percentage of endpoints that are silent; most of these
 are idle, the others are asynchronous, serverless, young, or without metrics. Unless `--no-ledger`, each fleet is swept twice more in mode
 notify with a SQLite ledger: what one sweep has learnt of a configuration may spare the next one a call. Rows go into RESULTS.md,
 unless `--no-write`. The exit status is 1 where any verdict is wrong.
@@ -92,7 +92,7 @@ def _row(wanted: Fleet, policy: str, sweep: str, took: Took) -> dict[str, Any]:
 
 
 def _wrong(wanted: Fleet, policy: str, states: Mapping[str, str]) -> int:
-    """How many verdicts are not what the fleet was made to be; the first few are told."""
+    """How many verdicts are not what the fleet was made to be; the first few are printed."""
     right = {plan.name: (plan.story, plan.truth(policy == "six")) for plan in wanted.plans()}
     wrong = Counter(
         f"{story} is {truth}, not {states.get(name, 'missing')}"

@@ -1,4 +1,4 @@
-"""Pretend fleets of endpoints whose right answers are known, because each endpoint is made from a story and not the other way round.
+"""Simulated fleets of endpoints whose right answers are known, because each endpoint is made from a story and not the other way round.
 
 `mixed` is what people have: traffic of every age, sizes, tags, names; some of it silent, for any of seven reasons.
 `hard` is what is easily misjudged. Both are the same on every run, and the same in every process that asks.
@@ -247,4 +247,4 @@ MAKERS: dict[str, Callable[[Account, Plan, datetime], None]] = {
     "idle-no-points": _no_points,
     "pipeline-down": _pipeline_down,
 }
-"""How each story is told; any other is an endpoint that was in use until `used_ago`."""
+"""How each story is built; any other is an endpoint that was in use until `used_ago`."""

@@ -1,4 +1,4 @@
-"""The pretend cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
+"""The simulated cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
 
 usage: sandbox.py mixed|hard COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
 """

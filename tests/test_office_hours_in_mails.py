@@ -1,4 +1,4 @@
-"""Evenings and weeks under `hours: {force: true}`: what owners are told of them is true, and told before it is done."""
+"""Evenings and weeks under `hours: {force: true}`: what mails say about them is true, and sent before it is done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFICE = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
 
 
 def enrolled() -> FakeDeployment:
-    """One busy thing whose owner was told on Monday evening that its hours are kept."""
+    """One busy thing whose owner got a notice on Monday evening that its hours apply."""
     deployment = FakeDeployment(policy=policy(POLICY + FORCED), now=MONDAY)
     deployment.cloud.add("churn", tags={})
     used(deployment)

@@ -50,7 +50,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 @pytest.fixture
 def guided(account: Account) -> str:
-    """What SAM says to somebody who takes every default, and confirms the changes at the end."""
+    """What SAM says to a person who accepts every default, and confirms the changes at the end."""
     done = guide(account)
     assert done.startswith("0 "), done
     return done

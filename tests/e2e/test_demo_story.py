@@ -59,7 +59,7 @@ class Told:
         return re.sub(r"\s+", " ", self.out)
 
     def day(self, title: str) -> str:
-        """What is told of one day."""
+        """What is printed about one day."""
         found = re.search(rf"^{title}[^\n]*\n(.*?)(?=^\S|\Z)", self.out, re.MULTILINE | re.DOTALL)
         assert found, title
         return re.sub(r"\s+", " ", found[1])

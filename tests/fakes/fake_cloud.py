@@ -79,7 +79,7 @@ class FakeCloud:
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
-        """What lives in it."""
+        """The resources inside it."""
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
@@ -233,7 +233,7 @@ def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallChec
 def _call(
     yard: FakeSession, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[FakeCloud, FakeResource], ActionResult]
 ) -> ActionResult:
-    """One changing call: leave for it, its way there, its effect, and its way back."""
+    """One changing call: its permit, its way there, its effect, and its way back."""
     cloud = yard.cloud
     cloud.before_permit()
     permit()

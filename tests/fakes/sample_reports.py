@@ -59,7 +59,7 @@ def report(findings: tuple[Finding, ...] | None = None, **given: Any) -> Report:
 
 
 def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | None = "jo@example.com", **given: Any) -> Finding:
-    """One line of the report: idle for nine days, proven and priced unless told otherwise; what is left goes to the resource."""
+    """One line of the report: idle for nine days, proven and priced by default; what is left goes to the resource."""
     idle_for = given.pop("idle_for", 9 * DAY + 4 * HOUR) if state is State.IDLE else None
     confidence = given.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
     because = given.pop(
@@ -141,7 +141,7 @@ def many(count: int, states: tuple[State, ...] = tuple(State), seed: int = 1) ->
 
 
 def hostile(text: str) -> Report:
-    """A report in which everything that somebody else can choose is that text."""
+    """A report in which everything that a stranger can choose is that text."""
     made = finding(
         owner=text, because=text, evidence=_evidence("sagemaker-endpoint", 1, 9, False), name=text, size=text, tags={text: text}
     )

@@ -294,7 +294,7 @@ def test_an_odd_reply_in_the_recheck_is_a_failed_call(account: Account, server: 
 
 
 class _Unreadable(str):
-    """A text that trips up whoever looks into it."""
+    """A text that trips up code that looks into it."""
 
     __slots__ = ()
 

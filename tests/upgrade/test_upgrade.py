@@ -1,4 +1,4 @@
-"""A ledger of version 49f8b6c under this version: what was told counts as far as it still may, and nothing kept is lost."""
+"""A ledger of version 49f8b6c under this version: earlier notices count as far as they still may, and nothing kept is lost."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _endpoint_first_created(cloud: CloudSession, endpoint: str) -> str:
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Neither move is waited for. A minimum that was lowered is put back where the rest fails."""
+    """Neither action is waited for. A minimum that was lowered is put back where the rest fails."""
     saved = manifest.undo_state
     if manifest.action is StepName.DELETE:
         permit()
