@@ -249,4 +249,4 @@ MAKERS: dict[str, Callable[[Account, Plan, datetime], None]] = {
     "idle-no-points": _no_points,
     "pipeline-down": _pipeline_down,
 }
-"""How each story is told; any other is an endpoint that was in use until `used_ago`."""
+"""How each story is built; any other is an endpoint that was in use until `used_ago`."""

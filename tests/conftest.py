@@ -1,4 +1,4 @@
-"""Shared fixtures: SDKs that lose no time, and every kind of ledger in an empty place of its own (`store`, `kept`)."""
+"""Shared fixtures: SDKs that lose no time, and every kind of ledger in an empty place of its own (`ledger_location`, `ledger`)."""
 
 from __future__ import annotations
 

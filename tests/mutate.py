@@ -60,7 +60,7 @@ EXAMPLES = 50
 PLAIN = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT)]
 """Neither plugins nor fixtures from elsewhere: a trial starts in no time."""
 SECONDS = 240
-"""A mutant that runs longer than this hangs, which somebody would notice."""
+"""A mutant that runs longer than this hangs, which people would notice."""
 SWAPS: dict[type[ast.AST], list[type[ast.AST]]] = {
     ast.Lt: [ast.LtE, ast.GtE],
     ast.LtE: [ast.Lt, ast.Gt],
@@ -102,7 +102,7 @@ class Mutant:
 
 
 class Many:
-    """Fewer examples and no shrinking: somebody looks at survivors, nobody at the dead. Quick tests come first."""
+    """Fewer examples and no shrinking: people look at survivors, not at the dead. Quick tests come first."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         def random(item: pytest.Item) -> bool:

@@ -331,7 +331,7 @@ class Deployment(RuleBasedStateMachine):
         thing.refused = not thing.refused
 
     def _hosted(self, thing: FakeResource) -> None:
-        """Somebody keeps what others live in."""
+        """A person snoozes what hosts others."""
         if HOUSE in self.cloud.things:
             SEEN["hosted"] += 1
             self._kept(self.cloud.things[HOUSE])
@@ -435,7 +435,7 @@ class Deployment(RuleBasedStateMachine):
 
     @rule(trial=trials, wait=st.sampled_from([timedelta(), timedelta(minutes=10), 6 * HOUR]))
     def due(self, trial: Trial, wait: timedelta) -> None:
-        """Everything is told about, and the next sweep comes when the time is over."""
+        """Notices are sent about everything, and the next sweep comes when the time is over."""
         self.sweep(Mode.ENFORCE, QUIET, wait)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
 
@@ -461,7 +461,7 @@ class Deployment(RuleBasedStateMachine):
 
     @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
     def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
-        """Something happens just before people are told, or while the time runs."""
+        """Something happens just before notices are sent, or while the time runs."""
         grace = GRACES[self.oracle.knobs.grace]
         if early:
             self.happening(which=which, what=what, tags=trial.tags)
@@ -497,7 +497,7 @@ class Deployment(RuleBasedStateMachine):
         assert not self.wrong, self.wrong
 
     def before_permit(self) -> None:
-        """What is given from now on the leave for a call cannot know of."""
+        """A snooze given from now on comes too late for the permit of a call."""
         self.oracle.known = {name: list(given) for name, given in self.oracle.snoozes.items()}
 
     def on_action(self, manifest: Manifest, thing: FakeResource) -> None:

@@ -1,4 +1,4 @@
-"""Evenings and weeks under `hours: {force: true}`: what owners are told of them is true, and told before it is done."""
+"""Evenings and weeks under `hours: {force: true}`: what mails say about them is true, and sent before it is done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFICE = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
 
 
 def enrolled() -> FakeDeployment:
-    """One busy thing whose owner was told on Monday evening that its hours are kept."""
+    """One busy thing whose owner got a notice on Monday evening that its hours apply."""
     deployment = FakeDeployment(policy=policy(POLICY + FORCED), now=MONDAY)
     deployment.cloud.add("churn", tags={})
     used(deployment)
@@ -57,7 +57,7 @@ def test_summary_mentions_a_forced_stop_but_is_no_notice_of_the_day():
     used(deployment)
     deployment.sweep()
     [summary] = mails(deployment)
-    assert "scaled in, even while it is used" in summary
+    assert "scaled in, even while it is in use" in summary
     deployment.now += timedelta(hours=1, minutes=5)
     used(deployment)
     assert only(deployment.sweep()).step.name is StepName.REMIND
@@ -163,5 +163,5 @@ def test_subject_of_a_mail_about_office_hours_alone_says_so():
     subjects = [m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert subjects == [
         "1 ML resource will be scaled in outside office hours from Mon 16 Nov: churn",
-        "Weekly summary: office hours are kept for 1 ML resource: churn",
+        "Weekly summary: office hours apply to 1 ML resource: churn",
     ]

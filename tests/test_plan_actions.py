@@ -430,11 +430,14 @@ def test_reasons_of_starts_and_of_stopped_resources():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS)
     assert said(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=OPENING - HOUR)
-    assert said(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that keeps them"
+    assert said(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that has office hours"
     pending = Memory(last_action=StepName.START, last_action_at=DAYTIME)
     assert "start requested; the next sweep checks the result" in said(of, pending, DAYTIME)
     rested = case(State.EXEMPT, acts=ASLEEP)
-    assert said(rested, replace(OURS, last_action_at=NOW)) == "it is as the reaper left it on 2026-11-21 10:17 UTC: it is stopped"
+    assert (
+        said(rested, replace(OURS, last_action_at=NOW))
+        == "it is unchanged since the reaper's action on 2026-11-21 10:17 UTC: it is stopped"
+    )
     assert said(rested, Memory()) == "nothing to do: it is exempt"
     assert said(rested, Memory(last_action=StepName.STOP)) == "nothing to do: it is exempt"
     barred = case(State.EXEMPT, acts={StepName.STOP: Blocked(because="its status is Updating")})
@@ -615,5 +618,5 @@ def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
     kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
     spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, kept))
-    assert spared.verdict.because == "what it lives in is snoozed until 2026-11-21 11:17 UTC by lee"
+    assert spared.verdict.because == "its host is snoozed until 2026-11-21 11:17 UTC by lee"
     assert with_snooze(of, Memory(), NOW + HOUR, intent.host_memory(of.resource, kept)) == of

@@ -98,7 +98,7 @@ def test_valid_notice_is_younger_than_every_use_and_change(of, memory):
 
 
 def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timedelta) -> list[tuple[datetime, StepName]]:
-    """What is told of a resource that was last used a month ago, over sweeps so many minutes apart; some find out nothing."""
+    """The notices about a resource that was last used a month ago, over sweeps so many minutes apart; some find out nothing."""
     now, memory, said = NOW, Memory(), []
     for index, gap in enumerate(gaps):
         now += timedelta(minutes=gap)

@@ -1,4 +1,4 @@
-"""What spares a closer look: whoever was used, created or changed lately is told of as if everything had been described."""
+"""What spares a closer look: a resource that was used, created or changed lately is reported as if everything had been described."""
 
 from __future__ import annotations
 

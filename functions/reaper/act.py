@@ -1,7 +1,7 @@
 """Phase 3: carries out what was decided for one target, the most expensive first. Loaded in mode enforce only.
 
-Right before each action its resource is read, judged and planned again (`actions.recheck`). The executor sets the order of writes. If one
-action fails, the next one is still carried out.
+Right before each action its resource is read, judged and planned again (`actions.recheck`). `actions.executor` sets the order of writes. If
+one action fails, the next one is still carried out.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _ran_nothing(case: Case, action: StepName) -> bool:
 
 def _outcome_with_host(host: Decision, own: Outcome) -> Outcome:
     because = (
-        f"it was {reasons.PARTICIPLES[host.step.name]} with {host.case.resource.name}, which it lives in, and comes back with it"
+        f"it was {reasons.PARTICIPLES[host.step.name]} with its host {host.case.resource.name}; restoring the host restores it"
     )
     failed = own.error or (own.because if own.result is Result.REFUSED else None)
     return Outcome(result=Result.DONE, because=because, error=failed, already_done=True, host_id=host.case.resource.id)

@@ -40,8 +40,8 @@ from reaper.report.findings import finding_of, join_findings, with_memory
 from reaper.report.run_report import run_coverage, run_report
 
 NOTHING = Recalled({}, {})
-NOT_BEGUN = "it wasn't begun, because this run ended early; the next sweep decides again"
-NOT_KNOWN = "it isn't known whether it was made"
+NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
+NOT_KNOWN = "it isn't known whether the action was carried out"
 
 
 def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted], context: ConcludeContext) -> Report:
@@ -193,7 +193,7 @@ def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -
 
 def _summary_finding(decision: Decision) -> Finding:
     """The weekly summary of a resource that office hours stop or start in this very run, and so is never just reminded of."""
-    because = "its office hours are kept, and its weekly summary is due"
+    because = "office hours apply to it, and its weekly summary is due"
     return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
 
 

@@ -5,7 +5,8 @@
   x PolicyError       a policy that doesn't validate: no sweep was run
   x CloudError        one call to a cloud that failed, with the permission that was missing
   x ActionWithdrawn   permission to act ended between two calls of one action (`actions`)
-  x BadLink           an invalid snooze link (`snooze`)
+  x StepRefused       an action that isn't carried out, before its first call (`actions.recheck`)
+  x InvalidLink       an invalid snooze link (`snooze.token`)
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ReaperError(Exception):
 
 
 class SettingsError(ReaperError):
-    """A setting, flag or event key has a value that cannot be used. The text names the key, the value and what was expected."""
+    """A setting, flag or event key has a value that can't be used. The text names the key, the value and what was expected."""
 
 
 class PolicyError(ReaperError):
@@ -105,7 +106,7 @@ def odd_replies_as_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except ODD_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, operation, f"a reply could not be understood ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, operation, f"a reply couldn't be understood ({error!r})") from error
 
 
 class ActionWithdrawn(ReaperError):

@@ -58,7 +58,7 @@ def notice_expired(case: Case, memory: Memory, now: datetime) -> bool:
     another shape of the resource, it belongs to an earlier idle period, or it is too old.
 
     After a mere gap in the proof the next notice waits for its usual time, but the earlier one no longer counts as grace for an action
-    (`plan_dates.valid_notice_at`).
+    (`planning.dates.valid_notice_at`).
     """
     last = last_notice_at(memory)
     if last is None:

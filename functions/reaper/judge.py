@@ -30,7 +30,7 @@ def judge_resource(resource: Resource, observation: Observation, rule: Rule, now
 def _not_idle(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict | None:
     """Protection first, then any sign of use, then resources that cost nothing."""
     if resource.tags is None:
-        return Verdict(state=State.UNKNOWN, because="its tags could not be read, and a tag may protect it")
+        return Verdict(state=State.UNKNOWN, because="its tags couldn't be read, and a tag may protect it")
     if rule.protected_because:
         return Verdict(state=State.EXEMPT, because=rule.protected_because)
     if observation.in_use_because:

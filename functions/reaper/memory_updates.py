@@ -115,7 +115,10 @@ def with_unknown_result(memory: Memory) -> Memory:
     """The memory once an action of an earlier run is closed with an unknown result."""
     when = memory.last_action_at.astimezone(UTC) if memory.last_action_at else None
     run = f"run {memory.last_action_run}" if memory.last_action_run else "a run of an earlier version"
-    because = f"it isn't known whether it was made: {run} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
+    because = (
+        f"it isn't known whether the action was carried out: {run} started it on {when:%Y-%m-%d %H:%M} UTC and stopped before "
+        "recording the result"
+    )
     return with_result(memory, Result.FAILED, because)
 
 

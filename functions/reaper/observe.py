@@ -232,4 +232,4 @@ def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resou
 def _progress_line(row: Coverage) -> str:
     where = f"{row.account} {row.region or ''}".strip()
     status = "" if row.status is Status.OK else f", {row.status}"
-    return f"{where}: {row.kind}: {row.resources} seen{status}"
+    return f"{where}: {row.kind}: {row.resources} found{status}"

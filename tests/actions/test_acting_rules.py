@@ -104,7 +104,7 @@ def test_a_snooze_of_the_host_keeps_what_lives_in_it():
     deployment.cloud.things["inner"].host = "host"
     deployment.cloud.things["host"].blocked_because = "its alarm is being looked into"
     snoozed(deployment, "host")
-    assert finding_of(deployment.sweep(), "inner").case.verdict.because.startswith("what it lives in is snoozed until")
+    assert finding_of(deployment.sweep(), "inner").case.verdict.because.startswith("its host is snoozed until")
     assert deployment.cloud.log == []
 
 

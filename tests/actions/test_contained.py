@@ -33,7 +33,7 @@ def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
     """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
     cases = tuple(replace(f.case, owner=f.owner, price=f.price) for f in (host, guest))
     decisions = tuple(Decision(case=c, verdict=c.verdict, step=f.step) for c, f in zip(cases, (host, guest), strict=True))
-    gone = Outcome(result=Result.DONE, because="it is gone already", already_done=True)
+    gone = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
     outcomes = {host.case.resource.id: outcome} | ({guest.case.resource.id: gone} if guest.step.name in ACTIONS else {})
     run = Run(id="r", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="")
     part = Observed(run=run, observed_at=NOW, targets=(TARGET,), coverage=(), cases=cases)
@@ -52,7 +52,7 @@ def to_fay(found: list[Finding]) -> list[str]:
 def test_owner_of_a_resource_that_went_with_its_host_is_notified():
     for guest in (inner(), inner(StepName.DELETE), inner(StepName.WARN)):
         [text] = to_fay(carried(HOST, guest, DONE))
-        assert "It was deleted with host, which it lives in, and comes back with it." in text
+        assert "It was deleted with its host host; restoring the host restores it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 

@@ -1,6 +1,6 @@
 """A sweep that ends in the middle of an action, before and after each of its eight steps, and a ledger that fails at each of them.
 
-Whatever the step: the action is told of once with what is known, nothing is done twice, the hint disappears, no notice is lost or wrongly
+Whatever the step: the action is reported once with what is known, nothing is done twice, the hint disappears, no notice is lost or wrongly
 kept, and `restore` works.
 """
 

@@ -67,7 +67,7 @@ def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     assert memory.manifest_address in deployment.store.texts
     found = only(deployment.sweep_after(hours=1))
     assert found.step.name is StepName.NONE
-    assert "as the reaper left it" in found.step.because
+    assert "unchanged since the reaper's action" in found.step.because
     assert [e.what for e in deployment.ledger.history(deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
 
 
@@ -212,7 +212,7 @@ def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment,
 def test_a_resource_gone_meanwhile_is_a_success(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "look" else None
     found = only(deployment.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already", already_done=True)
+    assert found.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
 def test_a_resource_stopped_meanwhile_is_a_success(deployment):
@@ -222,9 +222,7 @@ def test_a_resource_stopped_meanwhile_is_a_success(deployment):
 
     due(deployment).cloud.before_call = before_call
     found = only(deployment.sweep())
-    assert found.outcome == Outcome(
-        result=Result.DONE, because="nothing was left to do: it is stopped already", already_done=True
-    )
+    assert found.outcome == Outcome(result=Result.DONE, because="nothing to do: it is stopped already", already_done=True)
     assert deployment.cloud.log == []
 
 
@@ -278,7 +276,7 @@ def test_an_action_that_may_have_happened_is_not_repeated_too_soon(deployment):
     due(deployment).cloud.fail_on = fail_on
     found = only(deployment.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
-    assert "it isn't known whether it was made" in str(found.outcome.error)
+    assert "it isn't known whether the action was carried out" in str(found.outcome.error)
     deployment.cloud.fail_on = lambda call, name: None
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
     assert only(deployment.sweep_after(seconds=CONFIRM_WITHIN.total_seconds())).step.name is StepName.WARN
@@ -377,9 +375,9 @@ def test_an_action_of_a_killed_sweep_is_reported_once_and_not_continued(deployme
     deployment.channel.messages.clear()
     report = deployment.sweep_after(minutes=16)
     assert only(report).step.name is StepName.NONE
-    assert [c.kind for c in report.coverage if "isn't known whether it was made" in str(c.error)] == ["acts"]
+    assert [c.kind for c in report.coverage if "isn't known whether the action was carried out" in str(c.error)] == ["acts"]
     [letter] = [m for m in deployment.channel.messages if m.audience is Audience.OWNERS]
-    assert "It isn't known whether it was made" in letter.text
+    assert "It isn't known whether the action was carried out" in letter.text
     assert "reaper restore" in letter.text
     deployment.channel.messages.clear()
     assert only(deployment.sweep_after(hours=1)).step.name is StepName.WARN
@@ -487,7 +485,9 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
             "belongs to another owner, who has not been notified",
             id="told of nothing",
         ),
-        pytest.param(None, Memory(warned_at=NOW + DAY), "the last mail about inner inside it no longer said", id="taken back"),
+        pytest.param(
+            None, Memory(warned_at=NOW + DAY), "the last notice about inner inside it doesn't announce", id="taken back"
+        ),
         pytest.param(
             None,
             Memory(warned_at=NOW + 2 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 5 * DAY),
@@ -567,7 +567,7 @@ def test_an_action_stays_done_if_the_ledger_fails_after_it(deployment, what):
 def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "carry" else None
     found = only(deployment.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already_done=True)
+    assert found.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
     assert (deployment.cloud.log, deployment.memory("churn").warned_at) == ([], None)
 
 

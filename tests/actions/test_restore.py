@@ -203,7 +203,7 @@ def test_restoring_the_host_restores_its_guests():
     assert deployment.cloud.things == {}
     host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
     with pytest.raises(
-        SettingsError, match=f"it was stopped or deleted with {host} in run run-2; `reaper restore {host}` restores both"
+        SettingsError, match=f"it was stopped or deleted with its host {host} in run run-2; `reaper restore {host}` restores both"
     ):
         restore.restore_resource(inner, deployment.restore_context())
     restore.restore_resource(host, deployment.restore_context())

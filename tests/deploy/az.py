@@ -1,4 +1,4 @@
-"""A pretend Azure CLI: what a command line prints, and what it does to a pretend tenant.
+"""A simulated Azure CLI: what a command line prints, and what it does to a simulated tenant.
 
 It knows the commands and options that the Azure guide uses, as `az COMMAND --help` of 2.91 lists them, and refuses every other one. What
 a deployment makes is taken from the Bicep files by the test that writes the tenant. As the real one, it takes an empty `--assignee`,

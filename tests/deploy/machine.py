@@ -1,4 +1,4 @@
-"""A pretend notebook machine for the Busy script: its /proc, its Jupyter, its nvidia-smi; and the script run on it."""
+"""A simulated notebook machine for the Busy script: its /proc, its Jupyter, its nvidia-smi; and the script run on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Loopback:
             do_POST = do_GET
 
             def log_message(self, *_: object) -> None:
-                """What was asked is in `asked`."""
+                """Nothing: the requests are in `asked`."""
 
         return Handler
 

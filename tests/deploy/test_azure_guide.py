@@ -1,6 +1,6 @@
-"""The Azure guide as a newcomer follows it: each of its commands in a shell, against a pretend CLI, a real git and a real curl.
+"""The Azure guide as a newcomer follows it: each of its commands in a shell, against a simulated CLI, a real git and a real curl.
 
-What cannot run here is Azure itself; what a deployment makes is told to the pretend tenant from the Bicep files.
+What cannot run here is Azure itself; what a deployment creates is given to the simulated tenant from the Bicep files.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def role_names(parameter: str) -> dict[str, str]:
 
 @dataclass
 class Newcomer:
-    """Somebody with a clone of the repository, a shell and a tenant with two subscriptions."""
+    """A person with a clone of the repository, a shell and a tenant with two subscriptions."""
 
     home: Path
     env: dict[str, str]
@@ -182,7 +182,7 @@ def empty_tenant(home: Path, host: str) -> dict[str, Any]:
 
 
 def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
-    """What the pretend CLI says to the words of a command, which end with a NUL each."""
+    """What the simulated CLI says to the words of a command, which end with a NUL each."""
     given = incoming.headers["admins"]
     tenant["environment"] = {} if given == "not set" else {"ADMIN_EMAILS": given}
     try:

@@ -211,7 +211,7 @@ def test_the_enforce_role_allows_exactly_what_actions_need_beyond_reading() -> N
 
 
 def test_only_named_identities_may_be_assigned_and_only_in_enforce() -> None:
-    """Whoever may assign an identity to an endpoint can run code as it, so the right never holds in a whole subscription."""
+    """Anyone who may assign an identity to an endpoint can run code as it, so the right never holds in a whole subscription."""
     assert [word for path in FILES for word in strings(tree(path)) if "userassignedidentities/" in word.lower()] == []
     module = text(declared(MAIN, "module")["assign"])
     assert "[for id in endpointIdentities: if (mode == 'enforce') {" in module
@@ -304,7 +304,7 @@ GRANTS = {
     "storage.bicep reportAccess": ("blobDataReader", "reports"),
     "storage.bicep reportsWritten": ("blobDataContributor", "reports"),
 }
-"""Every role that is given, and on what. Whoever adds or widens one changes this on purpose."""
+"""Every role that is given, and on what. Adding or widening one means changing this on purpose."""
 BUILT_IN = {
     "blobDataContributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
     "blobDataOwner": "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",

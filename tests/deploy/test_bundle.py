@@ -236,7 +236,7 @@ def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, librarie
 
 
 def put_policy(server: Server, text: str) -> None:
-    """Another policy where the sweep finds it, put there by somebody else than the sweep."""
+    """Another policy where the sweep finds it, put there by a person, not the sweep."""
     client = boto3.client(
         "ssm", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x", region_name="us-east-1"
     )

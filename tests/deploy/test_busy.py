@@ -1,4 +1,4 @@
-"""The script that publishes Busy: run as a program against a pretend Jupyter, a pretend /proc, and both clouds' services on loopback."""
+"""The script that publishes Busy: run as a program against a simulated Jupyter, a simulated /proc, and both clouds' services on loopback."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def fleet(server: Server) -> Account:
-    """One silent resource for each act of each kind, and hosts and neighbours that are only told of."""
+    """One silent resource for each action of each kind, and hosts and neighbors that only lead to notices."""
     account = Account(server)
     account.endpoint("out", variants=[Variant(count=3)])
     scaled.track(account, scaled.variant(account, "out", least=2))
@@ -177,7 +177,7 @@ SCALING = {"RegisterScalableTarget", "DeregisterScalableTarget", "PutScalingPoli
 
 
 def untagged(call: Call, data: dict[str, Any]) -> dict[str, Any]:
-    """The bulk list of tags as it was before somebody wrote the ones that keep: it is known to lag behind."""
+    """The bulk list of tags as it was before a person wrote the ones that keep: it is known to lag behind."""
     return data | {"ResourceTagMappingList": [row | {"Tags": []} for row in data["ResourceTagMappingList"]]}
 
 

@@ -1,4 +1,4 @@
-"""What the tests of channels share: a policy's channels opened, messages, and a mailbox and a letter slot on loopback."""
+"""What the tests of channels share: a policy's channels opened, messages, and a mailbox and an HTTP receiver on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Azure Communication Services e-mail: the real SDK against the pretend Azure."""
+"""Azure Communication Services Email: the real SDK against the simulated Azure."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Told:
         return re.sub(r"\s+", " ", self.out)
 
     def day(self, title: str) -> str:
-        """What is told of one day."""
+        """What is printed about one day."""
         found = re.search(rf"^{title}[^\n]*\n(.*?)(?=^\S|\Z)", self.out, re.MULTILINE | re.DOTALL)
         assert found, title
         return re.sub(r"\s+", " ", found[1])
@@ -221,8 +221,8 @@ def test_office_hours_get_one_notice_then_weekly_summaries(told: Told):
         ]
         assert sorted(said.split()[0] for said in about) == ["From", "Its"]
         enrolment, week = sorted(about)
-        assert "it will be stopped outside its office hours, mon-fri 09:00-19:00 (UTC)" in enrolment
-        assert re.search(r"are kept\. Since Mon 2 Nov 2026, 19:30 UTC it was stopped \d+ times and started \d+ times", week)
+        assert "it will be stopped outside its office hours (mon-fri 09:00-19:00, UTC)" in enrolment
+        assert re.search(r"apply\. Since Mon 2 Nov 2026, 19:30 UTC it was stopped \d+ times and started \d+ times", week)
         assert f"- {name}: " in first
         assert re.search(rf"- {name}: [^\n]*\. Its office\s+hours", told.text)
 

@@ -161,7 +161,7 @@ def test_contradictory_options_are_errors(server: Server, arguments: list[str], 
 
 def test_a_missing_s3_policy_is_named_by_its_address(server: Server):
     done = reaper(server, "sweep", "--cloud", "aws", "--policy", "s3://nowhere/policy.yaml")
-    refused(done, "policy s3://nowhere/policy.yaml: cannot be read")
+    refused(done, "policy s3://nowhere/policy.yaml: can't be read")
     assert "REAPER_POLICY" not in done.stderr
 
 

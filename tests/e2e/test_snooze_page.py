@@ -47,7 +47,7 @@ LINK = SnoozeLink(
 
 
 class Desk(BaseHTTPRequestHandler):
-    """The real `answer` behind a plain HTTP server."""
+    """The real `handle_request` behind a plain HTTP server."""
 
     server: Site
 
@@ -78,7 +78,7 @@ class Desk(BaseHTTPRequestHandler):
 
 
 class Site(ThreadingHTTPServer):
-    """One resource that its owner was told about, and a clock that stands still."""
+    """One resource whose owner has a notice, and a clock that stands still."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Desk)

@@ -32,7 +32,7 @@ def resource(**given: Any) -> Resource:
 
 
 def rule(**given: Any) -> Rule:
-    """Idle after a day, told about, acted on after three days."""
+    """Idle after a day, with notices, acted on after three days."""
     fields = {"name": "test", "action": Ceiling.STOP, "idle_after": DAY, "grace": 3 * DAY, "remind_every": 7 * DAY}
     return Rule(**{**fields, **given})
 

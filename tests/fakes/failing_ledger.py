@@ -12,7 +12,7 @@ from reaper.model import Memory, Target
 
 
 class FailingLedger(InMemoryLedger):
-    """`reaper.ledger.port.Ledger`. What is remembered of the ids in `garbled` cannot be read."""
+    """`reaper.ledger.port.Ledger`. The records of the IDs in `unreadable_ids` can't be read."""
 
     def __init__(self) -> None:
         super().__init__()

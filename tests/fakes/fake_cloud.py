@@ -30,8 +30,8 @@ DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", mi
 
 @dataclass(slots=True, kw_only=True)
 class FakeResource:
-    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
-    nothing can be done to it now.
+    """One resource. `uses` are the moments at which it was used; `running_since`: since when its heartbeat beats, None while
+    stopped. `blocked_because`: why no action on it is possible now.
 
     `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
     with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
@@ -63,8 +63,8 @@ class FakeResource:
 
 @dataclass(slots=True)
 class FakeCloud:
-    """Everything there is. `log` has every act as (move, name, when). `witness` sees every
-    call just before it takes effect; `asking` is called right before leave for it is asked for."""
+    """Everything there is. `log` has every action as (action, name, when). `before_call` is called right before a call takes effect,
+    `before_permit` right before its permit is requested."""
 
     clock: Callable[[], datetime]
     things: dict[str, FakeResource] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class FakeCloud:
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
-        """What lives in it."""
+        """The resources inside it."""
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
@@ -97,7 +97,7 @@ class FakeCloud:
 
 
 class FakeSession:
-    """A session of the depot: `reaper.sessions.CloudSession`."""
+    """A session of the fake cloud: `reaper.sessions.CloudSession`."""
 
     def __init__(self, cloud: FakeCloud, target: Target = TARGET) -> None:
         self.cloud, self.target = cloud, target
@@ -233,7 +233,7 @@ def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallChec
 def _call(
     yard: FakeSession, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[FakeCloud, FakeResource], ActionResult]
 ) -> ActionResult:
-    """One changing call: leave for it, its way there, its effect, and its way back."""
+    """One changing call: its permit, its way there, its effect, and its way back."""
     cloud = yard.cloud
     cloud.before_permit()
     permit()

@@ -39,7 +39,7 @@ owners: {domains: [example.com], fallback: ml-admins@example.com}
 
 
 class FakeChannel:
-    """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
+    """A channel that keeps what it is given. `is_closed`: it accepts nothing. `on_message` is called with every accepted message."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -38,7 +38,7 @@ AWS = {
 
 
 class LedgerLocation:
-    """An empty place at `address`. Whoever opens it sees what the others write."""
+    """An empty place at `address`. Every client that opens it sees what the others write."""
 
     def __init__(self, address: str, environ: Mapping[str, str]) -> None:
         self.address, self.environ = address, environ

@@ -1,4 +1,4 @@
-"""What must be true whenever something is acted on, worked out from the truth of the depot and from the letters that were taken.
+"""What must be true whenever something is acted on, worked out from the truth of the fake cloud and from the mails that were accepted.
 
 Nothing here asks the product what it thinks: office hours, protection, grace and silence are worked out once more, in the plainest way.
 """
@@ -24,12 +24,12 @@ TICK = timedelta(minutes=20)
 """The most that time goes on within one sweep, after it looked."""
 FALLBACK = "ml-admins@example.com"
 NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   (?:Next|Done): (.*)", re.MULTILINE)
-"""What a letter says of each thing in it."""
+"""What a mail says about each thing in it."""
 WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
 SORTS = {
-    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it (?:will|may) be (scaled|stopped)"),
-    "today": re.compile(rf"^Its office hours, .*, are over\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
-    "week": re.compile(r"^Its office hours, .*, are kept\.()"),
+    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on, it (?:will|may) be (scaled|stopped)"),
+    "today": re.compile(rf"^Its office hours, .*, have ended\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
+    "week": re.compile(r"^Its office hours, .*, apply\.()"),
     "rest": re.compile(rf"The rest (?:will|may) be (?:scaled in|stopped|deleted) {WHEN}"),
     "deleted": re.compile(rf"^It (?:will|may) be deleted.*? {WHEN}"),
     "stopped": re.compile(rf"^It (?:will|may) be (?:scaled in|stopped).*? {WHEN}"),
@@ -83,7 +83,7 @@ _PARSED: dict[str, Policy] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """A letter about one thing: when it was taken, what it announced (a key of SORTS, or nothing) for when, the grace in force then, and the
+    """A mail about one thing: when it was accepted, what it announced (a key of SORTS, or nothing) for when, the grace in force then, and the
     end of the office hours that it named.
     """
 
@@ -98,8 +98,9 @@ class Told:
 
 @dataclass(kw_only=True)
 class Oracle:
-    """What really happened. `acts`: (move, name, when, run). `snoozes`: by name, (given, until), the newest last. `known`: those that were
-    given when leave for the last call was asked for. `hosts`: by name, what it lives in. `ours`: by name, when we changed it last.
+    """What really happened. `told`: the announcements in every mail. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
+    newest last. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
+    can't be read.
     """
 
     knobs: Knobs = field(default_factory=Knobs)
@@ -111,7 +112,7 @@ class Oracle:
     garbled: set[str] = field(default_factory=set)
 
     def hear(self, message: Message, addresses: Mapping[str, set[str]], now: datetime) -> Iterator[str]:
-        """Notes what a letter announces. Yields what is wrong with it. `addresses`: by name, where letters about a thing may go."""
+        """Notes what a mail announces. Yields what is wrong with it. `addresses`: by name, where mails about a thing may go."""
         if message.audience is not Audience.OWNERS:
             return
         for name, said in NEXT.findall(message.text):
@@ -129,7 +130,7 @@ class Oracle:
                 )
 
     def wrong(self, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
-        """Everything that forbids this act now."""
+        """Everything that forbids this action now."""
         if self.mode is not Mode.ENFORCE:
             yield f"acted in mode {self.mode}"
         if {thing.name, thing.host} & self.garbled:
@@ -156,24 +157,24 @@ class Oracle:
             yield "busy, and not told on the same day"
 
     def kept(self, thing: FakeResource, now: datetime) -> Iterator[str]:
-        """Which snooze keeps it: its own, or that of what it lives in."""
+        """Which snooze keeps it: its own, or that of its host."""
         for name in (thing.name, thing.host):
             if self.snoozed(name, now):
                 yield f"{name} is kept by a snooze"
 
     def snoozed(self, name: str, now: datetime) -> bool:
-        """Whether a snooze holds that was given before leave was asked for."""
+        """Whether a snooze holds that was given before the permit was requested."""
         return any(given <= now < until for given, until in self.known.get(name, []))
 
     def right(self, thing: FakeResource, move: StepName, now: datetime) -> list[Told]:
-        """The letters that give the right to this act: of idleness, or under a rule's office hours the enrolment."""
+        """The mails that give the right to this action: of idleness, or under a rule's office hours the enrolment."""
         mine = [told for told in self.told if told.name == thing.name]
         if not mine or not mine[-1].sort:
             return []
         return [told for told in mine if not [*self._void(told, thing, move, now)]]
 
     def _void(self, told: Told, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
-        """Why that letter gives no right to this act."""
+        """Why that mail gives no right to this action."""
         wanted = (
             {"hours"}
             if _office(thing.name)
@@ -215,7 +216,7 @@ class Oracle:
             yield "without proof since"
 
     def _same_day(self, thing: FakeResource, now: datetime) -> bool:
-        """Whether its owner was told of its hours today, an hour ago or a whole grace."""
+        """Whether its owner was notified of its hours today, an hour ago or a whole grace."""
         days = {now.date(), (now - TICK).date()}
         mine = [t for t in self.told if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)]
         return any(t.when.date() in days and now - t.when >= min(t.grace, HOUR) for t in mine)
@@ -250,7 +251,7 @@ def _past(said: str) -> bool:
 
 
 def address(thing: FakeResource) -> str:
-    """To whom letters about it go."""
+    """The addresses that mails about it go to."""
     said = (thing.tags or {}).get("reaper:owner", "")
     return said if said.endswith("@example.com") else FALLBACK
 

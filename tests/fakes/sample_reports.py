@@ -45,7 +45,7 @@ IDLE = (
 )  # fmt: skip
 UNKNOWN = (
     ("payments-fraud", "sagemaker-endpoint", "us-east-1", "ml.m5.4xlarge x2", 1.843, "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing"),
-    ("research-a100", "azureml-compute-instance", "westeurope", "Standard_NC24ads_A100_v4", 3.673, "its tags could not be read, and a tag may protect it"),
+    ("research-a100", "azureml-compute-instance", "westeurope", "Standard_NC24ads_A100_v4", 3.673, "its tags couldn't be read, and a tag may protect it"),
     ("search-rerank", "sagemaker-endpoint", "us-east-1", "ml.g5.xlarge x1", 1.408, "the reply for Invocations was incomplete"),
 )  # fmt: skip
 WORDS = ("ranker", "churn", "vision", "forecast", "search", "fraud", "labels", "embed", "speech", "pricing")
@@ -59,7 +59,7 @@ def report(findings: tuple[Finding, ...] | None = None, **given: Any) -> Report:
 
 
 def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | None = "jo@example.com", **given: Any) -> Finding:
-    """One line of the report: idle for nine days, proven and priced unless told otherwise; what is left goes to the resource."""
+    """One line of the report: idle for nine days, proven and priced by default; what is left goes to the resource."""
     idle_for = given.pop("idle_for", 9 * DAY + 4 * HOUR) if state is State.IDLE else None
     confidence = given.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
     because = given.pop(
@@ -93,7 +93,12 @@ def estate() -> Iterator[Finding]:
         )
         shown = _evidence(kind, index, days, likely)
         sure = Confidence.LIKELY if likely else Confidence.PROVEN
-        why = {"because": f"up for {int(days)} d, unmodified and its log silent; no Busy series says more"} if likely else {}
+        since = NOW - days * DAY
+        why = (
+            {"because": f"running since {since:%Y-%m-%d %H:%M} UTC, no new Jupyter log events, no Busy signal as proof"}
+            if likely
+            else {}
+        )
         yield finding(
             usd=usd,
             owner=owner,
@@ -136,7 +141,7 @@ def many(count: int, states: tuple[State, ...] = tuple(State), seed: int = 1) ->
 
 
 def hostile(text: str) -> Report:
-    """A report in which everything that somebody else can choose is that text."""
+    """A report in which everything that a stranger can choose is that text."""
     made = finding(
         owner=text, because=text, evidence=_evidence("sagemaker-endpoint", 1, 9, False), name=text, size=text, tags={text: text}
     )

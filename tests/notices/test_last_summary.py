@@ -1,4 +1,4 @@
-"""What the admins know already: exact for what must be told, nearly exact and bounded for the rest, and one row whatever the fleet."""
+"""What the admins know already: exact for what must be reported, nearly exact and bounded for the rest, and one row whatever the fleet."""
 
 from __future__ import annotations
 

@@ -62,9 +62,7 @@ def test_a_stop_in_use_is_not_hidden_by_a_past_stop():
 def test_a_summary_of_office_hours_is_no_uncertain_action():
     said = _subject(STOPPED, _in_hours("lab"))
 
-    assert said == (
-        "1 idle ML resource was scaled in, saving $24.00 a day; weekly summary: office hours are kept for 1 ML resource"
-    )
+    assert said == ("1 idle ML resource was scaled in, saving $24.00 a day; weekly summary: office hours apply to 1 ML resource")
 
 
 def test_new_office_hours_precede_what_was_done():
@@ -84,7 +82,7 @@ def test_office_hours_subjects_do_not_say_until_you_stop_it():
     barred = finding("barred", acts={})
 
     assert _subject(barred, _in_hours("lab", state=State.IDLE)) == (
-        "2 idle ML resources cost $96.00 a day; office hours are kept for 1"
+        "2 idle ML resources cost $96.00 a day; office hours apply to 1"
     )
 
 

@@ -320,21 +320,24 @@ def acted(name: str = "churn", move: StepName = StepName.STOP, **given: Any) -> 
 
 
 def test_an_uncertain_action_is_not_called_done():
-    lost = acted(result=Result.FAILED, because=None, error="it isn't known whether it was made: run r1 broke off")
+    lost = acted(result=Result.FAILED, because=None, error="it isn't known whether the action was carried out: run r1 broke off")
     message = only(owner_notice.owner_notices([lost], occasion()))
     assert message.subject == "1 ML resource may have been scaled in; please check: churn"
-    assert "It may have been scaled in. It isn't known whether it was made: run r1 broke off. Please check it." in message.text
+    assert (
+        "It may have been scaled in. It isn't known whether the action was carried out: run r1 broke off. Please check it."
+        in message.text
+    )
     assert "To undo this: " in message.text or "To undo this, ask" in message.text
     two = only(owner_notice.owner_notices([lost, acted("other")], occasion()))
     assert two.subject == "1 idle ML resource was scaled in, saving $24.00 a day; 1 more may have been"
 
 
 def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
-    part = acted(move=StepName.DELETE, part_done="its 2 components; the endpoint itself is left")
+    part = acted(move=StepName.DELETE, part_done="its 2 components; the endpoint remains")
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
     message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
-    assert "Already done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
+    assert "Already done: its 2 components; the endpoint remains. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
@@ -381,13 +384,13 @@ def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
     found, when = busy()
     message = only(owner_notice.owner_notices([found], when))
     assert message.subject == "1 ML resource will be stopped today from 21:17 UTC, even while used: nb"
-    assert f"It will be stopped on or after {format_time(EVENING + timedelta(hours=1))}, even while it is used." in message.text
+    assert f"It will be stopped on or after {format_time(EVENING + timedelta(hours=1))}, even if it is in use." in message.text
 
 
 def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     found, when = busy(NOW.replace(hour=23, minute=30))
     message = only(owner_notice.owner_notices([found], when))
-    assert message.subject == "Weekly summary: office hours are kept for 1 ML resource: nb"
+    assert message.subject == "Weekly summary: office hours apply to 1 ML resource: nb"
     assert "will be stopped on" not in message.text
 
 

@@ -78,12 +78,12 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **given)).text
     kept = finding("nb", move=StepName.REMIND, **given)
     known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    assert owner_headline._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
+    assert owner_headline._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
     kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    assert owner_headline._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
+    assert owner_headline._hours_headline(kept, occasion()) == "Summary: office hours apply to 2 ML resources"
 
 
 # --- money that nobody knows

@@ -102,7 +102,9 @@ def test_a_stopped_resource_shows_a_saving_not_a_cost():
     said = text(done)
     assert "Saving: $24.00 a day, it cost $48.00 a day" in said
     assert "Cost:" not in said
-    lost = replace(done, outcome=Outcome(result=Result.FAILED, error="it isn't known whether it was made", begun=True))
+    lost = replace(
+        done, outcome=Outcome(result=Result.FAILED, error="it isn't known whether the action was carried out", begun=True)
+    )
     assert "Cost: $48.00 a day, if it still runs" in text(lost)
     summary = admin_summary(report(done), occasion(), frozenset())
     assert summary is not None
@@ -134,7 +136,7 @@ def test_an_enrolment_has_its_first_day_in_the_subject():
     new = finding("nb", rule=rule(hours=BERLIN), acts={StepName.STOP: None, StepName.START: None})
     message = only(owner_notice.owner_notices([new], occasion()))
     assert message.subject == "1 ML resource will be scaled in outside office hours from Tue 24 Nov: nb"
-    assert "From Tue 24 Nov 2026, 21:00 Europe/Berlin on it will be scaled in outside its office hours" in message.text
+    assert "From Tue 24 Nov 2026, 21:00 Europe/Berlin on, it will be scaled in outside its office hours" in message.text
     mixed = only(owner_notice.owner_notices([new, finding("other")], occasion()))
     assert mixed.subject.endswith(
         "; 1 will be scaled in from Tue 24 Nov; 1 will be scaled in outside office hours from Tue 24 Nov"
@@ -306,8 +308,8 @@ def test_no_name_changes_where_a_console_link_leads(name: str):
 
 def test_a_notice_names_the_contact_before_the_fallback():
     contact = OWNERS.model_copy(update={"contact": "ml-help@example.com"})
-    assert "Not yours, or questions? Tell ml-help@example.com." in text(finding(), owners=contact)
-    assert "Not yours, or questions? Tell ml-admins@example.com." in text(finding())
+    assert "Not yours, or questions? Contact ml-help@example.com." in text(finding(), owners=contact)
+    assert "Not yours, or questions? Contact ml-admins@example.com." in text(finding())
     assert "Not yours" not in text(finding(), owners=Owners(domains=["example.com"]))
 
 
@@ -336,7 +338,7 @@ def test_a_not_mine_mail_names_only_a_few_resources():
     message = only(owner_notice.owner_notices(found, occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     fields = parse_qs(urlsplit(unescape(link)).query)
-    assert fields["subject"] == ["Not mine: 20 ML resources"]
+    assert fields["subject"] == ["Not my resources: 20 ML resources"]
     assert fields["body"][0].endswith("and 15 more")
     assert len(link) < 2000
 
@@ -391,7 +393,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
         "It can't be stopped automatically because it already runs no more than one instance per variant.",
         "The evidence is indirect, so it won't be stopped automatically.",
         "Scale it in now: aws", "Delete it now", "Stop it now: az", "n the console: https://", "Keep it: https://",
-        "Not yours, or questions? Tell ml-admins@example.com.",
+        "Not yours, or questions? Contact ml-admins@example.com.",
     ):  # fmt: skip
         assert said in real.text
 

@@ -90,5 +90,5 @@ def test_missing_credentials_name_the_setting(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     assert boto3.Session().get_credentials() is None
-    with pytest.raises(SettingsError, match="no AWS credentials to take that role on with"):
+    with pytest.raises(SettingsError, match="no AWS credentials to assume this role with"):
         assumed_role.assume_role(ARN, True, READING)

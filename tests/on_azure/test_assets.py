@@ -44,7 +44,7 @@ def asset_calls(server: Server) -> list[str]:
 
 def test_each_asset_is_read_and_noted_in_the_manifest(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing):
     written = {what: f"{vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1" for what in FIELDS}
-    assert made_from(cloud) == [{"what": what, "id": id_, "because": "it was there"} for what, id_ in written.items()]
+    assert made_from(cloud) == [{"what": what, "id": id_, "because": "it exists"} for what, id_ in written.items()]
     assert asset_calls(server) == list(written.values())
 
 
@@ -119,7 +119,7 @@ def test_every_spelling_of_a_workspace_asset_is_read(
     blue.set(FIELDS[what], spelling.format(many=many, guid=guid))
     assert "no longer exists" in str(refused(cloud))
     vision.asset(many, "own", "3")
-    assert made_from(cloud)[list(FIELDS).index(what)]["because"] == "it was there"
+    assert made_from(cloud)[list(FIELDS).index(what)]["because"] == "it exists"
 
 
 def test_an_asset_of_another_workspace_is_read_there(cloud: CloudSession, server: Server, blue: Thing):
@@ -127,7 +127,7 @@ def test_an_asset_of_another_workspace_is_read_there(cloud: CloudSession, server
     blue.set("properties.model", f"{other.id}/models/own/versions/3")
     assert "no longer exists" in str(refused(cloud))
     other.asset("models", "own", "3")
-    assert made_from(cloud)[0]["because"] == "it was there"
+    assert made_from(cloud)[0]["because"] == "it exists"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What goes wrong in one place is told with the missing action and scope, and never hides or spoils the rest."""
+"""What goes wrong in one place is reported with the missing action and scope, and never hides or spoils the rest."""
 
 from __future__ import annotations
 

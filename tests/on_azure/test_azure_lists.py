@@ -1,4 +1,4 @@
-"""What is odd, denied or gone in a list costs that one thing, is told, and hides none of its neighbours."""
+"""What is odd, denied or gone in a list costs that one thing, is reported, and hides none of its neighbors."""
 
 from __future__ import annotations
 

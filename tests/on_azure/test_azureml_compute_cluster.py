@@ -167,7 +167,7 @@ def test_null_tags_count_as_no_tags(vision: Workspace, run_sweep: Sweep):
 
 def test_tags_of_an_unknown_shape_protect_a_cluster(vision: Workspace, run_sweep: Sweep):
     idle(vision).body["tags"] = "owner=ada"
-    assert run_sweep(CLUSTER).because("gpus") == "its tags could not be read, and a tag may protect it"
+    assert run_sweep(CLUSTER).because("gpus") == "its tags couldn't be read, and a tag may protect it"
 
 
 def test_a_tag_on_the_workspace_protects_its_computes(vision: Workspace, run_sweep: Sweep):

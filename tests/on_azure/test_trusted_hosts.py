@@ -211,6 +211,6 @@ def test_an_address_that_is_not_a_vault_secret_is_refused(path: str):
 
 
 def test_an_address_with_a_signature_needs_no_identity(identity: list[str]):
-    with pytest.raises(SettingsError, match="cannot be read"):
+    with pytest.raises(SettingsError, match="can't be read"):
         text_store.read_bytes("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

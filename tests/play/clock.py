@@ -1,6 +1,6 @@
 """The play's own time: it stands still between commands, and runs as the real one does while a command runs.
 
-The pretend clouds and the mail server read it, and every command starts at its moment, so all of them agree to a few milliseconds.
+The simulated clouds and the mail server read it, and every command starts at its moment, so all of them agree to a few milliseconds.
 """
 
 from __future__ import annotations

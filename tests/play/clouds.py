@@ -1,4 +1,4 @@
-"""Both pretend clouds under the play's clock, with what a play needs on top: a log of what was changed, kills and lost replies.
+"""Both simulated clouds under the play's clock, with what a play needs on top: a log of what was changed, kills and lost replies.
 
 An accident is armed before a command and happens once: the process is killed when a call arrives, or right after it was carried out, or the
 call is carried out and its reply is lost.
@@ -144,7 +144,7 @@ class _AzureTime(AzureWorld):
 
 
 class Aws(AwsServer):
-    """The pretend AWS, DynamoDB and S3 included."""
+    """The simulated AWS, DynamoDB and S3 included."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Aws(AwsServer):
 
 
 class Azure(AzureServer):
-    """The pretend Azure."""
+    """The simulated Azure."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()

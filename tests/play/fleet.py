@@ -48,7 +48,7 @@ class Truth:
         return max((min(end, before) for start, end in self.uses if start < before), default=None)
 
     def last_touch(self, before: datetime) -> datetime | None:
-        """When somebody last changed it before that moment."""
+        """When a person last changed it before that moment."""
         return max((at for at in self.touched if at <= before), default=None)
 
     def tags_at(self, when: datetime) -> dict[str, str]:
@@ -68,9 +68,9 @@ class Thing(ABC):
         self.name, self.owner, self.plan, self.born = name, owner, list(plan), born
         self.truth = Truth(touched=[born], tags=[(born, {"owner": owner})])
         self.inside: Thing | None = None
-        """What it lives in."""
+        """Its host."""
         self.guests: list[Thing] = []
-        """What lives in it."""
+        """The resources inside it."""
         self.silent = False
         """Whether its cloud publishes nothing of its use, though it is used: a broken signal."""
 

@@ -7,6 +7,7 @@ plainest way. Each finding is one sentence that names the rule.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ JITTER = HOUR
 """How much early a reminder may be."""
 HARMLESS = {"owner", "team"}
 KNOWN = {"reaper:owner", "reaper:idle-after", "reaper:action"}
+FORCED_STOP = re.compile(r"have ended\..* even if it is in use|Outside them it .* even while it is in use")
+"""How a mail says that office hours that are over stop something in use: a notice of the day, or a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +123,11 @@ class Oracle:
         return found
 
     def undone(self, name: str) -> None:
-        """Somebody has brought it back, or started it, and need not be told any more of what was done to it."""
+        """A person has restored or started it, so its owner needs no mail any more about what was done."""
         self.unread.pop(name, None)
 
     def owner(self, thing: Thing, when: datetime) -> str:
-        """Who is to be told then."""
+        """Who must get the mail then."""
         found = thing.truth.tags_at(when).get("owner", "")
         return found.lower() if found.endswith("@example.com") else ADMINS
 
@@ -363,13 +366,13 @@ class Oracle:
                     break
 
     def _unread(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
-        """What was done and its owner was not told of by the end of the next sweep that nothing was in the way of."""
+        """What was done without a mail to its owner by the end of the next sweep that nothing was in the way of."""
         for act in found:
             if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
                 self.unread[act.name] = act
         told = {(n.name, m.to) for m in scene.mails for n in m.notices if n.done}
         names = {name for name, _ in told}
-        # What goes with its host is told with it where both have one owner.
+        # What goes with its host is reported with it if both have one owner.
         names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in told}
         for name in [name for name in self.unread if name in names]:
             del self.unread[name]
@@ -393,7 +396,7 @@ class Oracle:
             self.counts[f"held by {word}"] += any(row["step"] == "hold" and word in row["step_because"] for row in rows)
 
     def _mail(self, mail: Mail) -> Iterator[str]:
-        """What is wrong about one mail to an owner: to somebody else, or too soon after the last one that said the same."""
+        """What is wrong about one mail to an owner: to the wrong person, or too soon after the last one that said the same."""
         for notice in mail.notices:
             thing = self.things.get(notice.name)
             if thing is None:
@@ -401,12 +404,12 @@ class Oracle:
                 continue
             if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
                 yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
-            enrols = thing.terms.hours and self._announcing(mail)  # else they are told of idle periods, as of everything
+            enrols = thing.terms.hours and self._announcing(mail)  # else they get notices of idle periods, as for everything
             check = self._done_again if notice.done else self._enrolled_again if enrols else self._too_soon
             yield from check(thing, mail, notice)
 
     def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
-        """Of each action people are told once; of those of office hours only where something went wrong."""
+        """Each action is reported once; of those of office hours only where something went wrong."""
         if thing.terms.hours and "known" not in notice.text and "begun" not in notice.text:
             yield f"{mail.to} was told that {thing.name} was stopped by its hours, which belongs into the weekly summary"
         last = self._last(thing, mail, done=True)
@@ -444,8 +447,8 @@ class Oracle:
         said = next(n for n in last.notices if n.name == thing.name)
         if said.announces is None and not self._announcing(last):
             return
-        forced = thing.terms.force and "even while it is used" in notice.text and "are over" in notice.text
-        if forced and not ("are over" in said.text and _same_day(last.at, mail.at)):
+        forced = thing.terms.force and FORCED_STOP.search(notice.text)
+        if forced and not (FORCED_STOP.search(said.text) and _same_day(last.at, mail.at)):
             return
         if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
             return

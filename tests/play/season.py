@@ -64,7 +64,7 @@ class Script:
 
 @dataclass(slots=True)
 class Season:
-    """One play. `diary` is what happened, line by line, for whoever has to find out why something is wrong."""
+    """One play. `diary` is what happened, line by line, for the person who has to find out why something is wrong."""
 
     dice: Random
     clock: Clock
@@ -210,7 +210,7 @@ class Season:
         self.before_act.pop(thing.name, None)
 
     def click(self, thing: Thing, link: str, days: int) -> None:
-        """Somebody opens the link in a mail and sends its form."""
+        """A person opens the link in a mail and sends its form."""
         done = self.shell(link, str(days), program="click")
         self.say(f"click for {thing.name}, {days} days: {done.status} {done.stdout}{done.stderr[-300:]}")
         if done.status == 0:
@@ -245,7 +245,7 @@ class Season:
             self._meddle(self.dice.choice(self.things))
 
     def _comes_back(self, thing: Thing, now: datetime) -> None:
-        """Somebody wants to work and finds it stopped."""
+        """A person wants to work and finds it stopped."""
         if thing.terms.hours and terms.is_open(now + 2 * HOUR):
             return
         choice = self.dice.random()
@@ -262,7 +262,7 @@ class Season:
         self.oracle.undone(thing.name)
 
     def _by_hand(self, script: Script) -> None:
-        """On working days somebody works late on what was stopped for the night, and stops in the morning what is always started."""
+        """On working days a person works late on what was stopped for the night, and stops in the morning what is always started."""
         now = self.clock.now
         closed, opened = terms.closed_since(now), terms.opened_at(now)
         for thing in (t for t in self.things if t.terms.hours and not script.calm):
@@ -306,7 +306,7 @@ class Season:
                 self.click(thing, links[-1], self.dice.choice((1, 3)))
 
     def _meddle(self, thing: Thing) -> None:
-        """Somebody does something at no special moment."""
+        """A person does something at no special moment."""
         choice = self.dice.random()
         if choice < 0.3:
             self._tag(thing, self.dice.choice(TAGS))
@@ -331,7 +331,7 @@ class Season:
             self.drifted.add(thing.name)
 
     def _interrupt(self) -> None:
-        """Somebody protects what is about to be stopped: by a tag once it has been judged, or by a link once it has been looked at again."""
+        """A person protects what is about to be stopped: by a tag once it has been judged, or by a link once it has been looked at again."""
         now = self.clock.now
         due = list(self._announced(now - 3 * DAY, now))
         for thing, _ in self.dice.sample(due, min(2, len(due))):

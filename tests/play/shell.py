@@ -1,4 +1,4 @@
-"""Runs commands as somebody at the command line does: arguments, environment and files go in; status, output and files come out."""
+"""Runs commands as a person at the command line does: arguments, environment and files go in; status, output and files come out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Done:
 
 
 class Shell:
-    """Commands one after the other. `pid` is the one that is running, for whoever wants to kill it."""
+    """Commands one after the other. `pid` is the one that is running, for a test that kills it."""
 
     def __init__(self, home: Path, clock: Clock, environ: Mapping[str, str], product: Path = PRODUCT) -> None:
         self.home, self.clock, self.environ, self.product = home, clock, dict(environ), product

@@ -1,4 +1,4 @@
-"""Somebody with a mail in a browser: opens its snooze link, reads the form, and sends it. Prints the heading of the page that comes back."""
+"""A person with a mail in a browser: opens its snooze link, reads the form, and sends it. Prints the heading of the page that comes back."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_an_owners_message_never_goes_to_the_channels_to():
 @pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
 def test_no_channel_accepts_an_address_that_hides_another(to: str):
     assert "expected one plain email address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
-    with pytest.raises(ValueError, match="is not a plain e-mail address"):
+    with pytest.raises(ValueError, match="is not a plain email address"):
         message(to=to)
     with pytest.raises(CloudError):
         recipient_addresses(message(audience=Audience.ADMINS), [to], "x")

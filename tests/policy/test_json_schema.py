@@ -1,4 +1,4 @@
-"""The JSON Schema helps whoever writes a policy in an editor: each key is described, and every policy that we show fits it."""
+"""The JSON Schema helps people who write a policy in an editor: each key is described, and every policy that we show fits it."""
 
 from __future__ import annotations
 

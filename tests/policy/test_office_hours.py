@@ -173,7 +173,7 @@ def test_is_same_day_compares_local_dates(tz: str, a: str, b: str, same: bool):
 
 
 def _walked(hours: Hours, at: datetime) -> bool:
-    """Whether `at` is open, told by walking all minutes of the days around: from the first at or after the start to the last before the end."""
+    """Whether `at` is open, found by walking all minutes of the days around: from the first at or after the start to the last before the end."""
     for day in {(at + n * DAY).astimezone(ZoneInfo(hours.tz)).date() for n in (-1, 0, 1)}:
         opening, closing = (datetime.combine(day, time()) + timedelta(minutes=m) for m in (hours.start, hours.end))
         first = datetime.combine(day, time(), UTC) - DAY

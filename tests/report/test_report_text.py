@@ -158,10 +158,14 @@ def test_a_cloud_that_could_not_be_opened_is_named():
 @pytest.mark.parametrize(
     ("because", "said"),
     [
-        ("it has been up since 2026-11-02 10:17 UTC and it has written no jupyter log; no Busy signal proves it", "no log"),
+        ("running since 2026-11-02 10:17 UTC, no Jupyter log, no Busy signal as proof", "no log"),
+        ("running since 2026-11-02 10:17 UTC, no new Jupyter log events, no Busy signal as proof", "log silent"),
+        ("running since 2026-11-02 10:17 UTC, no user activity since 2026-11-03 08:00 UTC, no Busy signal as proof", "no user activity"),
+        ("running since 2026-11-02 10:17 UTC, no sign of use, no Busy signal as proof", "no sign of use"),
         ("running since 2026-11-02 10:17 UTC, no job since, its idle shutdown is off, and no Busy signal as proof", "no job run"),
-        ("it keeps provisioned concurrency and shows no invocation; serverless", "no invocation"),
-        ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
+        ("running since 2026-11-02 10:17 UTC, its last job was seen at 2026-11-03 08:00 UTC, its idle shutdown is off", "no job lately"),
+        ("no invocations, but provisioned concurrency is billed; serverless endpoints publish no heartbeat", "no invocation"),
+        ("running since 2026-11-02 10:17 UTC, a person said so, twice", "a person said so"),
     ],
 )  # fmt: skip
 def test_indirect_evidence_is_shown_in_few_words(because: str, said: str):

@@ -1,4 +1,4 @@
-"""Every form of a report says the same: what is idle, what of it was acted on, what was not seen, what failed, and who was told."""
+"""Every form of a report says the same: what is idle, what of it was acted on, what was not seen, what failed, and who was notified."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_subject_without_a_price_names_none():
     assert compose_summary(report(finding(usd=None)), occasion()).subject == "[ML Idle Reaper] 1 idle ML resource, price unknown"
 
 
-# --- who was told
+# --- who was notified
 
 TOLD = finding("told", outcome=Outcome(result=Result.DONE))
 LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result.FAILED, error="its owner was not told: refused"))

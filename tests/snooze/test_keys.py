@@ -184,7 +184,7 @@ def test_concurrent_threads_read_the_secret_once():
 
 
 class Stuck(Vault):
-    """A place for a secret that hangs, once told to, until it is let go. Nothing here waits longer than `LIMIT` for it."""
+    """A place for a secret that hangs on request until it is released. Nothing here waits longer than `LIMIT` for it."""
 
     LIMIT = 10
 

@@ -178,7 +178,7 @@ def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
     ledger = LedgerWithoutHistory()
     reply = send(ledger)
     assert reply.status == 200
-    assert "history could not be written" in reply.note
+    assert "history couldn't be written" in reply.note
     assert remembered(ledger).snoozed_until is not None
 
 

@@ -1,4 +1,4 @@
-"""A snooze is somebody's wish for one resource, not for whatever has its name later."""
+"""A snooze is a person's wish for one resource, not for whatever has its name later."""
 
 from __future__ import annotations
 

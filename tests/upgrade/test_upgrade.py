@@ -1,4 +1,4 @@
-"""A ledger of version 49f8b6c under this version: what was told counts as far as it still may, and nothing kept is lost."""
+"""A ledger of version 49f8b6c under this version: earlier notices count as far as they still may, and nothing kept is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upgrade.conftest import Upgraded
 Load = Callable[..., Upgraded]
 NIGHT, NOON = datetime(2026, 11, 20, 4, tzinfo=UTC), datetime(2026, 11, 20, 13, tzinfo=UTC)
 SAM, JO, ADMINS = "sam@example.com", "jo@example.com", "ml-admins@example.com"
-UNKNOWN = "It isn't known whether it was made: a run of an earlier version began it on 2026-11-20"
+UNKNOWN = "It isn't known whether the action was carried out: a run of an earlier version started it on 2026-11-20"
 SHUT = "another sweep is processing this target"
 OPEN = {"k1-stop-made": StepName.STOP, "k2-stop-unmade": StepName.STOP, "k4-delete-unmade": StepName.DELETE}
 

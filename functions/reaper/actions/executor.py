@@ -1,7 +1,7 @@
 """Carries out one stop, delete or start. Loaded only if a run acts.
 
-The order (DESIGN, "Acting, exactly"): re-check the resource. Store the manifest for undoing. Leave a hint of an open action. Write the intent
-to the ledger on the version that was read. Before every changing call read the ledger once more, so that a snooze of a second ago wins.
+The order: Re-check the resource and its ledger records. Store the manifest for undoing. Leave a hint of an open action. Write the intent to
+the ledger on the version that was read. Before every changing call read the ledger once more, so that a snooze of a second ago wins.
 Make the call. Add the result to the intent. If anything has changed at any of these points, this one action ends, with the reason.
 """
 
@@ -36,7 +36,7 @@ MARGIN = timedelta(minutes=2)
 """The time that an action needs before the deadline: enough to finish it, and to notify and record everything afterwards."""
 NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.REFUSED})
 """Failures of a call that leave the resource as it was, if the call was sent only once."""
-NOT_KNOWN = "it isn't known whether it was made"
+NOT_KNOWN = "it isn't known whether the action was carried out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def _require_lease(target: Target, context: ActContext) -> None:
         taken = context.leases.prolong(target)
     except CloudError as error:
         context.leases.note_failure(error)
-        raise StepRefused(f"the lease of this target couldn't be prolonged: {error}") from error
+        raise StepRefused(f"the lease of this target couldn't be extended: {error}") from error
     if not taken:
         raise StepRefused("another sweep has taken over this target")
 
@@ -139,11 +139,11 @@ def _execute_step(task: _Task) -> Outcome:
         case = recheck.assess_again(_read_now(task), task.recheck)
     except CloudError as error:
         if error.reason is Reason.GONE and task.action is not StepName.START:
-            return Outcome(result=Result.DONE, because="it is gone already", already_done=True)
+            return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
         raise StepRefused(f"the re-check failed: {error}") from error
     blocked = case.blocked.get(task.action)
     if blocked and blocked.already_done:
-        return Outcome(result=Result.DONE, because=f"nothing was left to do: {blocked.because}", already_done=True)
+        return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
     memories = recheck.recall_around(case.resource, task.recheck)
     recheck.require_same_step(task.action, case, memories, task.time())
     recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
@@ -254,7 +254,7 @@ def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent
     none_made = permit.times_given == 0 or not error.retried
     if error.reason is Reason.GONE and none_made and task.action is not StepName.START:
         _take_back_intent(own_intent, task, gone=True)
-        return Outcome(result=Result.DONE, because="it was gone already", already_done=True)
+        return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
     if permit.times_given == 0 or (error.reason in NOT_PERFORMED and none_made):
         _take_back_intent(own_intent, task)
         raise error

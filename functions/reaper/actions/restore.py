@@ -74,7 +74,7 @@ def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResul
     restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT_ENTRY))
     if went and not (restored and restored[-1].when > went[-1].when):
         raise SettingsError(
-            f"{resource_id}: it was stopped or deleted with {went[-1].because} in run {went[-1].by}; `reaper restore {went[-1].because}` restores both"
+            f"{resource_id}: it was stopped or deleted with its host {went[-1].because} in run {went[-1].by}; `reaper restore {went[-1].because}` restores both"
         )
     if not restored:
         raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
@@ -161,6 +161,6 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
     try:
         update_memory(context.ledger, manifest.id, forget, now)
     except CloudError as error:
-        raise error.reworded(f"{error}; the resource was restored all the same") from error
+        raise error.reworded(f"{error}; the resource was restored anyway") from error
     context.ledger.remove_unfinished(manifest.target, manifest.id)
     context.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=context.by, because=undone.because))

@@ -162,7 +162,7 @@ def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Me
     resource_id = closed[0].id
     memory = dict(memories).get(resource_id, Memory())  # a plain copy: reading an unreadable row raises
     because = memory.last_action_because or "its ledger record can't be read"
-    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` brings it back{more}")
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` undoes it{more}")
 
 
 def _is_in_weekly_summary(memory: Memory) -> bool:
@@ -201,7 +201,7 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     case = listed or _unlisted_case(hint)
     owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
     done = action.outcome.result is Result.DONE
-    because = "it is as an earlier run left it" if done else "an earlier run may have changed it"
+    because = "it is unchanged since an earlier run" if done else "an earlier run may have changed it"
     verdict = Verdict(state=State.EXEMPT, because=because)
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
@@ -236,4 +236,4 @@ def _unlisted_case(hint: Unfinished) -> Case:
     zero = timedelta()
     rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
     owner = Owner(address=hint.owner, source="its owner at the time of the action")
-    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=owner)
+    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it no longer exists"), owner=owner)

@@ -34,7 +34,7 @@ def with_adapters(
             # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
             readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
         elif isinstance(row, CloudError):
-            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it could not be read")
+            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
         elif row is not None and base_component(row) == resource.name:
             adapters.append(replace(other.resource, details=None))
             readings += _traffic_readings(other, "adapter")

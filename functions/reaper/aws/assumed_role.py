@@ -1,4 +1,4 @@
-"""The role that a sweep takes on in an account, and which it gives no more of than the mode asks for.
+"""The role that a sweep assumes, limited by a session policy to what the mode needs.
 
 A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session
 """
@@ -33,7 +33,7 @@ def assume_role(role_arn: str, may_act: bool, actions: Sequence[str]) -> boto3.S
     own, known = get_session(), boto3.Session()
     source = known.get_credentials()
     if source is None:
-        raise SettingsError(f"REAPER_ROLE={role_arn}: there are no AWS credentials to take that role on with")
+        raise SettingsError(f"REAPER_ROLE={role_arn}: no AWS credentials to assume this role with")
     fetcher = AssumeRoleCredentialFetcher(known._session.create_client, source, role_arn, extra_args=extra_args)
     try:
         own._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)  # type: ignore[attr-defined]

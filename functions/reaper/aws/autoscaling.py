@@ -1,6 +1,6 @@
 """Application Auto Scaling of one region's SageMaker resources, as read: what scales what, and what would wake it from zero.
 
-Target tracking cannot leave zero, because its metrics stop with the last instance; only a step policy can whose alarm watches what is
+Target tracking can't leave zero, because its metrics stop with the last instance; only a step policy can whose alarm watches what is
 asked for in vain: https://docs.aws.amazon.com/sagemaker/latest/dg/async-inference-autoscale.html and
 https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
 """
@@ -61,7 +61,7 @@ def read_autoscaling(cloud: CloudSession) -> Autoscaling:
 
 
 def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
-    """The same for a sweep: None, and noted, when it cannot be read."""
+    """The same for a sweep: None, and noted, when it can't be read."""
     try:
         return read_autoscaling(cloud)
     except CloudError as error:

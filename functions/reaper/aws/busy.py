@@ -63,7 +63,7 @@ def _busy_query(arn: str) -> MetricQuery:
 def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
     """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart.
 
-    None, and noted, when they cannot be listed.
+    None, and noted, when they can't be listed.
     """
     arns: dict[str, list[str]] = {}
     try:

@@ -59,7 +59,7 @@ def _blocked_by_state(resource: Resource) -> Blocked | None:
     if resource.status not in {"InService", "Failed"}:
         return Blocked(because=f"its status is {resource.status or 'missing'}")
     if details.base_component:
-        return Blocked(because=f"it is an adapter inside {details.base_component} and takes no capacity of its own")
+        return Blocked(because=f"it is an adapter inside {details.base_component} and uses no capacity of its own")
     return None if details.is_described else Blocked(because="it wasn't checked closely")
 
 
@@ -68,7 +68,7 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
     if details.copies == 0:
         return Blocked(because="it runs no copies already", already_done=True)
     if resource.status != "InService":
-        return Blocked(because=f"its status is {resource.status}, in which it cannot be scaled")
+        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
     if details.can_wake is None:
         return BLOCKED_UNREAD
     because = "no step scaling policy on NoCapacityInvocationFailures would wake it from zero"
@@ -81,14 +81,14 @@ def _delete_blocked(resource: Resource) -> Blocked | None:
     if because := protection.undeletable_because(resource.tags) or details.unrestorable_because:
         return Blocked(because=because)
     if details.adapters is None:
-        return None if details.copies == 0 else Blocked(because="whether it has adapters inside could not be read")
-    return Blocked(because=f"its adapter {details.adapters[0]} would go with it") if details.adapters else None
+        return None if details.copies == 0 else Blocked(because="whether it has adapters inside couldn't be read")
+    return Blocked(because=f"its adapter {details.adapters[0]} would be deleted with it") if details.adapters else None
 
 
 def remove_copies_command(resource: Resource) -> Command:
     """The line that takes its copies to zero."""
     line = sagemaker_line(resource, "update-inference-component-runtime-config", inference_component_name=resource.name)
-    return Command(label="Take it to no copies now", line=f"{line} --desired-runtime-config CopyCount=0")
+    return Command(label="Scale it to zero now", line=f"{line} --desired-runtime-config CopyCount=0")
 
 
 ACTION_SPECS = {

@@ -98,7 +98,7 @@ def _unrestorable(
         return Blocked(because=because)
     for name, row in rows.items():
         if row is None:
-            return Blocked(because=f"what its component {name} is made of could not be read")
+            return Blocked(because=f"the specification of its component {name} couldn't be read")
         if because := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(component_tags[name]):
             return Blocked(because=because if name in because else f"{name} inside it: {because}")
     return None
@@ -150,7 +150,7 @@ def _blocked_by_state(resource: Resource) -> Blocked | None:
 
 def _stop_blocked(resource: Resource) -> Blocked | None:
     if resource.status != "InService":
-        return Blocked(because=f"its status is {resource.status}, in which it cannot be scaled")
+        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
     plan = details_of(resource).scale_in
     return plan.blocked if plan else None
 

@@ -32,11 +32,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointDescription:
-    """One endpoint as described. `hosts` is whether it looks like a host of inference components, `only_hosts` whether its configuration
-    says that no variant has a model of its own.
+    """One endpoint as described. `may_host_components`: it looks like a host of inference components. `hosts_components_only`: its
+    configuration says that no variant has a model of its own.
 
-    `raw` and `config` are the replies; `config` is empty where the configuration is gone, cannot be read, or was not asked for because
-    the types that it has were `recalled`.
+    `reply` and `config` are the replies. `config` is empty if the configuration is gone, can't be read, or wasn't read because the cache
+    has its instance types (`has_cached_types`).
     """
 
     status: str
@@ -62,7 +62,7 @@ def no_known_types(row: Mapping[str, Any]) -> None:
 def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_known_types) -> EndpointDescription:
     """Two calls, or one where the types are known.
 
-    Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only.
+    Raises CloudError when the endpoint can't be described or understood; a configuration that is gone costs the types only.
     """
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
     try:
@@ -72,7 +72,7 @@ def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_kn
         return endpoint
     except ODD_REPLY_ERRORS as error:
         raise CloudError(
-            Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
+            Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply can't be read ({error!r})"
         ) from error
 
 
@@ -105,7 +105,7 @@ def size_text(described: EndpointDescription) -> str:
 
 
 def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The configuration that the endpoint runs; None where it cannot be had."""
+    """The configuration that the endpoint runs; None where it can't be had."""
     name = row.get("EndpointConfigName")
     if not name:
         return None

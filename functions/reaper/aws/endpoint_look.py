@@ -82,10 +82,10 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     if endpoint is None:
         return look
     if components is None and endpoint.may_host_components:
-        return replace(look, unknown_because="whether it hosts inference components, and their traffic, could not be read")
+        return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
     rows = (components or {}).get(look.resource.name, [])
     if not rows and _may_have_own_models(endpoint):
-        because = "it may host inference components but has none now, and whether it has models of its own could not be read"
+        because = "it may host inference components but has none now, and whether it has models of its own couldn't be read"
         return replace(look, unknown_because=because)
     queries = endpoint_metrics.all_queries(look.resource.name, endpoint, [row["InferenceComponentName"] for row in rows])
     if endpoint.hosts_components_only and not rows:
@@ -94,7 +94,7 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
 
 
 def _may_have_own_models(endpoint: EndpointDescription) -> bool:
-    """Whether a host without components runs instances for models that could not be read."""
+    """Whether a host without components runs instances for models that couldn't be read."""
     unclear = endpoint.may_host_components and not endpoint.hosts_components_only
     return unclear and any(variant.instance_count for variant in endpoint.variants)
 
@@ -150,7 +150,7 @@ def _with_component_descriptions(look: CloserLook, region: RegionContext) -> Clo
     named = [(row["InferenceComponentName"], region.component_rows.get(row["InferenceComponentName"])) for row in look.components]
     changed = _with_component_changes(look, [{**row, "InferenceComponentName": name} for name, row in named if row])
     unread = [name for name, row in named if row is not None and not row]
-    because = f"its component {unread[0]} could not be described" if unread else None
+    because = f"its component {unread[0]} couldn't be described" if unread else None
     return replace(changed, unknown_because=changed.unknown_because or because)
 
 

@@ -24,7 +24,7 @@ ASYNC_METRICS = (
 
 
 def traffic_queries(name: str, variants: Iterable[str], *, with_subject: bool = True) -> Queries:
-    """Invocations of those variants. Without `subject`, of ones that have no heartbeat of their own: these are named all the same."""
+    """Invocations of those variants. Without `with_subject`, the variants have no heartbeat of their own; the signal's name then has the variant."""
     return {
         MetricQuery(namespace=TRAFFIC_NAMESPACE, metric="Invocations", stat="Sum", dimensions=_variant_dimensions(name, v)): (
             Role.ACTIVITY,

@@ -110,7 +110,7 @@ def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, 
         cloud.add_error(error)
         status = {}
     except ODD_REPLY_ERRORS as error:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSIONS[0], f"a result can't be read ({error!r})"))
         status = {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)

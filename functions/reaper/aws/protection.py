@@ -11,7 +11,7 @@ from reaper.policy import tags
 STACK_TAG = "aws:cloudformation:stack-name"
 CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
 TagsOfContained = Mapping[str, Mapping[str, str] | None]
-"""Tags by name of what lives inside, None where they could not be read."""
+"""Tags by name of what lives inside, None where they couldn't be read."""
 
 
 def protected_inside(component_tags: TagsOfContained, now: datetime) -> dict[StepName, str]:
@@ -33,7 +33,7 @@ def undeletable_because(own_tags: Mapping[str, str] | None) -> str | None:
         return None
     if stack := _stack_name(own_tags):
         return f"it belongs to stack {stack}; delete it in CloudFormation"
-    return f"its tag {keys[0]} is reserved by AWS and could not be restored"
+    return f"its tag {keys[0]} is reserved by AWS and couldn't be restored"
 
 
 def stack_warning(own_tags: Mapping[str, str] | None) -> str:
@@ -48,7 +48,7 @@ def _stack_name(own_tags: Mapping[str, str] | None) -> str | None:
 
 def _forbidden_because(own_tags: Mapping[str, str] | None, ceiling: Ceiling, now: datetime) -> str | None:
     if own_tags is None:
-        return "its tags could not be read"
+        return "its tags couldn't be read"
     requests = tags.read_tags(own_tags, now)
     if requests.protected_because:
         return requests.protected_because

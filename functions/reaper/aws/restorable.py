@@ -115,7 +115,7 @@ def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
     specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
     name = row.get("InferenceComponentName")
     if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
-        return f"{name} is an adapter, or does not say what it is made of; the reaper doesn't delete what hosts it"
+        return f"{name} is an adapter or has no readable specification, so the reaper won't delete its host"
     odd = [
         unknown_members_clause(row, COMPONENT_MEMBERS, COMPONENT_SERVICE_MEMBERS),
         *(unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs),

@@ -18,8 +18,8 @@ from reaper.case import Blocked
 from reaper.model import Resource
 from reaper.prices import PriceBook
 
-BLOCKED_UNREAD = Blocked(because="whether anything would wake it again could not be read")
-AVAILABILITY_WARNING = "one instance per variant breaks a rule of two instances for availability"
+BLOCKED_UNREAD = Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
+AVAILABILITY_WARNING = "one instance per variant is below the usual two for availability"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def needs_autoscaling(endpoint: EndpointDescription) -> bool:
 def plan_scale_in(
     resource: Resource, endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None
 ) -> ScaleInPlan:
-    """For the endpoint as described, with the names of its components; `read` None: autoscaling could not be read."""
+    """For the endpoint as described, with the names of its components. `scaling` None: autoscaling couldn't be read."""
     if not production_variants(endpoint):
         return ScaleInPlan(blocked=Blocked(because="its description lists no variants"))
     if any(_is_serverless(row) for row in production_variants(endpoint)):
@@ -64,7 +64,7 @@ def plan_scale_in(
 
 
 def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
-    """The production variants as described. Shadow variants cannot be scaled."""
+    """The production variants as described. Shadow variants can't be scaled."""
     return list(endpoint.reply.get("ProductionVariants") or ())
 
 

@@ -89,7 +89,7 @@ class CloudSession:
         except (BotoCoreError, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, permission, str(error), retried=sent.requests_sent > 1) from error
         except (ResponseParserError, *ODD_REPLY_ERRORS) as error:
-            text = f"the reply cannot be read ({error})"
+            text = f"the reply can't be read ({error})"
             raise CloudError(Reason.UNREADABLE, permission, text, retried=sent.requests_sent > 1) from error
         if not isinstance(reply, dict) or want not in reply:
             raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}")
@@ -98,10 +98,10 @@ class CloudSession:
     def paged_rows(
         self, service: str, operation: str, want: str, *has: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every row of a paged list, following `token` until it is missing or empty.
+        """Every row of a paged list, following `token_key` until it is missing or empty.
 
-        `has` are the keys that every true row has, all of them names but for `NUMBERS`. Raises CloudError, also for a row without them and
-        for a page that comes twice.
+        `has` are the keys that every true row has, all of them names but for `NUMBER_KEYS`. Raises CloudError, also for a row without them
+        and for a page that comes twice.
         """
         permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
         tokens: set[str] = set()
@@ -115,7 +115,7 @@ class CloudSession:
             if not following:
                 return
             if not isinstance(following, str) or following in tokens:
-                raise CloudError(Reason.UNREADABLE, permission, "the same page came twice, or the next one cannot be named")
+                raise CloudError(Reason.UNREADABLE, permission, "the reply repeated a page or has an invalid next token")
             tokens.add(following)
             params[token_key] = following
 
@@ -130,7 +130,7 @@ class CloudSession:
     def map_concurrently(
         self, function: Callable[[A], B], items: Sequence[A], max_concurrent: int = MAX_CONCURRENT_CALLS
     ) -> Iterable[B]:
-        """`function` of every item, at most `at_once` at a time, in order."""
+        """`function` of every item, at most `max_concurrent` at a time, in order."""
         if len(items) < 2:
             return [function(item) for item in items]
         with ThreadPoolExecutor(min(max_concurrent, len(items))) as pool:

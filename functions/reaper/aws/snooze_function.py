@@ -35,7 +35,7 @@ logger = Logger(service="ml-idle-reaper")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """One request: always a page. What is not a request and a deployment that cannot work are one line in the log, never a trace.
+    """One request: always a page. What is not a request and a deployment that can't work are one line in the log, never a trace.
 
     The alarm of the template counts the replies of 5xx.
     """

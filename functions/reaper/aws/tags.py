@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 PERMISSION = "tag:GetResources"
 Tags = dict[str, str]
 TagsByName = dict[str, Tags | None]
-"""None where they could not be read, or two rows contradict each other: either may protect."""
+"""None where they couldn't be read, or two rows contradict each other: either may protect."""
 TagsByArn = dict[str, dict[str, Tags | None]]
 """Tags by ARN in the form in which ids are compared, by lower-cased ARN: two names may differ in case only."""
 
 
 def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
-    """The tags of every tagged resource of these types (`endpoint`, `app`, ...); None, and noted, when they cannot be read."""
+    """The tags of every tagged resource of these types (`endpoint`, `app`, ...); None, and noted, when they can't be read."""
     names = [f"sagemaker:{name}" for name in types]
     rows = cloud.paged_rows(
         "resourcegroupstaggingapi",
@@ -49,7 +49,7 @@ def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
 
 def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags | None:
     if tags is None:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"the tags of {arn} cannot be read, or contradict each other"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"the tags of {arn} can't be read, or contradict each other"))
     return tags
 
 
@@ -63,14 +63,14 @@ def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
 
 
 def _merge_two(one: Tags | None, other: Tags | None) -> Tags | None:
-    """The tags of both; None where they could not be read, or contradict each other."""
+    """The tags of both; None where they couldn't be read, or contradict each other."""
     if one is None or other is None or any(one[key] != other[key] for key in one.keys() & other.keys()):
         return None
     return one | other
 
 
 def _merge_all(every: Iterable[Tags | None]) -> Tags | None:
-    """The tags of all; None as soon as some cannot be read or two contradict each other."""
+    """The tags of all; None as soon as some can't be read or two contradict each other."""
     merged: Tags | None = {}
     for tags in every:
         merged = _merge_two(merged, tags)
@@ -78,7 +78,7 @@ def _merge_all(every: Iterable[Tags | None]) -> Tags | None:
 
 
 def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
-    """The tags of the first ARN, over those of the others that it lives in; None when tags could not be read."""
+    """The tags of the first ARN, over those of the others that it lives in; None when tags couldn't be read."""
     if by_arn is None:
         return None
     merged: Tags = {}
@@ -110,7 +110,7 @@ def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
 def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
     """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an action.
 
-    Raises CloudError, but never GONE: tags that are not found are tags that could not be read.
+    Raises CloudError, but never GONE: tags that are not found are tags that couldn't be read.
     """
     merged: dict[str, str] = {}
     for arn in reversed(arns):
@@ -119,6 +119,6 @@ def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
         except CloudError as error:
             if error.reason is not Reason.GONE:
                 raise
-            raise CloudError(Reason.REFUSED, error.operation, f"the tags of {arn} cannot be read: {error}") from error
+            raise CloudError(Reason.REFUSED, error.operation, f"the tags of {arn} can't be read: {error}") from error
         merged |= {row["Key"]: row["Value"] for row in rows}
     return merged

@@ -21,7 +21,7 @@ PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
 def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: boto3.Session | None = None) -> list[CloudSession]:
     """One cloud per region: those asked for, every enabled one for `all`, or the session's own.
 
-    Raises SettingsError for a region or account that cannot be meant, CloudError where the identity cannot be learned.
+    Raises SettingsError for a region or account that can't be meant, CloudError where the identity can't be learned.
     """
     session = session or _default_session()
     every = "all" in regions

@@ -36,7 +36,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
             return bytes(body.read(most))
     except (ClientError, BotoCoreError, ValueError) as error:
-        raise SettingsError(f"policy {uri}: cannot be read: {error}") from error
+        raise SettingsError(f"policy {uri}: can't be read: {error}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
@@ -46,7 +46,7 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
     try:
         boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json")
     except (ClientError, BotoCoreError) as error:
-        raise SettingsError(f"REAPER_REPORTS={place}: the report cannot be stored: {error}") from error
+        raise SettingsError(f"REAPER_REPORTS={place}: the report can't be stored: {error}") from error
     return f"s3://{bucket}/{key}"
 
 
@@ -64,7 +64,7 @@ def read_text(address: str) -> str:
     try:
         return str(_call_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
     except (BotoCoreError, ValueError) as error:
-        raise CloudError(Reason.UNREADABLE, "s3:GetObject", f"{address} cannot be read ({error})") from error
+        raise CloudError(Reason.UNREADABLE, "s3:GetObject", f"{address} can't be read ({error})") from error
 
 
 def list_texts(place: str) -> builtins.list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
 PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
-WAS_THERE = "it was there"
+EXISTS = "it exists"
 ASSUMED_THERE = "it is in a registry, which these permissions can't read: it is assumed to exist"
 SEGMENT_PATTERN = r"[^/?#:@\s]+"
 WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
@@ -101,7 +101,7 @@ def _require_asset(cloud: CloudSession, asset: Asset) -> str:
             raise
         text = f"its {asset.asset_type} {asset.reference} no longer exists, so it couldn't be recreated"
         raise CloudError(Reason.REFUSED, permission, text, code=error.code) from error
-    return WAS_THERE
+    return EXISTS
 
 
 def _parse_asset(asset_type: str, reference: object, space: Workspace) -> Asset:

@@ -105,7 +105,7 @@ def _add_job(jobs: JobsByCompute, row: Json, computes: set[str]) -> None:
     try:
         last_seen_at = _last_seen_at(row, row["properties"].get("properties") or {} if computes else {})
         if last_seen_at is None and computes:
-            raise ValueError("it has no time at all")
+            raise ValueError("it has no timestamps")
     except UNREADABLE_REPLY_ERRORS as error:
         if not computes:
             raise

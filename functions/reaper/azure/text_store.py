@@ -58,7 +58,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
     except (AzureError, ValueError) as error:
-        raise SettingsError(f"policy {without_signature(uri)}: cannot be read: {_first_line(error)}") from error
+        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
@@ -71,7 +71,7 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
             service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
     except (AzureError, ValueError) as error:
         raise SettingsError(
-            f"REAPER_REPORTS={without_signature(place)}: the report cannot be stored: {_first_line(error)}"
+            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
         ) from error
     return f"{account}/{container}/{name}"
 

@@ -41,7 +41,7 @@ def version(
 
 def list_kinds() -> None:
     """List the supported resource kinds."""
-    table = Table("kind", "cloud", "what it is", box=None, pad_edge=False, header_style="dim")
+    table = Table("kind", "cloud", "description", box=None, pad_edge=False, header_style="dim")
     for kind in registry.kinds():
         table.add_row(kind.name, kind.cloud, kind.title)
     Console(highlight=False, markup=False, emoji=False).print(table)

@@ -76,8 +76,8 @@ def release_holds(
     if not holds:
         sys.stdout.write(f"Nothing was on hold in {label}.\n")
     sys.stdout.write(
-        f"Released until {release.valid_until:%Y-%m-%d %H:%M} UTC: every action in {label} whose date, or the end of whose office hours, "
-        f"had come by {release.given_at:%Y-%m-%d %H:%M} UTC. Later actions are not released. Each resource is re-checked first.\n"
+        f"Released until {release.valid_until:%Y-%m-%d %H:%M} UTC: every action in {label} that was due by "
+        f"{release.given_at:%Y-%m-%d %H:%M} UTC, including those at the end of office hours. Later actions are not released. Each resource is re-checked first.\n"
     )
 
 

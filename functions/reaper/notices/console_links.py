@@ -1,4 +1,4 @@
-"""Where a resource stands in its cloud's console, as an address that a mail can link to (`Kind.console_url`). Pure."""
+"""The console page of a resource, as an address that a mail can link to (`Kind.console_url`). Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from reaper.snooze.links import LinkSigner
 class ConcludeContext:
     """`ledger` is None if there is nothing to remember. `links` is None if no page serves snooze links: messages then offer the tag alone.
 
-    `failures`: a row for what could not be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
+    `failures`: a row for what couldn't be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
     """
 
     policy: Policy
@@ -67,7 +67,7 @@ def open_context(
 
 
 def _require_granted_secrets(policy: Policy, environ: Mapping[str, str]) -> None:
-    """Raises SettingsError if the policy names a secret that was not granted to it: such a run could not notify owners."""
+    """Raises SettingsError if the policy names a secret that was not granted to it: such a run couldn't notify owners."""
     for index, spec in enumerate(policy.channels):
         ref = getattr(spec, "secret", None)
         if ref and (because := secret_grants.forbidden_because(ref, environ)):

@@ -192,7 +192,7 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest follows if this run may announce that."""
     outcome, action = finding.outcome, finding.step.name
     if outcome.result is not Result.DONE:
-        why = _capitalized(outcome.error or outcome.because or "it isn't known whether it was made")
+        why = _capitalized(outcome.error or outcome.because or "it isn't known whether the action was carried out")
         return f"It may have been {participle(finding, action)}. {why}. Please check it."
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     if outcome.part_done is None:
@@ -229,24 +229,21 @@ def _counted_unit(length: timedelta) -> tuple[int, str]:
 def _hours_sentences(finding: Finding, hours: Hours, known: tuple[Mode, Memory], now: datetime, week: str) -> str:
     """About its office hours as such. `known`: the run mode and what the ledger has."""
     mode, memory = known
-    named, become = f"{office_hours.hours_text(hours)} ({hours.tz})", f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
+    text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
+    named = f"{text} ({hours.tz})"
     if finding.step.name is StepName.WARN:
         when = format_time(dates.earliest_action_at(finding.case, now), hours.tz)
-        even = ", even while it is used" if hours.force else ", whenever it is idle then"
+        even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {summary_interval(finding)}."
+        return f"From {when} on, it {become} outside its office hours ({text}, {hours.tz}){even}.{restart} After this you get a summary {summary_interval(finding)}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
-        return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
+        return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
     last = idle_period.last_notice_at(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
-    even = (
-        f" Whenever they are over it {stops}, even while it is used."
-        if hours.force and StepName.START in finding.case.blocked
-        else ""
-    )
-    return f"Its office hours, {named}, are kept.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
+    even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""
+    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
 
 
 def _capitalized(text: str) -> str:

@@ -57,7 +57,7 @@ class Message:
 
     def __post_init__(self) -> None:
         if self.to and not is_plain_address(self.to):
-            raise ValueError(f"{self.to[:80]!r} is not a plain e-mail address")
+            raise ValueError(f"{self.to[:80]!r} is not a plain email address")
         if not self.subject.isprintable() or not 0 < len(self.subject) <= MAX_SUBJECT:
             raise ValueError(f"a subject is one printable line of 1 to {MAX_SUBJECT} characters")
         if not self.text.strip():

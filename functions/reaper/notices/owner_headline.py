@@ -122,9 +122,9 @@ def _how_phrase(coming: forecast.ActionForecast, brief: bool) -> str:
 
 
 def _no_action_phrase(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> str:
-    """That nothing happens automatically: ` until you stop it`; or that office hours are kept."""
+    """That nothing happens automatically: ` until you stop it`; or that office hours apply."""
     if on_hours := sum(_is_about_hours(f, context) for f in findings):
-        return f"; office hours are kept for {on_hours}"
+        return f"; office hours apply to {on_hours}"
     sums = notice_sums(findings)
     until = f"until you stop {'it' if sums.count == 1 else 'them'}" if to_owner else "until stopped"
     runs = f"; {'it runs' if sums.count == 1 else 'they run'}" if sums.unpriced == sums.count else ""
@@ -170,7 +170,7 @@ def _hours_headline(findings: Sequence[Finding], context: NoticeContext, *, brie
     if enrolled := forecast.next_enrolments(findings, *known):
         rest = f"; {summary} of {len(findings) - enrolled.count} more" if len(findings) > enrolled.count else ""
         return f"{_count_phrase(enrolled.count)} {_how_phrase(enrolled, brief)} outside office hours {enrolled.day}{rest}"
-    return f"{summary.capitalize()}: office hours are kept for {_count_phrase(len(findings))}"
+    return f"{summary.capitalize()}: office hours apply to {_count_phrase(len(findings))}"
 
 
 def _count_phrase(count: int, which: str = "") -> str:

@@ -120,7 +120,7 @@ def _contact_for(address: str, findings: Sequence[Finding], to_owner: bool, owne
     if not to_owner or not is_plain_address(contact) or contact.lower() == address.lower():
         return None
     names = [tidy_line(f.case.resource.name, 60) or "(no name)" for f in findings]
-    subject = f"Not mine: {names[0]}" if len(names) == 1 else f"Not mine: {len(names)} ML resources"
+    subject = f"Not my resource: {names[0]}" if len(names) == 1 else f"Not my resources: {len(names)} ML resources"
     more = [f"and {len(findings) - MAX_NAMED} more"] if len(findings) > MAX_NAMED else []
     body = "\n".join([subject, "", *(tidy_line(f.case.resource.id, 300) for f in findings[:MAX_NAMED]), *more])
     fields = f"subject={quote(subject, safe='')}&body={quote(body.replace(chr(10), chr(13) + chr(10)), safe='')}"

@@ -132,7 +132,7 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     if snoozed_cases.is_snoozed(case, memory, now):
         return "it was snoozed since this was decided"
     if host and host.snoozed_until and host.snoozed_until > now:
-        return "what it lives in was snoozed since this was decided"
+        return "its host was snoozed since this was decided"
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
         return None if enrolment.is_summary_due(case, memory, mails.now) else SUMMARY_SENT

@@ -31,7 +31,7 @@ def without_faults(resource: Resource, wrong: list[str], kind: str, target: Targ
         return resource
     name = resource.id.rstrip("/").rpartition("/")[2] or resource.id
     instead = {**_EMPTY_VALUES, "name": name, "kind": kind, "target": target, "region": target.region or ""}
-    unread = f"its {', '.join(wrong)} could not be read"
+    unread = f"its {', '.join(wrong)} couldn't be read"
     return replace(resource, **{**{field: instead[field] for field in wrong}, "unread_because": unread})
 
 

@@ -51,7 +51,7 @@ def _unnotified_because(
         return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {reasons.PARTICIPLES[action]}"
     last = idle_period.last_notice_at(memory)
     if last and host_warned_at and last > host_warned_at:
-        return f"the last mail about {inner.name} inside it no longer said that it will be {reasons.PARTICIPLES[action]}"
+        return f"the last notice about {inner.name} inside it doesn't announce that it will be {reasons.PARTICIPLES[action]}"
     return None
 
 
@@ -65,7 +65,7 @@ def _too_early_because(inner: Resource, memory: Memory, now: datetime) -> str | 
     """Why an announced action waits: its date hasn't come."""
     if memory.act_not_before is None or memory.act_not_before <= now:
         return None
-    return f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, not earlier"
+    return f"the action on {inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC or later"
 
 
 def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mapping[str, Memory], now: datetime) -> str | None:

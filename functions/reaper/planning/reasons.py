@@ -22,7 +22,7 @@ def nothing_to_do_because(case: Case, memory: Memory) -> str:
     """Why there is no step: it is as the reaper left it, or its state needs none."""
     blocked = case.blocked.get(memory.last_action) if memory.last_action else None
     if blocked and blocked.already_done and memory.last_action_at:
-        return f"it is as the reaper left it on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
+        return f"it is unchanged since the reaper's action on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
     return f"nothing to do: it is {case.verdict.state}"
 
 
@@ -34,7 +34,7 @@ def unconfirmed_because(memory: Memory) -> str:
 def start_because(case: Case, memory: Memory) -> str:
     """Why office hours start it."""
     by_reaper = was_stopped_by_reaper(case, memory)
-    why = "the reaper had stopped it" if by_reaper else f"{case.rule.name} starts everything that keeps them"
+    why = "the reaper had stopped it" if by_reaper else f"{case.rule.name} starts everything that has office hours"
     return f"its office hours have begun, and {why}"
 
 
@@ -42,14 +42,14 @@ def due_because(case: Case, memory: Memory, action: StepName, now: datetime) -> 
     """Why an action is due."""
     ago = _ago(memory.warned_at or now, now)
     if enrolment.is_stopped_by_hours(case):
-        return f"its office hours are over, and the owner was notified {ago} that they are kept"
+        return f"its office hours are over, and the owner was notified {ago} that they apply"
     return f"{case.verdict.because}; the owner was notified {ago} that it would be {PARTICIPLES[action]}"
 
 
 def left_running_because(case: Case, now: datetime) -> str | None:
     """Why an announced action isn't carried out now: a start outside its office hours, or the hours themselves."""
     hours = case.rule.hours
-    within = "its office hours are on, so it is left running" if hours and office_hours.is_open(hours, now) else None
+    within = "it is within its office hours, so it keeps running" if hours and office_hours.is_open(hours, now) else None
     return manual_start_because(case, now) or within
 
 
@@ -59,13 +59,14 @@ def manual_start_because(case: Case, now: datetime) -> str | None:
     if started is None or hours is None:
         return None
     return (
-        f"it was started outside its office hours {_ago(started, now)}, which is respected for {format_duration(hours.override)}"
+        f"it was started outside its office hours {_ago(started, now)}, and such a start keeps it running for "
+        f"{format_duration(hours.override)}"
     )
 
 
 def not_enrolled_because(case: Case) -> str:
     """Why an enrolment notice is due."""
-    return f"{case.rule.name} keeps its office hours, and the owner has not been notified"
+    return f"{case.rule.name} sets office hours, and the owner has not been notified"
 
 
 def void_enrolment_because(next_notice_at: datetime, now: datetime) -> str:
@@ -76,7 +77,7 @@ def void_enrolment_because(next_notice_at: datetime, now: datetime) -> str:
 
 def kept_hours_because(memory: Memory, now: datetime) -> str:
     """Why there is no step, or the weekly summary, for a resource whose office hours are kept."""
-    return f"its office hours are kept, and the owner was last notified {_ago(idle_period.last_notice_at(memory) or now, now)}"
+    return f"office hours apply to it, and the owner was last notified {_ago(idle_period.last_notice_at(memory) or now, now)}"
 
 
 def forced_stop_because(case: Case) -> str:
@@ -108,7 +109,7 @@ def waiting_because(case: Case, memory: Memory, action: StepName | None, last: d
 
 def idle_again_because(case: Case) -> str:
     """Why a warning is due after a gap in the proof."""
-    return f"idle again for more than {format_duration(case.rule.idle_after)} after a time without proof"
+    return f"idle again for more than {format_duration(case.rule.idle_after)} after a gap in the evidence"
 
 
 def still_idle_because(last: datetime, now: datetime) -> str:

@@ -20,7 +20,7 @@ def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None =
     by_host = host is not None and host.snoozed_until is not None and host.snoozed_until > now
     if not may_act(case) or not (own or by_host):
         return case
-    because = snooze_sentence(memory) if own or host is None else f"what it lives in is {snooze_sentence(host)}"
+    because = snooze_sentence(memory) if own or host is None else f"its host is {snooze_sentence(host)}"
     return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
 
 

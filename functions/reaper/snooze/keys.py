@@ -86,8 +86,8 @@ class Keyring:
     def keys(self, now: datetime, wanted: str | None = None) -> Keys:
         """The keys, read again if they are old or lack the key `wanted`: a key that was just added is found.
 
-        After a failed read the next one waits for RETRY_AFTER, and cached keys are used until MAX_AGE. Without them, raises what
-        `fetch` raises, and SettingsError for an invalid secret.
+        After a failed read the next one waits for RETRY_AFTER, and cached keys are used until MAX_AGE. Without them, raises the
+        error of the failed read, and SettingsError for an invalid secret.
         """
         if self._is_read_due(now, wanted) and self._lock.acquire(timeout=self._wait_s(now, wanted)):
             try:

@@ -45,7 +45,7 @@ def record_history(resource_id: str, memory: Memory, ledger: Ledger, now: dateti
     try:
         ledger.add_history(entry)
     except ReaperError as error:
-        return f"its history could not be written: {error}"
+        return f"its history couldn't be written: {error}"
     return None
 
 

@@ -93,7 +93,7 @@ def cut() -> Fault:
 
 
 def lost() -> Fault:
-    """The call is carried out and its reply lost. SDKs try again, and are told what the service says of a call that was made before."""
+    """The call is carried out and its reply lost. SDKs try again, and get the service's answer to a call that was made before."""
     return Fault(lost=True)
 
 

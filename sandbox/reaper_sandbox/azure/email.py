@@ -1,4 +1,4 @@
-"""Azure Communication Services e-mail: a mail is accepted, then its operation says Succeeded. `world.mails` keeps them.
+"""Azure Communication Services email: a mail is accepted, then its operation says Succeeded. `world.mails` keeps them.
 
 https://learn.microsoft.com/rest/api/communication/email/email/send
 """

@@ -135,7 +135,7 @@ def _identity(wanted: Json | None, before: Json | None) -> Json | None:
 
 
 def _check_identities(world: World, request: Request, wanted: Json) -> None:
-    """Whoever writes an endpoint must be allowed to assign each identity in it, new there or not."""
+    """Anyone who writes an endpoint must be allowed to assign each identity in it, new there or not."""
     for id_ in (wanted.get("identity") or {}).get("userAssignedIdentities") or {}:
         if refuses(world.rules, ASSIGN, id_):
             raise unlinked(request.action, request.scope, ASSIGN, id_)

@@ -60,7 +60,7 @@ def pipeline(job: Json, steps: dict[str, str | None], default: str | None = None
 
 
 def several(world: World, request: Request) -> Reply:
-    """The jobs of a workspace by `listViewType` (ActiveOnly unless told) and `jobType`; no other filter exists on the server."""
+    """The jobs of a workspace by `listViewType` (default: ActiveOnly) and `jobType`; no other filter exists on the server."""
     view = request.query.get("listViewType", "ActiveOnly")
     if view not in VIEWS:
         raise bad(f"listViewType must be one of {', '.join(VIEWS)}, got {view}.")

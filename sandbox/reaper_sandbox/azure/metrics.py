@@ -94,7 +94,7 @@ class Metrics:
             self._failures[key] = code
 
     def error_code(self, resource: str, metric: str) -> str:
-        """`Success` unless told otherwise."""
+        """`Success` by default."""
         return self._failures.get((resource.lower(), metric.lower()), "Success")
 
     def series(self, resource: str, namespace: str, metric: str) -> list[Series]:

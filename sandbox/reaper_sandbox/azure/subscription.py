@@ -18,7 +18,7 @@ from reaper_sandbox.azure.request import Json
 from reaper_sandbox.azure.world import World
 
 LONG = timedelta(days=60)
-"""How old things are unless told."""
+"""How old things are by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Workspace(Thing):
     def instance(
         self, name: str, *, size: str = "STANDARD_DS3_V2", created: datetime | None = None, started: datetime | None = None
     ) -> Thing:
-        """A running compute instance, last started at `started` (with its creation unless told)."""
+        """A running compute instance, last started at `started` (default: with its creation)."""
         born = created or self.world.now - LONG
         body = self.world.estate.put(instances.body(self.body, name, size, born))
         if started:

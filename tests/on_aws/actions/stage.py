@@ -1,4 +1,4 @@
-"""Acts as the core makes them: look, observe anew, ask what bars the move, record, store as JSON, carry out, and undo."""
+"""Actions as the core carries them out: read, observe again, ask what blocks the action, record, store as JSON, carry out, and undo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOW = Window(start=NOW - 14 * DAY, end=NOW, recent_since=NOW - 24 * HOUR)
 
 
 class Barred(AssertionError):
-    """The kind itself says that the move cannot be made now."""
+    """The kind itself says that the action is blocked now."""
 
     def __init__(self, bar: Blocked) -> None:
         super().__init__(bar.because)
@@ -58,7 +58,7 @@ class Stage:
         return registry.kind(self.kind).blocked_actions(self.seen(name))
 
     def bar(self, name: str, move: StepName) -> str:
-        """Why a sweep holds that the move cannot be made; "" where it can."""
+        """Why a sweep says that the action is blocked; "" if it isn't."""
         found = self.able(name)[move]
         return found.because if found else ""
 

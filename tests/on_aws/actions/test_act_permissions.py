@@ -1,4 +1,4 @@
-"""What a deed declares is what its move asks for, and nothing else; the same for undoing."""
+"""The permissions that an action declares are those that its calls need, and no others; the same for undoing."""
 
 from __future__ import annotations
 

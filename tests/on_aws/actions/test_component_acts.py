@@ -42,7 +42,7 @@ def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, sta
     ]
     assert order == ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"]
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (0, 0)
-    assert said == "its 3 copies are being taken to zero; a request wakes it again"
+    assert said == "its 3 copies are scaling to zero; a request scales it up again"
     stage.undo(manifest)
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 
@@ -57,7 +57,7 @@ def test_the_wake_up_policy_must_exist_when_the_undo_state_is_read(account: Acco
     woken(account)
     resource = stage.again(stage.seen("One")).resource
     account.contents.alarms.clear()
-    with pytest.raises(CloudError, match="nothing would wake it"):
+    with pytest.raises(CloudError, match="nothing would scale it up"):
         stage.manifest(resource, StepName.STOP)
 
 
@@ -70,7 +70,7 @@ def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     server.rules.append(on(operation, fault))
     cloud = stage.cloud()
     bar = registry.kind(KIND).blocked_actions(stage.seen("One", cloud))[StepName.STOP]
-    assert bar == Blocked(because="whether anything would wake it again could not be read")
+    assert bar == Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
     assert operation in str(cloud.errors[0])
 
 
@@ -88,7 +88,7 @@ def test_a_failed_component_stop_restores_the_minimum(account: Account, stage: S
         pytest.param({"status": "Updating"}, "its status is Updating", "its status is Updating", id="updating"),
         pytest.param({"status": "Creating"}, "its status is Creating", "its status is Creating", id="creating"),
         pytest.param({"status": "Deleting"}, "it is being deleted already", "it is being deleted already", id="deleting"),
-        pytest.param({"status": "Failed"}, "its status is Failed, in which it cannot be scaled", "", id="failed"),
+        pytest.param({"status": "Failed"}, "its status is Failed, in which it can't be scaled", "", id="failed"),
         pytest.param({"copies": 0}, "it runs no copies already", "", id="no copies"),
         pytest.param({"copies": 1}, "", "", id="in service"),
     ],
@@ -104,7 +104,10 @@ def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Accou
     account.component("adapter", "e", base="One")
     assert "adapter inside One" in stage.bar("adapter", StepName.STOP)
     assert "adapter inside One" in stage.bar("adapter", StepName.DELETE)
-    assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == ("", "its adapter adapter would go with it")
+    assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (
+        "",
+        "its adapter adapter would be deleted with it",
+    )
 
 
 def test_the_recheck_sees_an_adapters_traffic_since_the_sweep(account: Account, stage: Stage):
@@ -193,7 +196,7 @@ def test_a_component_refused_without_copies_gets_one_and_says_so(account: Accoun
     server.rules.append(lambda call: refuse(call) if (call.params.get("RuntimeConfig") or {}).get("CopyCount") == 0 else None)
     undone = stage.undo(manifest)
     assert account.contents.components["One"].copies == 1
-    assert "One has one copy and not 0 as before" in undone.not_restored[0]
+    assert "One has one copy instead of 0" in undone.not_restored[0]
 
 
 def test_a_component_without_its_endpoint_is_not_restored(account: Account, stage: Stage):

@@ -331,7 +331,7 @@ def test_slow_components_leave_their_host_to_a_separate_action(
 ):
     host(account)
     made, _ = half_deleted(account, stage, server, archive)
-    assert made.part_done == "its 2 components; the endpoint itself is left"
+    assert made.part_done == "its 2 components; the endpoint remains"
     assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
     assert 50 <= sum(impatient) <= 60
     assert not stage.asked("sagemaker:DeleteEndpoint")
@@ -389,7 +389,7 @@ def test_a_component_added_at_the_last_moment_prevents_the_deletion(account: Acc
     resource = stage.again(stage.seen("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
     account.component("new", "e")
-    with pytest.raises(CloudError, match="was put on e just now"):
+    with pytest.raises(CloudError, match="was just added to e"):
         stage.carry(resource, manifest)
     assert set(account.contents.components) == {"One", "two", "new"}
 
@@ -417,7 +417,7 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
         stage.manifest(stage.seen("e"), StepName.DELETE)
     assert (
         stage.bar("e", StepName.DELETE)
-        == "adapter is an adapter, or does not say what it is made of; the reaper doesn't delete what hosts it"
+        == "adapter is an adapter or has no readable specification, so the reaper won't delete its host"
     )
 
 
@@ -529,7 +529,7 @@ def test_a_scalable_target_that_stays_is_reported(account: Account, stage: Stage
     host(account)
     server.rules.append(on("DeregisterScalableTarget", denied()))
     said, _ = stage.move("e", StepName.DELETE)
-    assert "the scalable target of inference-component/One could not be deregistered" in said
+    assert "the scalable target of inference-component/One couldn't be deregistered" in said
     assert ("inference-component/One", COPIES) in account.contents.scalable
 
 

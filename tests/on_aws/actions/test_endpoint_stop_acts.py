@@ -54,7 +54,7 @@ def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, st
 
 
 def test_the_stop_warns_that_one_instance_breaks_a_rule_of_two():
-    assert "breaks a rule of two instances" in registry.kind(KIND).actions[StepName.STOP].effect
+    assert "is below the usual two" in registry.kind(KIND).actions[StepName.STOP].effect
 
 
 def test_the_autoscaling_minimum_is_lowered_first_and_restored_by_undo(account: Account, stage: Stage, server: Server):
@@ -158,7 +158,7 @@ def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     scaled.wake(account, asynchronous(account))
     account.alive("e", "AllTraffic", NOW - 15 * DAY, NOW)
     server.rules.append(on(operation, fault))
-    assert stage.bar("e", StepName.STOP) == "whether anything would wake it again could not be read"
+    assert stage.bar("e", StepName.STOP) == "its scaling policies couldn't be read, so it may not scale up again automatically"
     result = run_sweep(KIND)
     assert result.state("e") is State.IDLE
     assert operation in (result.coverage(KIND).error or "")
@@ -200,7 +200,7 @@ def test_a_half_scaled_in_host_is_reported_as_partial(account: Account, stage: S
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
     server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
-    with pytest.raises(CloudError, match="went to no copies before") as told:
+    with pytest.raises(CloudError, match="was scaled to zero before") as told:
         stage.move("e", StepName.STOP)
     assert told.value.reason is Reason.PARTIAL
     assert least(account, "inference-component/two", COPIES) == 1
@@ -223,7 +223,7 @@ def test_a_minimum_that_stays_lowered_is_reported(account: Account, stage: Stage
     server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
-    with pytest.raises(CloudError, match="minimum stays lowered, because it could not be put back") as told:
+    with pytest.raises(CloudError, match="minimum stays lowered, because it couldn't be put back") as told:
         stage.move("e", StepName.STOP)
     assert told.value.reason is Reason.PARTIAL
     assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored restores it" in str(told.value)
@@ -263,9 +263,9 @@ def test_an_unscalable_endpoint_says_why(account: Account, stage: Stage, variant
         ("SystemUpdating", "its status is SystemUpdating", "its status is SystemUpdating"),
         ("RollingBack", "its status is RollingBack", "its status is RollingBack"),
         ("Deleting", "it is being deleted already", "it is being deleted already"),
-        ("Failed", "its status is Failed, in which it cannot be scaled", ""),
-        ("OutOfService", "its status is OutOfService, in which it cannot be scaled", ""),
-        ("UpdateRollbackFailed", "its status is UpdateRollbackFailed, in which it cannot be scaled", ""),
+        ("Failed", "its status is Failed, in which it can't be scaled", ""),
+        ("OutOfService", "its status is OutOfService, in which it can't be scaled", ""),
+        ("UpdateRollbackFailed", "its status is UpdateRollbackFailed, in which it can't be scaled", ""),
         ("Novel", "its status is Novel", "its status is Novel"),
     ],
 )
@@ -316,7 +316,7 @@ def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Ac
     host(account, "one")
     seen = stage.seen("e")
     server.rules.append(on("GetResources", denied()))
-    assert "tags could not be read" in stage.bar("e", StepName.DELETE)
+    assert "tags couldn't be read" in stage.bar("e", StepName.DELETE)
     server.rules[:] = [on("ListTags", denied())]
     with pytest.raises(CloudError):
         stage.again(seen)

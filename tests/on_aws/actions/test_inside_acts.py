@@ -96,7 +96,7 @@ def test_a_component_contains_its_adapters(account: Account, stage: Stage, how: 
     ("tags", "because"),
     [
         (STACK, "it belongs to stack prod; delete it in CloudFormation"),
-        ({"aws:other": "x"}, "its tag aws:other is reserved by AWS and could not be restored"),
+        ({"aws:other": "x"}, "its tag aws:other is reserved by AWS and couldn't be restored"),
     ],
 )
 def test_resources_with_reserved_tags_are_not_deleted(account: Account, stage: Stage, tags: dict, because: str):

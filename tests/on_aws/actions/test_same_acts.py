@@ -92,7 +92,7 @@ def test_a_changed_count_stays_and_its_minimum_stays_lowered(account: Account, s
         "The number of instances of AllTraffic is 2 now, not 1 as the stop left it and not 4 as before: "
         "it was changed since, so the reaper left it alone."
     )
-    assert "3 as before would scale up the 2 that were chosen since" in undone.not_restored[1]
+    assert "restoring 3 would override the count of 2 set since" in undone.not_restored[1]
     assert not undone.run_again
 
 
@@ -127,8 +127,8 @@ def test_undo_respects_todays_autoscaling_maximum(account: Account, stage: Stage
     ]
     assert (count(account), account.contents.scalable[KEY].least) == (2, 2)
     assert undone.not_restored == (
-        "The number of instances of AllTraffic is 2 and not 4 as before: its autoscaling allows no more than 2 today.",
-        "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 and not 3 as before: its autoscaling allows no more than 2 today.",
+        "The number of instances of AllTraffic is 2 instead of 4: its autoscaling allows no more than 2 today.",
+        "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 instead of 3: its autoscaling allows no more than 2 today.",
     )
 
 
@@ -290,7 +290,7 @@ def test_a_changed_component_gets_no_copies(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.STOP)
     component = account.contents.components["one"]
     component.spec = {**component.spec, "ModelName": "dearer"}
-    with pytest.raises(CloudError, match="runs something else now"):
+    with pytest.raises(CloudError, match="has another specification, endpoint or variant now"):
         part.undo(manifest)
     assert account.contents.components["one"].copies == 0
 
@@ -315,9 +315,7 @@ def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, pa
 def test_a_deleted_component_is_not_put_on_a_recreated_endpoint(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.DELETE)
     account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4))], created=NOW - HOUR)
-    with pytest.raises(
-        CloudError, match="its endpoint e has been recreated since, so the reaper left it alone, and nothing is put"
-    ):
+    with pytest.raises(CloudError, match="its endpoint e has been recreated since, so one can't be recreated there"):
         part.undo(manifest)
     assert account.contents.components == {}
 

@@ -87,7 +87,7 @@ def test_an_unreadable_space_blocks_the_stop_and_shows_in_coverage(
 ):
     account.app(space="lab")
     server.rules.append(on("ListSpaces", denied()))
-    assert stage.bar(LAB, StepName.STOP) == "the owner of its space could not be read"
+    assert stage.bar(LAB, StepName.STOP) == "the owner of its space couldn't be read"
     assert run_sweep(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
 
 

@@ -35,7 +35,7 @@ def account(server: Server) -> Account:
 
 @pytest.fixture
 def client(server: Server, session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Clients of the embedded AWS that try once, unless told otherwise."""
+    """Clients of the embedded AWS that try once by default."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"):
         monkeypatch.delenv(name, raising=False)
 

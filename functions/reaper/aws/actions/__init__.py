@@ -1,1 +1,4 @@
-"""How the moves of AWS kinds are made: one module for each kind that can act. Imported in mode enforce and for undoing only."""
+"""How the actions of AWS kinds are carried out: one module for each kind that can act, and their helpers.
+
+Imported in mode enforce and for undoing only.
+"""

@@ -58,7 +58,7 @@ def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
     try:
         raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
     except CloudError as error:
-        return _stays_lowered_clause(manifest, f"because it could not be put back ({error})")
+        return _stays_lowered_clause(manifest, f"because it couldn't be put back ({error})")
     return None
 
 
@@ -87,8 +87,8 @@ def raise_minimum(
         if current is None:
             lost.append(f"The scalable target of {resource_id} is gone.")
         elif chosen and (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
-            text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
-            lost.append(f"The autoscaling minimum of {resource_id} is {current['MinCapacity']} and stays so: {text}.")
+            text = f"restoring {target['MinCapacity']} would override the count of {number} set since"
+            lost.append(f"The autoscaling minimum of {resource_id} stays at {current['MinCapacity']}: {text}.")
         else:
             lost += _raise_target_minimum(cloud, target, least[resource_id], current)
     return lost

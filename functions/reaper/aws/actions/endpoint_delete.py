@@ -1,4 +1,4 @@
-"""Deleting an endpoint with all that hangs on it, its configuration and models excepted.
+"""Deleting an endpoint and its components and autoscaling, but not its configuration or models.
 
 An endpoint with inference components on it is not deleted, so they go first and are waited for, a minute at most; DeleteEndpoint takes
 the scalable targets of its variants along: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
@@ -93,7 +93,7 @@ def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: C
     remaining = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
     hosted = _component_count_text(saved)
     summary = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
-    return ActionResult(because="; ".join([summary, *remaining]), part_done=f"its {hosted}; the endpoint itself is left")
+    return ActionResult(because="; ".join([summary, *remaining]), part_done=f"its {hosted}; the endpoint remains")
 
 
 def _component_count_text(saved: UndoState, sort: str = "") -> str:
@@ -112,7 +112,7 @@ def _delete_components(
     """Delete every component of it, add each name to `deleted`, and wait for a minute at most. Returns whether none is left."""
     present = inference_component.remaining_component_names(cloud, endpoint)
     if new := sorted(set(present) - set(saved_names)):
-        raise _delete_refusal(f"the component {new[0]} was put on {endpoint} just now, so nothing was deleted")
+        raise _delete_refusal(f"component {new[0]} was just added to {endpoint}, so nothing was deleted")
     for name in present:
         permit()
         try:

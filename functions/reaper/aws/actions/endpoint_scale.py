@@ -115,7 +115,9 @@ def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: Call
                 continue
             if not at:
                 raise
-            raise saved_autoscaling.partial_error(error, f"{', '.join(names[:at])} went to no copies before") from error
+            raise saved_autoscaling.partial_error(
+                error, f"{', '.join(names[:at])} {'was' if at == 1 else 'were'} scaled to zero before"
+            ) from error
 
 
 def _result_sentence(saved: UndoState) -> str:
@@ -167,7 +169,7 @@ def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgr
 
 def _undo_sentence(progress: _UndoProgress) -> str:
     if any(number.count_to_request is not None for number in progress.counts.values()):
-        return "its former instance and copy counts were requested again"
+        return "its previous instance and copy counts were requested"
     return "none of its instance and copy counts changed"
 
 
@@ -195,7 +197,7 @@ def _has_other_instances(endpoint: EndpointDescription, before_types: Mapping[st
 def _restore_instances(
     cloud: CloudSession, name: str, endpoint: EndpointDescription, records: Sequence[UndoState], progress: _UndoProgress
 ) -> None:
-    """One variant after the other. Those that cannot have their turn in this run get it in the next. Raises CloudError where all fail."""
+    """One variant after the other. Those that can't have their turn in this run get it in the next. Raises CloudError where all fail."""
     now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in production_variants(endpoint)}
     for saved in records:
         for variant, before in saved["counts"].items():
@@ -242,4 +244,4 @@ def _restore_copies(cloud: CloudSession, name: str, before: int, first_created: 
         inference_component.restore_copies(cloud, name, progress.counts[id_])
     except CloudError as error:
         progress.not_restored_ids.add(id_)
-        progress.failures.append(f"The copies of {name} could not be restored ({error}).")
+        progress.failures.append(f"The copies of {name} couldn't be restored ({error}).")

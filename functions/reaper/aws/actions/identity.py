@@ -32,7 +32,7 @@ def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
 
 
 def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first_created_at: str | None) -> bool:
-    """Whether the description shows the resource created at `first`, or what was recreated in its place."""
+    """Whether the description shows the resource created at `first_created_at`, or what was recreated in its place."""
     return bool(first_created_at) and first_created(row, tags.read_tags_now(cloud, arn)) == first_created_at
 
 

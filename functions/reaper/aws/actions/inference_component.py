@@ -106,7 +106,7 @@ def create_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[s
             raise
         _call_create(cloud, params, 1)
         lost.append(
-            f"{saved['InferenceComponentName']} has one copy and not 0 as before, with which AWS did not create it ({error})."
+            f"{saved['InferenceComponentName']} has one copy instead of 0, because AWS refused to create it with none ({error})."
         )
 
 

@@ -41,7 +41,7 @@ def read_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
 
 
 def read_manifest(address: str, resource_id: str) -> Manifest:
-    """The manifest at that address. Raises CloudError where it cannot be read from here, or is about something else."""
+    """The manifest at that address. Raises CloudError where it can't be read from here, or is about something else."""
     try:
         manifest = archive.open_archive(address, {}).read_manifest(address)
     except SettingsError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCount:
-    """`before` the stop, as the stop `left` it, and `now`; `most` is what autoscaling allows today. `what` begins a sentence."""
+    """`before` the stop, `stopped_at` as the stop left it, and `now`. `maximum` is what autoscaling allows today. `label` begins a sentence."""
 
     label: str
     before: int
@@ -34,5 +34,5 @@ class RestoredCount:
             return [f"{self.label} is {self.now} now, {text}."]
         if self.now != self.before and self.maximum is not None and self.maximum < self.before:
             text = f"its autoscaling allows no more than {self.maximum} today"
-            return [f"{self.label} is {max(self.now, self.maximum)} and not {self.before} as before: {text}."]
+            return [f"{self.label} is {max(self.now, self.maximum)} instead of {self.before}: {text}."]
         return []

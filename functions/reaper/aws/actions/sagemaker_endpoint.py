@@ -39,7 +39,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Neither move is waited for."""
+    """Neither action is waited for."""
     if manifest.action is StepName.DELETE:
         return endpoint_delete.perform(cloud, resource, manifest, permit)
     return endpoint_scale.perform(cloud, resource, manifest, permit)

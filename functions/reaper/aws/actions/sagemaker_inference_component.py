@@ -57,7 +57,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
             "previous": earlier.manifest_address,
         }
     if not autoscaling.can_wake_component(autoscaling.read_autoscaling(cloud), resource.name):
-        text = f"{resource.name}: nothing would wake it from zero any more"
+        text = f"{resource.name}: nothing would scale it up from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = inference_component.fetch_component(cloud, resource.name)
     made_of = {
@@ -84,7 +84,7 @@ def _endpoint_first_created(cloud: CloudSession, endpoint: str) -> str:
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Neither move is waited for. A minimum that was lowered is put back where the rest fails."""
+    """Neither action is waited for. A minimum that was lowered is put back where the rest fails."""
     saved = manifest.undo_state
     if manifest.action is StepName.DELETE:
         permit()
@@ -94,7 +94,7 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
         permit()
         inference_component.set_copies(cloud, resource.name, 0)
-    summary = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
+    summary = f"its {saved['copies']} copies are scaling to zero; a request scales it up again"
     return ActionResult(because=summary + protection.stack_warning(resource.tags))
 
 
@@ -107,7 +107,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
         raise identity.recreated_error("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
     if inference_component.specifications_of(row) != saved["made_of"] or _placement(row) != saved["on"]:
-        raise _undo_refusal(f"{name} runs something else now, so the reaper left it alone")
+        raise _undo_refusal(f"{name} has another specification, endpoint or variant now, so the reaper left it alone")
     id_ = autoscaling.component_resource_id(name)
     copies = inference_component.restored_copies(row, saved["copies"], autoscaling_minimum.maximum_by_id(cloud).get(id_))
     inference_component.restore_copies(cloud, name, copies)
@@ -123,7 +123,7 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     saved, name = manifest.undo_state, manifest.name
     endpoint = saved["component"]["EndpointName"]
     if _endpoint_first_created(cloud, endpoint) != saved.get("host"):
-        raise _undo_refusal(f"its endpoint {endpoint} {identity.RECREATED_TEXT}, and nothing is put on it")
+        raise _undo_refusal(f"its endpoint {endpoint} has been recreated since, so {name} can't be recreated there")
     lost: list[str] = []
     status, was_created = inference_component.recreate_component(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:

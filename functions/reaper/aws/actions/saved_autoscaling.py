@@ -1,6 +1,6 @@
 """Autoscaling as a manifest saves it: read, deregistered with what it scales, and restored.
 
-Deleting a step policy leaves its alarm behind, which must be led to the new policy's ARN afterwards:
+Deleting a step policy leaves its alarm behind, whose action must be set to the new policy's ARN afterwards:
 https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scaling-policy-cli.html
 """
 
@@ -63,7 +63,7 @@ def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be
 
 
 def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], service_members: Collection[str]) -> None:
-    """`own` members are the service's. Raises CloudError for any but those and `members`."""
+    """`service_members` are set by the service. Raises CloudError for any but those and `members`."""
     for row in rows:
         if odd := unknown_members_clause(row, members, service_members):
             name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
@@ -96,7 +96,7 @@ def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Cal
             )
         except CloudError as error:
             if error.code != "ObjectNotFoundException" and error.reason is not Reason.GONE:
-                remaining.append(f"the scalable target of {target['ResourceId']} could not be deregistered ({error})")
+                remaining.append(f"the scalable target of {target['ResourceId']} couldn't be deregistered ({error})")
     return remaining
 
 

@@ -121,7 +121,7 @@ def _look_closer(cloud: CloudSession, resource: Resource, cached: CachedDescript
     except CloudError as error:
         if error.reason is not Reason.GONE:
             cloud.add_error(error)
-        return CloserLook(resource=resource, unknown_because=f"it could not be described: {error}")
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {error}")
     described = replace(
         resource,
         status=endpoint.status,

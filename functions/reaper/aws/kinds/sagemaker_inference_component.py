@@ -178,7 +178,7 @@ def _to_observation(
 ) -> Observation:
     row = described[observation.resource.name]
     if isinstance(row, CloudError):
-        return replace(_without_siblings(observation), unknown_because=f"it could not be described: {row}")
+        return replace(_without_siblings(observation), unknown_because=f"it couldn't be described: {row}")
     observation = _with_description(observation, row)
     details = details_of(observation.resource)
     if settled := _settled_by_status(observation):

@@ -125,7 +125,7 @@ def _with_log_evidence(cloud: CloudSession, observation: Observation, window: Wi
         event = _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
     except CloudError as error:
         cloud.add_error(error)
-        return replace(observation, unknown_because=f"its log could not be read: {error}")
+        return replace(observation, unknown_because=f"its log couldn't be read: {error}")
     log = Reading(
         signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
     )

@@ -160,7 +160,7 @@ def _blocked_by_sharing(resource: Resource) -> Blocked | None:
     if details.space_name is None:
         return None if details.user_profile else Blocked(because="it has no owner")
     if details.is_private_space is None:
-        return Blocked(because="the owner of its space could not be read")
+        return Blocked(because="the owner of its space couldn't be read")
     because = "it is in a shared space, where anyone in the domain may be at work"
     return None if details.is_private_space else Blocked(because=because)
 
@@ -229,7 +229,7 @@ def _with_description(cloud: CloudSession, observation: Observation) -> Observat
     except CloudError as error:
         if error.reason is not Reason.GONE:
             cloud.add_error(error)
-        return replace(observation, unknown_because=f"it could not be described: {error}")
+        return replace(observation, unknown_because=f"it couldn't be described: {error}")
     if settled := _settled_by_status(observation, str(row["Status"])):
         return replace(settled, resource=replace(settled.resource, status=str(row["Status"])))
     return _with_activity(observation, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))

@@ -1,1 +1,4 @@
-"""How the moves of Azure kinds are made: one module for each kind that can act. Imported in mode enforce and for undoing only."""
+"""How the actions of Azure kinds are carried out: one module for each kind that can act, and their helpers.
+
+Imported in mode enforce and for undoing only.
+"""

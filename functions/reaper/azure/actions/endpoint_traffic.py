@@ -111,7 +111,7 @@ def _restore_share_with_tries(cloud: CloudSession, share: Share) -> str:
         if provisioning_state(endpoint) not in CHANGING_STATES:
             set_traffic(cloud, share, always_permit)
             return f"and setting it back to {share.percent}% has begun"
-    return "and its endpoint is still working on that: undo restores the traffic"
+    return "and the endpoint is still updating; undo restores the traffic"
 
 
 def other_shares(endpoint: Json, name: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class OpenChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableChannel:
-    """Takes the place of a channel that could not be opened, so that the others are still used."""
+    """Takes the place of a channel that couldn't be opened, so that the others are still used."""
 
     error: CloudError
 
@@ -89,7 +89,7 @@ def deliver_all(messages: Iterable[Message], channels: Sequence[OpenChannel]) ->
 
 
 Misses = dict[int, list[CloudError]]
-"""By place in the list of channels: why it could not be reached, for each message since the last one that it answered."""
+"""By place in the list of channels: why it couldn't be reached, for each message since the last one that it answered."""
 
 
 def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
@@ -134,7 +134,7 @@ def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError 
     except CloudError as error:
         return Delivery(message=message, channel=channel.name, error=error)
     except (ReaperError, OSError, ValueError) as error:
-        refused = CloudError(Reason.REFUSED, f"channel {channel.name}", f"the message could not be sent ({error!r})")
+        refused = CloudError(Reason.REFUSED, f"channel {channel.name}", f"the message couldn't be sent ({error!r})")
         return Delivery(message=message, channel=channel.name, error=refused)
 
 
