@@ -324,6 +324,7 @@ def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDepl
     deployment.now += 7 * DAY
     deployment.channel.messages.clear()
     before, deployment.policy = deployment.memory("churn"), policy(POLICY.replace("grace: 3d", "grace: 20d"))
+    deployment.cloud.add("second", tags={"owner": "jo@example.com"})
     count = 0
 
     def fail(call: str, resource_id: str) -> None:
@@ -339,6 +340,8 @@ def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDepl
     assert (finding.step.name, finding.outcome.result) == (StepName.REMIND, Result.FAILED)
     assert to_owner(deployment) == []
     assert deployment.memory("churn").reminded_at == before.reminded_at
+    assert deployment.memory("second").warned_at is None
+    assert (deployment.memory("second") == Memory()) is (reads == 2), "what was not recalled is not written"
     assert [row.kind for row in report.coverage if row.error] == ["ledger"]
 
 
@@ -411,3 +414,12 @@ def test_a_failure_while_the_findings_are_joined_gives_the_leases_back(deploymen
     with pytest.raises(AttributeError):
         broken.conclude()
     assert deployment.ledger.take_lease(run.decided.leased[0], "another run", deployment.now, DAY)
+
+
+def test_a_host_snoozed_since_the_decision_silences_what_lives_in_it(deployment: FakeDeployment):
+    deployment.cloud.add("inner", host="churn", tags={"owner": "fay@example.com"})
+    run = phases(deployment)
+    write(deployment, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now)
+    report = run.conclude()
+    assert finding_of(report, "inner").step.because == "its host was snoozed since this was decided"
+    assert to_owner(deployment) == []

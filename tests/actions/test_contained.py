@@ -61,6 +61,13 @@ def test_owner_is_not_notified_of_an_inner_resource_if_its_host_stayed():
         assert to_fay(carried(HOST, inner(), outcome)) == []
 
 
+def test_own_action_of_an_inner_resource_is_reported_as_its_own():
+    guest = inner(StepName.DELETE)
+    decisions = [Decision(case=f.case, verdict=f.case.verdict, step=f.step) for f in (HOST, guest)]
+    outcomes = {HOST.case.resource.id: DONE, guest.case.resource.id: DONE}
+    assert outcomes_of_guests(decisions, outcomes) == {}
+
+
 def test_stopped_inner_resource_is_not_reported_with_its_host():
     host, guest = finding("host", move=StepName.STOP), inner()
     bar = Blocked(because="it runs no copies already", already_done=True)

@@ -158,6 +158,20 @@ def test_places_read_in_part_count_but_not_those_of_another_run():
     assert holds.read_places([row], {TARGET}) == frozenset()
 
 
+def test_a_region_that_another_run_has_keeps_its_hold():
+    deployment = due()
+    deployment.sweep()
+    deployment.policy = due(max_acts=20).policy
+    assert deployment.ledger.take_lease(TARGET, "another run", deployment.now, HOUR)
+    deployment.sweep()
+    assert {place for hold in hold_ledger.current_holds(deployment.ledger) for place in holds.covered_places(hold)} >= {
+        (EAST, KIND)
+    }
+    deployment.ledger.give_back_lease(TARGET, "another run")
+    deployment.sweep()
+    assert hold_ledger.current_holds(deployment.ledger) == []
+
+
 def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
     deployment = due()
     deployment.sweep()
