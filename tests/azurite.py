@@ -67,11 +67,11 @@ def _fetched() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="azurite-", dir=HOME.parent))
     command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder), f"azurite@{VERSION}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     except subprocess.TimeoutExpired as error:
         raise Missing(f"npm install azurite@{VERSION} took longer than {error.timeout} s") from error
-    if done.returncode:
-        raise Missing(f"npm install azurite@{VERSION} failed: {done.stderr.strip()[-300:]}")
+    if completed.returncode:
+        raise Missing(f"npm install azurite@{VERSION} failed: {completed.stderr.strip()[-300:]}")
     if not HOME.exists():
         folder.rename(HOME)
     return HOME / PROGRAMS

@@ -75,9 +75,14 @@ class Fleet:
         account = Account(server)
         id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
-        told = {"warned_at": now - 4 * DAY, "notice_receipt": "r", "announced_action": StepName.STOP, "act_not_before": now - DAY}
-        kept = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
-        kept.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
+        fields = {
+            "warned_at": now - 4 * DAY,
+            "notice_receipt": "r",
+            "announced_action": StepName.STOP,
+            "act_not_before": now - DAY,
+        }
+        ledger = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
+        ledger.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **fields), 0, now)  # type: ignore[arg-type]
         settings = Settings(
             mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),
             ledger=kept_at["REAPER_LEDGER"], manifests=kept_at["REAPER_MANIFESTS"],
@@ -86,8 +91,8 @@ class Fleet:
             for name, value in server.env.items():
                 patch.setenv(name, value)
             report = run(settings, load_policy(policy), lambda: now)
-        [done] = [f for f in report.findings if f.case.resource.id == id_]
-        assert (done.step.name, done.outcome.result) == ("stop", "done"), done
+        [finding] = [f for f in report.findings if f.case.resource.id == id_]
+        assert (finding.step.name, finding.outcome.result) == ("stop", "done"), finding
         shutil.copytree(home / "manifests" / report.run.id, home / "manifests" / RUN)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -141,10 +141,10 @@ def _words(node: ast.AST) -> list[ast.AST]:
 
 def _changes(node: ast.AST) -> list:
     """What can be broken at this node, as functions that do it."""
-    found = []
+    changes = []
 
     def put(field: str, value: object) -> None:
-        found.append(lambda: setattr(node, field, value))
+        changes.append(lambda: setattr(node, field, value))
 
     if isinstance(node, ast.Compare):
         for n, op in enumerate(node.ops):
@@ -172,7 +172,7 @@ def _changes(node: ast.AST) -> list:
         put("func", ast.Name(CALLS[node.func.id], ast.Load()))
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         put("value", ast.Constant(None))
-    return found
+    return changes
 
 
 def _line(node: ast.AST) -> int:
@@ -185,9 +185,9 @@ def survivors(every: list[Mutant], jobs: int) -> Iterator[Mutant]:
     for mutant in [*every, *[None] * jobs]:
         while len(at_work) >= jobs or (mutant is None and at_work):
             child, status = os.wait()
-            done = at_work.pop(child)
+            finished = at_work.pop(child)
             if os.waitstatus_to_exitcode(status) == 0:
-                yield done
+                yield finished
         if mutant:
             child = os.fork()
             if child == 0:
@@ -244,17 +244,17 @@ def known() -> set[str]:
 
 def main() -> int:
     """1 where a mutant survives that nobody has explained."""
-    asked = argparse.ArgumentParser(description="Mutation tests of the code that decides and acts.")
-    asked.add_argument("modules", nargs="*", default=list(TESTS))
-    asked.add_argument("--jobs", type=int, default=2)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description="Mutation tests of the code that decides and acts.")
+    parser.add_argument("modules", nargs="*", default=list(TESTS))
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
     load()
-    every = [m for module in given.modules for m in mutants(module)]
-    explained, left, strange = known(), 0, 0
-    for mutant in survivors(every, given.jobs):
-        left, strange = left + 1, strange + (str(mutant) not in explained)
+    every = [m for module in options.modules for m in mutants(module)]
+    explained, survived, strange = known(), 0, 0
+    for mutant in survivors(every, options.jobs):
+        survived, strange = survived + 1, strange + (str(mutant) not in explained)
         print(f"{'explained' if str(mutant) in explained else 'SURVIVED'} {mutant.module}.py:{mutant.line}  {mutant}", flush=True)
-    print(f"{len(every)} mutants, {len(every) - left} killed, {left} survived, {strange} of them not explained")
+    print(f"{len(every)} mutants, {len(every) - survived} killed, {survived} survived, {strange} of them not explained")
     return 1 if strange else 0
 
 

@@ -32,7 +32,7 @@ def patched() -> Iterator[None]:
         patch.setattr(Node, "find_clauses", _found)
         patch.setattr(UpdateExpressionParser, "make", lru_cache(256)(UpdateExpressionParser.make))
         patch.setattr(
-            validators, "deepcopy", lambda given: _copy(given) if isinstance(given, UpdateExpression) else deepcopy(given)
+            validators, "deepcopy", lambda value: _copy(value) if isinstance(value, UpdateExpression) else deepcopy(value)
         )
         for validator in (validators.ActionCountValidator, validators.OverlappingPathsValidator):
             patch.setattr(validator, "traverse", _counted)
@@ -107,26 +107,26 @@ NESTING: dict[type, bool] = {}
 
 def _found(self: Any, clause_types: Any) -> list[Any]:
     """As moto finds them, in the same order."""
-    found = []
-    left = list(reversed(self.children or ()))
-    while left:
-        child = left.pop()
+    children = []
+    nodes = list(reversed(self.children or ()))
+    while nodes:
+        child = nodes.pop()
         sort = type(child)
         if sort not in NESTING:
             NESTING[sort] = issubclass(sort, (Expression, UpdateExpressionFunction))
         if sort in clause_types:
-            found.append(child)
+            children.append(child)
         elif NESTING[sort]:
-            left.extend(reversed(child.children or ()))
-    return found
+            nodes.extend(reversed(child.children or ()))
+    return children
 
 
-def _copy(given: Any) -> Any:
+def _copy(node: Any) -> Any:
     """The same tree of nodes anew; what its leaves hold is never changed."""
-    made = object.__new__(type(given))
-    made.__dict__.update(given.__dict__)
-    if given.children is not None:
-        made.children = [_copy(child) if isinstance(child, Node) else child for child in given.children]
+    made = object.__new__(type(node))
+    made.__dict__.update(node.__dict__)
+    if node.children is not None:
+        made.children = [_copy(child) if isinstance(child, Node) else child for child in node.children]
         for child in made.children:
             if isinstance(child, Node):
                 child.parent = made

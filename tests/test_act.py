@@ -45,10 +45,10 @@ def outcome(deployment: FakeDeployment, decided: Decided) -> Outcome:
 
 
 def test_what_is_due_is_carried_out(deployment: FakeDeployment):
-    done = acted(deployment, decided_run(deployment))
-    assert done.outcomes[deployment.cloud.id("churn")].result is Result.DONE
+    result = acted(deployment, decided_run(deployment))
+    assert result.outcomes[deployment.cloud.id("churn")].result is Result.DONE
     assert [name for _, name, _ in deployment.cloud.log] == ["churn"]
-    assert done.calls[0].calls["sagemaker:DescribeEndpoint"] == 1
+    assert result.calls[0].calls["sagemaker:DescribeEndpoint"] == 1
 
 
 def test_without_a_lease_from_deciding_every_action_is_refused(deployment: FakeDeployment):
@@ -123,8 +123,8 @@ def test_one_action_that_fails_does_not_stop_the_next(deployment: FakeDeployment
             raise ValueError("an odd reply")
 
     deployment.cloud.fail_on = fail
-    done = acted(deployment, decided)
-    results = {id_.rpartition("/")[2]: outcome.result for id_, outcome in done.outcomes.items()}
+    result = acted(deployment, decided)
+    results = {id_.rpartition("/")[2]: outcome.result for id_, outcome in result.outcomes.items()}
     assert results == {"churn": Result.REFUSED, "other": Result.DONE}
 
 
@@ -135,9 +135,9 @@ def test_a_guest_of_a_stopped_host_is_recorded_before_any_mail():
     deployment.cloud.add("guest", host="host", blocked_because="left to its host")
     deployment.sweep()
     deployment.now += 3 * DAY
-    done = acted(deployment, decided_run(deployment))
+    result = acted(deployment, decided_run(deployment))
     guest = deployment.cloud.id("guest")
-    assert done.outcomes[guest].host_id == deployment.cloud.id("host")
+    assert result.outcomes[guest].host_id == deployment.cloud.id("host")
     assert guest in {hint.id for hint in deployment.ledger.unfinished(TARGET, deployment.now)}
     assert [entry.what for entry in deployment.ledger.history(guest)][-1] == "went"
     assert deployment.memory("guest") != Memory()

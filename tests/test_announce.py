@@ -16,8 +16,8 @@ def test_a_notice_has_the_date_of_an_action_that_no_sweep_carries_out():
         deployment.now + 3 * DAY,
     )
     deployment.now += 4 * DAY
-    found = only(deployment.sweep(Mode.ANNOUNCE))
-    assert (found.step.name, found.outcome.result, deployment.cloud.log) == (StepName.STOP, Result.PLANNED, [])
+    finding = only(deployment.sweep(Mode.ANNOUNCE))
+    assert (finding.step.name, finding.outcome.result, deployment.cloud.log) == (StepName.STOP, Result.PLANNED, [])
 
 
 def test_what_was_announced_counts_when_a_run_acts():

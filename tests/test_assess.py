@@ -22,8 +22,8 @@ PRICES = PriceBook(
 HOSTING = (BilledPart(component="Hosting", instance="ml.g5.xlarge"),)
 
 
-def endpoint(**given: object) -> Resource:
-    return resource(**{"status": "InService", "parts": HOSTING, "details": EndpointDetails(scale_in=ScaleInPlan()), **given})
+def endpoint(**fields: object) -> Resource:
+    return resource(**{"status": "InService", "parts": HOSTING, "details": EndpointDetails(scale_in=ScaleInPlan()), **fields})
 
 
 def assessed(thing: Resource, kind: Kind = FAKE_KIND, text: str = POLICY) -> Case:
@@ -72,7 +72,7 @@ def test_a_kind_that_fails_on_a_resource_blocks_every_action():
 
 
 def test_use_makes_a_case_active_and_not_wasting():
-    seen = observation(activity({3: 5.0}), heartbeat(), resource=endpoint())
-    case = assess(seen, FAKE_KIND, policy(POLICY), PRICES, NOW)
+    observed = observation(activity({3: 5.0}), heartbeat(), resource=endpoint())
+    case = assess(observed, FAKE_KIND, policy(POLICY), PRICES, NOW)
     assert (case.verdict.state, case.wasted_usd) == (State.ACTIVE, None)
     assert NOW - (case.verdict.last_busy or NOW) < DAY

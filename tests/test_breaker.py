@@ -137,10 +137,10 @@ def test_long_outage_leaves_the_breaker_unchanged():
 def test_last_ten_normal_sweeps_count_despite_jumps_in_an_older_ledger():
     deployment = fleet()
     for index in range(150):
-        told = RunStatistics(
+        statistics = RunStatistics(
             run=f"old-{index}", target=TARGET, kind=KIND, started=deployment.now, seen=10, idle=10, was_jump=True
         )
-        deployment.ledger.record_statistics(told)
+        deployment.ledger.record_statistics(statistics)
         deployment.now += HOUR
     silence(deployment, "us-east-1")
     for _ in range(8):
@@ -203,13 +203,13 @@ def test_lasting_jump_does_not_become_usual():
 
 def test_release_restarts_the_usual_share_of_that_place():
     deployment = in_a_jump()
-    given = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
-    assert given.usual_since == {("aws/123456789012/us-east-1", KIND): deployment.now}
+    release = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
+    assert release.usual_since == {("aws/123456789012/us-east-1", KIND): deployment.now}
     deployment.now += HOUR
     deployment.sweep()
     assert (acted(deployment, "us-east-1"), jumping(deployment)) == (10, [])
     later = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
-    assert later.usual_since == given.usual_since, "a later release forgets nothing of it"
+    assert later.usual_since == release.usual_since, "a later release forgets nothing of it"
 
 
 # --- office hours

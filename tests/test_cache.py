@@ -67,8 +67,8 @@ def test_a_later_write_replaces_what_changed_and_drops_what_is_gone(ledger: Ledg
     cache.write_cached(shelf(ledger), entries(200), entries(200))
     fresh = {f"id-{n}": CachedDescription(revision="new", described_at=NOW) for n in range(100)}
     cache.write_cached(shelf(ledger), fresh, entries(150))
-    held = cache.read_cached(shelf(ledger), entries(200))
-    assert {id: ledger.revision for id, ledger in held.items()} == {
+    cached = cache.read_cached(shelf(ledger), entries(200))
+    assert {id: ledger.revision for id, ledger in cached.items()} == {
         f"id-{n}": "new" if n < 100 else f"stamp {n}" for n in range(150)
     }
 
@@ -113,19 +113,19 @@ class Half(Broken):
 
 @pytest.mark.parametrize("book", [Broken(), Half()], ids=["not read", "not written"])
 def test_a_ledger_that_fails_costs_what_was_kept_and_is_told(book: Ledger):
-    told: list[str] = []
-    cache.write_cached(shelf(book, tell=told.append), entries(1), entries(1))
-    assert cache.read_cached(shelf(book, tell=told.append), entries(1)) == {}
-    assert told
-    assert all("still throttled" in text for text in told)
+    messages: list[str] = []
+    cache.write_cached(shelf(book, tell=messages.append), entries(1), entries(1))
+    assert cache.read_cached(shelf(book, tell=messages.append), entries(1)) == {}
+    assert messages
+    assert all("still throttled" in text for text in messages)
 
 
 def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
-    book, told = InMemoryLedger(), list[str]()
+    book, messages = InMemoryLedger(), list[str]()
     book.write_row(FORMAT_ROW, {"number": "99"}, 0, NOW)
-    cache.write_cached(shelf(book, tell=told.append), entries(5), entries(5))
+    cache.write_cached(shelf(book, tell=messages.append), entries(5), entries(5))
     assert set(book._rows) == {FORMAT_ROW}
-    assert "newer version" in told[0]
+    assert "newer version" in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -169,39 +169,39 @@ class Counted(InMemoryLedger):
 
     def __init__(self, good: float = math.inf) -> None:
         super().__init__()
-        self.good, self.asked = good, list[str]()
+        self.good, self.names_read = good, list[str]()
 
     def read_row(self, name: str) -> NamedRow:
-        self.asked.append(name)
-        if len(self.asked) > self.good:
+        self.names_read.append(name)
+        if len(self.names_read) > self.good:
             raise CloudError(Reason.THROTTLED, "dynamodb:GetItem", "still throttled")
         return super().read_row(name)
 
 
 def test_a_sweep_of_a_target_and_kind_reads_each_row_once():
     book = Counted()
-    held, rows = shelf(book), entries(300)
+    kind_cache, rows = shelf(book), entries(300)
     for _ in range(2):
-        cache.read_cached(held, rows)
-    cache.write_cached(held, rows, rows)
-    assert sorted(book.asked) == sorted({*book.asked})
-    assert len(book.asked) == cache.ROWS_PER_KIND + 1
+        cache.read_cached(kind_cache, rows)
+    cache.write_cached(kind_cache, rows, rows)
+    assert sorted(book.names_read) == sorted({*book.names_read})
+    assert len(book.names_read) == cache.ROWS_PER_KIND + 1
 
 
 @pytest.mark.parametrize("good", [0, 3, cache.ROWS_PER_KIND])
 def test_after_its_first_failure_the_ledger_is_not_asked_again_in_that_run(good: int):
-    book, told = Counted(good), list[str]()
-    opened = cache.open_cache(book, NOW, told.append, may_write=True)
+    book, messages = Counted(good), list[str]()
+    opened = cache.open_cache(book, NOW, messages.append, may_write=True)
 
     def sweep(number: int) -> None:
-        held, rows = cache.kind_cache(opened, HERE, f"kind {number}"), entries(300)
-        cache.read_cached(held, rows)
-        cache.write_cached(held, rows, rows)
+        kind_cache, rows = cache.kind_cache(opened, HERE, f"kind {number}"), entries(300)
+        cache.read_cached(kind_cache, rows)
+        cache.write_cached(kind_cache, rows, rows)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(sweep, range(24)))
-    assert len(book.asked) == good + 1
-    assert len(told) == 1
+    assert len(book.names_read) == good + 1
+    assert len(messages) == 1
     assert book._rows == {}
 
 
@@ -209,8 +209,8 @@ def test_what_stands_there_is_not_written_again_until_it_is_too_old():
     book, rows = InMemoryLedger(), entries(3)
     versions = []
     for later in (timedelta(), cache.SIZE_VALID_FOR, cache.SIZE_VALID_FOR + timedelta(seconds=1), cache.SIZE_VALID_FOR * 2):
-        held = cache.kind_cache(cache.open_cache(book, NOW + later, print, may_write=True), HERE, KIND)
-        cache.write_cached(held, rows, rows)
+        kind_cache = cache.kind_cache(cache.open_cache(book, NOW + later, print, may_write=True), HERE, KIND)
+        cache.write_cached(kind_cache, rows, rows)
         versions.append(max(row.version for name, row in book._rows.items() if name != FORMAT_ROW))
     assert versions == [1, 1, 2, 2]
 
@@ -218,23 +218,23 @@ def test_what_stands_there_is_not_written_again_until_it_is_too_old():
 def test_one_bad_entry_costs_no_other():
     book, rows = InMemoryLedger(), entries(40)
     cache.write_cached(shelf(book), rows, rows)
-    name, held = next((name, row) for name, row in book._rows.items() if name != FORMAT_ROW)
-    raw = json.loads(cache._decompress(held.values[cache.PACKED_COLUMN]))
+    name, stored = next((name, row) for name, row in book._rows.items() if name != FORMAT_ROW)
+    raw = json.loads(cache._decompress(stored.values[cache.PACKED_COLUMN]))
     assert len(raw) > 1
     bad = next(iter(raw))
     raw[bad] |= {"at": "2026-01-01T00:00:00"}
     packed = base64.b64encode(zlib.compress(json.dumps(raw).encode())).decode()
-    book.write_row(name, {cache.PACKED_COLUMN: packed}, held.version, NOW)
+    book.write_row(name, {cache.PACKED_COLUMN: packed}, stored.version, NOW)
     assert cache.read_cached(shelf(book), rows).keys() == rows.keys() - {bad}
     cache.write_cached(shelf(book), rows, rows)
     assert cache.read_cached(shelf(book), rows) == rows
 
 
 def test_what_cannot_be_written_as_json_fails_nothing():
-    book, told = InMemoryLedger(), list[str]()
+    book, messages = InMemoryLedger(), list[str]()
     rows = {"one": CachedDescription(revision="s", body={"x": object()})}
-    cache.write_cached(shelf(book, tell=told.append), rows, rows)
-    assert len(told) == 1
+    cache.write_cached(shelf(book, tell=messages.append), rows, rows)
+    assert len(messages) == 1
     assert set(book._rows) <= {FORMAT_ROW}
 
 

@@ -33,10 +33,10 @@ class Phases:
     decided: Decided
     acted: Sequence[Acted] = ()
 
-    def conclude(self, **given: Any) -> Report:
+    def conclude(self, **fields: Any) -> Report:
         """The report of concluding the run."""
-        acted = given.get("acted", self.acted)
-        return conclude([self.observed], given.get("decided", self.decided), acted, self.opened.conclude)
+        acted = fields.get("acted", self.acted)
+        return conclude([self.observed], fields.get("decided", self.decided), acted, self.opened.conclude)
 
 
 def phases(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> Phases:

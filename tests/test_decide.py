@@ -60,10 +60,10 @@ def test_each_case_is_planned_once(deployment: FakeDeployment, monkeypatch: pyte
     planned: list[str] = []
     known = plan.plan_steps
 
-    def counted(cases, *given, **more):
+    def counted(cases, *args, **more):
         cases = list(cases)
         planned.extend(case.resource.id for case in cases)
-        return known(cases, *given, **more)
+        return known(cases, *args, **more)
 
     monkeypatch.setattr(plan, "plan_steps", counted)
     decided_run(deployment)
@@ -186,8 +186,8 @@ def test_an_audit_without_its_ledger_plans_without_memories(deployment: FakeDepl
 def test_a_plan_file_narrows_what_is_decided(deployment: FakeDeployment, agreed: dict, step: StepName, result: Result):
     opened, observed = observed_run(deployment)
     case = observed.cases[0]
-    seen = plan_file._resource_state(case) | agreed.get("seen", {})
-    actions = {case.resource.id: {"id": case.resource.id, **agreed, "seen": seen}} if agreed else {}
+    state = plan_file._resource_state(case) | agreed.get("seen", {})
+    actions = {case.resource.id: {"id": case.resource.id, **agreed, "seen": state}} if agreed else {}
     file = PlanFile(actions_by_id=actions, held_count=0, scope={}, policy_sha256="", made_at=deployment.now)
     decision = only(decide([observed], replace(opened.decide, agreed=file)))
     assert (decision.step.name, decision.outcome.result) == (step, result)
@@ -205,9 +205,9 @@ def test_several_parts_are_one_decision_under_one_limit(deployment: FakeDeployme
     west.now = deployment.now - 3 * DAY
     west.sweep()
     deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 1"))
-    opened, here = observed_run(deployment)
+    opened, case = observed_run(deployment)
     west.now = deployment.now
     part = replace(observed_run(west)[1], run=opened.run)
-    decided = decide(iter([here, part]), opened.decide)
+    decided = decide(iter([case, part]), opened.decide)
     assert [d.step.name for d in decided.decisions] == [StepName.HOLD, StepName.HOLD]
     assert len(decided.leased) == 2

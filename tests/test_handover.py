@@ -133,12 +133,12 @@ def test_a_level_that_counts_any_value_crosses_as_null():
 
 
 def test_for_target_keeps_only_the_decisions_of_that_target():
-    here, there = full_case(), replace(full_case(), resource=resource(target=replace(TARGET, region="eu-west-1")))
+    first, second = full_case(), replace(full_case(), resource=resource(target=replace(TARGET, region="eu-west-1")))
     step = Step(name=StepName.STOP, because="due")
-    decisions = tuple(Decision(case=case, verdict=case.verdict, step=step) for case in (here, there))
+    decisions = tuple(Decision(case=case, verdict=case.verdict, step=step) for case in (first, second))
     decided = Decided(run=RUN, decided_at=NOW, leased=(TARGET,), decisions=decisions)
     assert decided.for_target(TARGET).decisions == decisions[:1]
-    other = decided.for_target(there.resource.target)
+    other = decided.for_target(second.resource.target)
     assert (other.decisions, other.leased) == (decisions[1:], ())
 
 

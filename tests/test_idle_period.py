@@ -17,7 +17,7 @@ LEE, SAM = "lee@example.com", "sam@example.com"
 
 
 @pytest.mark.parametrize(
-    ("told", "owner", "expected"),
+    ("notified", "owner", "expected"),
     [
         pytest.param(LEE, SAM, True, id="handed over"),
         pytest.param(LEE, LEE.upper(), False, id="the same in other letters"),
@@ -25,14 +25,15 @@ LEE, SAM = "lee@example.com", "sam@example.com"
         pytest.param(LEE, None, False, id="nobody knows whose it is"),
     ],
 )
-def test_notice_to_another_owner_does_not_count(told, owner, expected):
+def test_notice_to_another_owner_does_not_count(notified, owner, expected):
     assert (
-        notice_was_for_another(replace(case(), owner=Owner(address=owner, source="tag")), Memory(notified_owner=told)) is expected
+        notice_was_for_another(replace(case(), owner=Owner(address=owner, source="tag")), Memory(notified_owner=notified))
+        is expected
     )
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "expected"),
+    ("fingerprint", "now", "expected"),
     [
         pytest.param("min 2", "min 4", True, id="of another shape"),
         pytest.param("min 2", "min 2", False, id="as it was"),
@@ -41,10 +42,10 @@ def test_notice_to_another_owner_does_not_count(told, owner, expected):
         pytest.param(None, None, False, id="its kind has no shape"),
     ],
 )
-def test_notice_about_another_shape_does_not_count(then, now, expected):
+def test_notice_about_another_shape_does_not_count(fingerprint, now, expected):
     of = case()
     of = replace(of, resource=replace(of.resource, fingerprint=now))
-    assert notice_was_for_another(of, Memory(notified_fingerprint=then)) is expected
+    assert notice_was_for_another(of, Memory(notified_fingerprint=fingerprint)) is expected
 
 
 def test_missing_notice_is_not_expired():

@@ -198,10 +198,10 @@ class Deployment(RuleBasedStateMachine):
             self.add(name, slow=slow and name == HOUSE, instance=instance)
         self.turn(turned)
 
-    def add(self, name: str, **given: Any) -> FakeResource:
+    def add(self, name: str, **fields: Any) -> FakeResource:
         """A thing in the shape that its name says."""
         variants, host = 2 if name == "double-1" else 1, HOUSE if name == INNER else ""
-        return self.cloud.add(name, without_heartbeat=name.startswith("likely"), variants=variants, host=host, **given)
+        return self.cloud.add(name, without_heartbeat=name.startswith("likely"), variants=variants, host=host, **fields)
 
     @rule(turned=knobs)
     def turn(self, turned: Knobs) -> None:
@@ -251,10 +251,10 @@ class Deployment(RuleBasedStateMachine):
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
         there_before = name in self.cloud.things
-        done = restore.restore_resource(self.cloud.id(name), self.deployment.restore_context())
-        if done.error or not done.undone:
-            self.wrong.append(f"{name} could not be restored: {done}")
-        elif done.undone.run_again:
+        result = restore.restore_resource(self.cloud.id(name), self.deployment.restore_context())
+        if result.error or not result.undone:
+            self.wrong.append(f"{name} could not be restored: {result}")
+        elif result.undone.run_again:
             SEEN["again"] += 1
             if self.deployment.memory(name).manifest_address != manifest:
                 self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
@@ -341,14 +341,14 @@ class Deployment(RuleBasedStateMachine):
 
     def _twice(self, thing: FakeResource) -> None:
         """Another sweep begins while the first one is at work."""
-        self.inner, run, seen = True, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
+        self.inner, run, count = True, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
         self.wrong.append("the second sweep raised")
         known, self.oracle.known = self.oracle.known, {}
         self.deployment.sweep(self.oracle.mode)
         self.oracle.known = known
         self.wrong.remove("the second sweep raised")
         self.inner = False
-        self.capped(run, seen)
+        self.capped(run, count)
 
     def _kept(self, thing: FakeResource) -> None:
         """Its owner clicks on the link and keeps it for some days, unless it is kept for longer."""
@@ -424,11 +424,11 @@ class Deployment(RuleBasedStateMachine):
         self.deployment.now += wait
         self.trial, self.pending, self.hit, self.calls = trial, list(trial.events), [], Counter()
         self.addresses = {name: {address(thing)} for name, thing in self.cloud.things.items()}
-        self.oracle.mode, run, seen = mode, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
+        self.oracle.mode, run, count = mode, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
         report = self.swept(mode)
         self.looked_at = self.deployment.now
         self.trial, self.pending = replace(trial, faults=[]), []
-        self.capped(run, seen)
+        self.capped(run, count)
         if report:
             self.shown(report)
             self.known(run)
@@ -498,7 +498,7 @@ class Deployment(RuleBasedStateMachine):
 
     def before_permit(self) -> None:
         """A snooze given from now on comes too late for the permit of a call."""
-        self.oracle.known = {name: list(given) for name, given in self.oracle.snoozes.items()}
+        self.oracle.known = {name: list(periods) for name, periods in self.oracle.snoozes.items()}
 
     def on_action(self, manifest: Manifest, thing: FakeResource) -> None:
         """Right before a call takes effect."""
@@ -507,7 +507,7 @@ class Deployment(RuleBasedStateMachine):
             self.gone[thing.name] = now
         if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
             SEEN["second call"] += 1
-            self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.kept(thing, now)]
+            self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.active_snoozes(thing, now)]
         if thing.name != manifest.name and manifest.name in self.cloud.things:
             self.first(manifest, self.cloud.things[manifest.name])
         elif thing.name == manifest.name:
@@ -528,7 +528,7 @@ class Deployment(RuleBasedStateMachine):
             and max(min(t.date for t in rights), self.released) == self.released <= now < self.released + DAY
         ):
             self.covered.add((run, thing.name))
-        SEEN["rest"] += any(told.sort == "rest" for told in rights)
+        SEEN["rest"] += any(notice.sort == "rest" for notice in rights)
         SEEN["by hours"] += move is StepName.STOP and thing.name.startswith(("office", "strict"))
         self.oracle.acts.append((move, thing.name, now, run))
         self.spent[run, thing.name] = INSTANCES[thing.instance]
@@ -536,8 +536,8 @@ class Deployment(RuleBasedStateMachine):
 
     def stored(self, manifest: Manifest, thing: FakeResource) -> None:
         """What undoes it is in the store, and brings back the same thing."""
-        kept = [parse_manifest(text, address) for address, text in self.deployment.store.texts.items()]
-        mine = [m for m in kept if (m.id, m.action, m.run) == (manifest.id, manifest.action, manifest.run)]
+        manifests = [parse_manifest(text, address) for address, text in self.deployment.store.texts.items()]
+        mine = [m for m in manifests if (m.id, m.action, m.run) == (manifest.id, manifest.action, manifest.run)]
         if mine != [manifest]:
             self.wrong.append(f"{manifest.action} {thing.name} without its manifest: {mine}")
             return
@@ -573,16 +573,16 @@ class Deployment(RuleBasedStateMachine):
             return
         self.wrong += self.oracle.hear(message, self.addresses, self.deployment.now)
 
-    def capped(self, run: str, seen: int) -> None:
+    def capped(self, run: str, count: int) -> None:
         """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""
         acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not StepName.START]
         acts = [name for name in acts if (run, name) not in self.covered]
         plain = [name for name in acts if not name.startswith(("office", "strict"))]
         limits = self.oracle.knobs
         usd = sum(self.spent[run, name] for name in acts)
-        most = max(1 if limits.share else 0, floor(limits.share * seen / 100 + 1e-9))
+        most = max(1 if limits.share else 0, floor(limits.share * count / 100 + 1e-9))
         if len(plain) > min(limits.acts, most) or usd > (1000 if limits.usd is None else limits.usd):
-            self.wrong.append(f"{run} acted on {acts} of {seen} for ${usd} an hour: {limits}")
+            self.wrong.append(f"{run} acted on {acts} of {count} for ${usd} an hour: {limits}")
         unpriced = [name for name in plain if self.spent[run, name] == 0]
         SEEN["unpriced"] += len(unpriced)
         if unpriced and limits.usd is not None:
@@ -595,9 +595,9 @@ class Deployment(RuleBasedStateMachine):
         off += [f for f in report.findings if f.outcome.host_id and f.outcome.error]
         if [hit for hit in self.hit if hit[0] != "carried"] and not off:
             self.wrong.append(f"{self.hit} failed, and the report says nothing of it")
-        found = {f.case.resource.name: f for f in report.findings}
+        findings = {f.case.resource.name: f for f in report.findings}
         for call, name in self.hit:
-            outcome = found[name].outcome if name in found else None
+            outcome = findings[name].outcome if name in findings else None
             lost = outcome and call == "carried" and "reply was lost" in (outcome.because or "")
             SEEN["lost reply"] += bool(lost)
             off_call = call in {"look", "record", "carry", "carried"} and outcome and not lost and name != INNER

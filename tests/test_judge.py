@@ -19,16 +19,16 @@ from reaper.plan import plan_steps
 from reaper.planning.possible_actions import may_act
 
 
-def verdict(*readings: Reading, **given: object):
-    holds = given.pop("rule", rule())
-    seen = observation(*readings, **given)
-    return judge_resource(seen.resource, seen, holds, NOW)
+def verdict(*readings: Reading, **fields: object):
+    holds = fields.pop("rule", rule())
+    observed = observation(*readings, **fields)
+    return judge_resource(observed.resource, observed, holds, NOW)
 
 
 def test_silence_with_a_live_heartbeat_is_proven_idle():
-    found = verdict(activity(), heartbeat())
-    assert (found.state, found.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert found.idle_for >= 13 * DAY
+    judgement = verdict(activity(), heartbeat())
+    assert (judgement.state, judgement.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert judgement.idle_for >= 13 * DAY
 
 
 def test_zero_valued_points_are_silence():
@@ -36,10 +36,10 @@ def test_zero_valued_points_are_silence():
 
 
 def test_idle_period_begins_after_the_last_busy_hour():
-    found = verdict(activity({48: 3.0}), heartbeat())
-    assert found.state is State.IDLE
-    assert found.last_busy == END - 48 * HOUR
-    assert found.idle_for == NOW - (END - 48 * HOUR)
+    judgement = verdict(activity({48: 3.0}), heartbeat())
+    assert judgement.state is State.IDLE
+    assert judgement.last_busy == END - 48 * HOUR
+    assert judgement.idle_for == NOW - (END - 48 * HOUR)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_verdict_follows_from_the_readings(readings: list[Reading], state: State
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("fields", "state"),
     [
         pytest.param({"resource": resource(created=NOW - 23 * HOUR)}, State.YOUNG, id="created less than idle_after ago"),
         pytest.param({"resource": resource(changed=NOW - HOUR)}, State.YOUNG, id="changed an hour ago"),
@@ -100,14 +100,14 @@ def test_verdict_follows_from_the_readings(readings: list[Reading], state: State
         pytest.param({"rule": rule(idle_after=20 * DAY)}, State.UNKNOWN, id="watched for less than the rule asks"),
     ],
 )
-def test_protections_and_use_rule_out_an_idle_verdict(given: dict, state: State):
-    assert verdict(activity(), heartbeat(), **given).state is state
+def test_protections_and_use_rule_out_an_idle_verdict(fields: dict, state: State):
+    assert verdict(activity(), heartbeat(), **fields).state is state
 
 
 def test_indirect_evidence_is_at_most_likely():
     hint = IndirectEvidence(since=NOW - 5 * DAY, because="up for five days")
-    found = verdict(activity(), indirect_evidence=hint)
-    assert (found.state, found.confidence, found.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
+    judgement = verdict(activity(), indirect_evidence=hint)
+    assert (judgement.state, judgement.confidence, judgement.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
 
 
 def test_stopped_heartbeat_is_not_replaced_by_indirect_evidence():
@@ -157,11 +157,11 @@ moments = st.one_of(st.none(), st.integers(-100, 60 * 24 * 30).map(lambda m: NOW
 @st.composite
 def any_observation(draw: st.DrawFn) -> Observation:
     tags = draw(st.sampled_from([{}, {}, {}, None]))
-    found = resource(created=draw(moments), changed=draw(moments), tags=tags)
+    thing = resource(created=draw(moments), changed=draw(moments), tags=tags)
     clause = st.sampled_from([None, None, None, None, "because"])
     since = draw(moments)
     return Observation(
-        resource=found,
+        resource=thing,
         readings=tuple(draw(st.lists(any_reading(), max_size=5))),
         indirect_evidence=IndirectEvidence(since=since, because="old") if since else None,
         in_use_because=draw(clause),
@@ -171,8 +171,8 @@ def any_observation(draw: st.DrawFn) -> Observation:
     )
 
 
-def _busy_times(seen: Observation):
-    for reading in (r for r in seen.readings if r.role is Role.ACTIVITY):
+def _busy_times(observation: Observation):
+    for reading in (r for r in observation.readings if r.role is Role.ACTIVITY):
         if reading.event_at:
             yield reading.event_at
         values = reading.series.values if reading.series else []
@@ -196,45 +196,47 @@ def _alive_throughout(reading: Reading, since, until) -> bool:
 
 @settings(max_examples=1500, deadline=None)
 @given(any_observation(), lengths, st.sampled_from([None, None, "kept"]))
-def test_idle_verdict_never_lacks_proof(seen: Observation, idle_after: timedelta, protected: str | None):
+def test_idle_verdict_never_lacks_proof(observation: Observation, idle_after: timedelta, protected: str | None):
     holds = rule(idle_after=idle_after, protected_because=protected)
-    found = judge_resource(seen.resource, seen, holds, NOW)
-    if found.state is not State.IDLE:
-        assert found.confidence is None
-        assert not may_act(Case(resource=seen.resource, rule=holds, verdict=found))
+    verdict = judge_resource(observation.resource, observation, holds, NOW)
+    if verdict.state is not State.IDLE:
+        assert verdict.confidence is None
+        assert not may_act(Case(resource=observation.resource, rule=holds, verdict=verdict))
         return
     since = NOW - idle_after
-    assert seen.resource.tags is not None
+    assert observation.resource.tags is not None
     assert protected is None
-    assert not any((seen.in_use_because, seen.free_because, seen.changing_because, seen.unknown_because))
-    assert all(r.complete for r in seen.readings)
-    assert all(t is None or t <= since for t in (seen.resource.created, seen.resource.changed))
-    assert seen.resource.created
-    assert not any(t > since for t in _busy_times(seen))
-    assert found.idle_for >= idle_after
-    hearts = [r for r in seen.readings if r.role is Role.HEARTBEAT]
-    if found.confidence is Confidence.PROVEN:
+    assert not any(
+        (observation.in_use_because, observation.free_because, observation.changing_because, observation.unknown_because)
+    )
+    assert all(r.complete for r in observation.readings)
+    assert all(t is None or t <= since for t in (observation.resource.created, observation.resource.changed))
+    assert observation.resource.created
+    assert not any(t > since for t in _busy_times(observation))
+    assert verdict.idle_for >= idle_after
+    hearts = [r for r in observation.readings if r.role is Role.HEARTBEAT]
+    if verdict.confidence is Confidence.PROVEN:
         assert hearts
         assert all(_alive_throughout(h, since, NOW - ARRIVAL_DELAY) for h in hearts)
-        assert any(r.role is Role.ACTIVITY and r.series for r in seen.readings)
+        assert any(r.role is Role.ACTIVITY and r.series for r in observation.readings)
     else:
-        assert seen.indirect_evidence
-        assert seen.indirect_evidence.since <= since
+        assert observation.indirect_evidence
+        assert observation.indirect_evidence.since <= since
         assert not any(v > h.busy_above for h in hearts if h.series for v in h.series.values)
 
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation())
-def test_unreadable_tags_always_mean_unknown(seen: Observation):
-    blind = replace(seen.resource, tags=None)
-    assert judge_resource(blind, seen, rule(), NOW).state is State.UNKNOWN
+def test_unreadable_tags_always_mean_unknown(observation: Observation):
+    blind = replace(observation.resource, tags=None)
+    assert judge_resource(blind, observation, rule(), NOW).state is State.UNKNOWN
 
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation(), st.sampled_from(State))
-def test_only_an_idle_verdict_leads_to_a_step(seen: Observation, state: State):
-    found = replace(judge_resource(seen.resource, seen, rule(), NOW), state=state)
-    [step] = plan_steps([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
+def test_only_an_idle_verdict_leads_to_a_step(observation: Observation, state: State):
+    verdict = replace(judge_resource(observation.resource, observation, rule(), NOW), state=state)
+    [step] = plan_steps([Case(resource=observation.resource, rule=rule(), verdict=verdict)], {}, NOW)
     assert (step.name != "none") == (state is State.IDLE)
 
 
@@ -254,8 +256,8 @@ def test_silence_of_exactly_idle_after_is_enough():
 
 
 def test_idle_reason_names_the_silent_signals_and_the_heartbeats():
-    seen = verdict(activity(subject="a"), activity(subject="b"), heartbeat(30, subject="a"), heartbeat(30, subject="b"))
-    assert seen.because == (
+    idle_verdict = verdict(activity(subject="a"), activity(subject="b"), heartbeat(30, subject="a"), heartbeat(30, subject="b"))
+    assert idle_verdict.because == (
         "no activity in Invocations of a, Invocations of b for 1 day 5 hours, while CPUUtilization of a, CPUUtilization of b reported every hour"
     )
     many = [activity(signal=f"signal {n}") for n in range(3)]
@@ -267,17 +269,17 @@ def test_idle_reason_names_the_silent_signals_and_the_heartbeats():
 
 
 @pytest.mark.parametrize(
-    ("ago", "said"),
+    ("ago", "message"),
     [
         pytest.param(timedelta(seconds=59), "the log showed use just now", id="seconds"),
         pytest.param(timedelta(minutes=1), "the log showed use 1 minute ago", id="a minute"),
         pytest.param(timedelta(minutes=90), "the log showed use 1 hour 30 minutes ago", id="longer"),
     ],
 )
-def test_active_reason_names_the_latest_use_and_its_age(ago: timedelta, said: str):
+def test_active_reason_names_the_latest_use_and_its_age(ago: timedelta, message: str):
     latest = Reading(signal="the log", role=Role.ACTIVITY, event_at=NOW - ago)
     earlier = Reading(signal="requests", role=Role.ACTIVITY, event_at=NOW - ago - HOUR)
-    assert verdict(earlier, latest, heartbeat()).because == said
+    assert verdict(earlier, latest, heartbeat()).because == message
 
 
 def test_unknown_reason_says_why_silence_proves_nothing():

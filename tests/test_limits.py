@@ -39,8 +39,8 @@ def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
 
 
 def limited(**limits: Any) -> Any:
-    said = {"max_acts": 20, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
-    return policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", "")))
+    all_limits = {"max_acts": 20, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
+    return policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(all_limits).replace("'", "")))
 
 
 def moves(deployment: FakeDeployment) -> list[str]:
@@ -48,7 +48,7 @@ def moves(deployment: FakeDeployment) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("count", "busy", "limits", "held"),
+    ("count", "busy", "limits", "on_hold"),
     [
         pytest.param(3, 0, {"max_acts": 3}, False, id="as many as may be"),
         pytest.param(4, 0, {"max_acts": 3}, True, id="one more than may be"),
@@ -63,18 +63,18 @@ def moves(deployment: FakeDeployment) -> list[str]:
         pytest.param(2, 0, {"max_usd_per_hour": 2.8}, True, id="dearer than may be"),
     ],
 )
-def test_actions_over_a_limit_are_all_on_hold(count, busy, limits, held):
+def test_actions_over_a_limit_are_all_on_hold(count, busy, limits, on_hold):
     deployment = fleet(count, busy, **limits)
-    assert moves(deployment) == (["hold"] if held else ["stop"]) * count
-    assert bool(deployment.cloud.log) is not held
+    assert moves(deployment) == (["hold"] if on_hold else ["stop"]) * count
+    assert bool(deployment.cloud.log) is not on_hold
 
 
 def test_hold_names_its_reason_and_command_and_notifies_admins():
     deployment = fleet(4, max_acts=3)
-    found = finding_of(deployment.sweep(), "idle-00")
-    assert found.outcome.result is Result.PLANNED
+    finding = finding_of(deployment.sweep(), "idle-00")
+    assert finding.outcome.result is Result.PLANNED
     since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
-    assert found.step.because == f"{since}: 4 actions exceed max_acts: 3. Run `reaper release` to allow it"
+    assert finding.step.because == f"{since}: 4 actions exceed max_acts: 3. Run `reaper release` to allow it"
     assert any("on hold" in m.text.lower() and m.audience == "admins" for m in deployment.channel.messages[-3:])
 
 
@@ -85,8 +85,8 @@ def test_hold_of_one_action_is_worded_in_the_singular():
 def test_notices_go_out_while_actions_are_on_hold():
     deployment = fleet(4, max_acts=3)
     deployment.cloud.add("late")
-    found = finding_of(deployment.sweep(), "late")
-    assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.DONE)
+    finding = finding_of(deployment.sweep(), "late")
+    assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.DONE)
 
 
 def test_sweep_back_under_the_limit_carries_out_its_actions():
@@ -125,8 +125,8 @@ def test_hold_is_known_until_its_release_and_from_the_next_hold_on():
     deployment = fleet(4, max_acts=3)
     assert hold_ledger.current_holds(deployment.ledger) == []
     deployment.sweep()
-    [found] = hold_ledger.current_holds(deployment.ledger)
-    assert (found.run, found.since, found.limit) == (f"run-{deployment.runs}", deployment.now, "actions")
+    [hold] = hold_ledger.current_holds(deployment.ledger)
+    assert (hold.run, hold.since, hold.limit) == (f"run-{deployment.runs}", deployment.now, "actions")
     hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
     assert hold_ledger.current_holds(deployment.ledger) == []
     deployment.now += DAY
@@ -157,9 +157,9 @@ def test_jump_of_the_idle_share_trips_the_breaker_until_a_release(every):
         deployment.now += every
         report = deployment.sweep()
         assert len(deployment.cloud.log) <= 2
-    held = finding_of(report, "idle-00").step
-    assert held.name is StepName.HOLD
-    assert "are idle, up from 20%" in held.because or "suddenly many more were idle" in held.because
+    step = finding_of(report, "idle-00").step
+    assert step.name is StepName.HOLD
+    assert "are idle, up from 20%" in step.because or "suddenly many more were idle" in step.because
     assert deployment.cloud.log == []
     hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += HOUR
@@ -184,14 +184,14 @@ def test_fleet_would_be_stopped_without_the_breaker():
 def test_unreadable_earlier_sweeps_put_every_action_on_hold():
     deployment = fleet(1)
 
-    def summaries(*given: Any) -> Any:
+    def summaries(*args: Any) -> Any:
         raise CloudError(Reason.THROTTLED, "dynamodb:Query", "still throttled")
 
     deployment.ledger.statistics = summaries  # type: ignore[method-assign]
     report = deployment.sweep()
-    found = finding_of(report, "idle-00")
-    assert (found.step.name, deployment.cloud.log) == (StepName.HOLD, [])
-    assert "couldn't be read" in found.step.because
+    finding = finding_of(report, "idle-00")
+    assert (finding.step.name, deployment.cloud.log) == (StepName.HOLD, [])
+    assert "couldn't be read" in finding.step.because
     assert [c.kind for c in report.coverage if c.status is not Status.OK] == ["ledger"]
     deployment.cloud.things["idle-00"].uses.append(deployment.now)
     assert "ledger" in [c.kind for c in deployment.sweep().coverage], "also where nothing is due"
@@ -236,9 +236,9 @@ def test_narrower_sweeps_do_not_carry_out_a_wider_sweeps_hold():
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
     deployment.now += HOUR
     for region in deployment.regions:
-        found = deployment.sweep(regions=(region,)).findings
-        assert {f.step.name for f in found} == {StepName.HOLD}
-    assert "4 actions exceed max_acts: 3" in found[0].step.because
+        findings = deployment.sweep(regions=(region,)).findings
+        assert {f.step.name for f in findings} == {StepName.HOLD}
+    assert "4 actions exceed max_acts: 3" in findings[0].step.because
     assert deployment.cloud.log == []
     hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
@@ -276,12 +276,12 @@ def test_release_in_one_region_leaves_the_breaker_of_another():
     for _ in range(2):
         deployment.now += HOUR
         deployment.sweep()
-    done = len(deployment.cloud.log)
+    count = len(deployment.cloud.log)
     broken(deployment)
     for _ in range(5):
         deployment.now += DAY
         deployment.sweep()
-    assert len(deployment.cloud.log) == done
+    assert len(deployment.cloud.log) == count
 
 
 def judged(count: int, idle: int) -> list[Case]:
@@ -332,8 +332,8 @@ def plain(usd: float | None = 1.0) -> Case:
     return replace(case(), usd_per_hour=usd)
 
 
-def calendar(usd: float | None = 1.0, **given: Any) -> Case:
-    return replace(case(hours=replace(OFFICE, **given)), usd_per_hour=usd)
+def calendar(usd: float | None = 1.0, **fields: Any) -> Case:
+    return replace(case(hours=replace(OFFICE, **fields)), usd_per_hour=usd)
 
 
 def test_max_scheduled_puts_only_stops_by_office_hours_on_hold():
@@ -359,9 +359,9 @@ def test_resources_with_tag_hours_count_like_any_other():
 
 def test_actions_in_a_partly_denied_place_are_on_hold_like_the_rest():
     due = [(plain(), Step(name=StepName.STOP, because="due"))]
-    found = limited_steps(due, {}, Limits(max_acts=0), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset()))
-    assert [s.name for s in found.steps] == [StepName.HOLD]
-    assert found.since == {due[0][0].resource.id: {NOW}}
+    limited_plan = limited_steps(due, {}, Limits(max_acts=0), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset()))
+    assert [s.name for s in limited_plan.steps] == [StepName.HOLD]
+    assert limited_plan.since == {due[0][0].resource.id: {NOW}}
 
 
 def test_max_usd_per_hour_puts_every_action_on_hold():
@@ -370,8 +370,8 @@ def test_max_usd_per_hour_puts_every_action_on_hold():
 
 
 def test_cost_cap_in_the_policy_puts_only_unpriced_actions_on_hold():
-    found = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
-    assert found == [StepName.HOLD, StepName.STOP, StepName.STOP]
+    names = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
+    assert names == [StepName.HOLD, StepName.STOP, StepName.STOP]
 
 
 def test_unpriced_stops_by_office_hours_count_like_priced_stops():

@@ -84,8 +84,8 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=enrolment.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={StepName.STOP: None})
-    kept = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
-    assert enrolment.enrolled_since(case(hours=OFFICE), kept, MONDAY + 2 * DAY) == MONDAY
+    updated = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
+    assert enrolment.enrolled_since(case(hours=OFFICE), updated, MONDAY + 2 * DAY) == MONDAY
 
 
 OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
@@ -118,9 +118,9 @@ def test_weekly_summary_comes_even_if_every_sweep_stops_or_starts():
         deployment.now += 12 * HOUR
         deployment.sweep()
         deployment.now += 12 * HOUR
-    said = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS]
-    assert len(said) == 3
-    assert all("it was stopped" in text and "started" in text for text in said[1:])
+    texts = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+    assert len(texts) == 3
+    assert all("it was stopped" in text and "started" in text for text in texts[1:])
 
 
 def test_likely_idle_resource_is_force_stopped_after_a_notice_that_day():

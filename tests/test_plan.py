@@ -19,10 +19,10 @@ from reaper.planning.snoozed_cases import with_snooze
 WARN = Step(name=StepName.WARN, because="idle")
 
 
-def warned(ago: timedelta, **given: Any) -> Memory:
+def warned(ago: timedelta, **fields: Any) -> Memory:
     """Idle for ten days, warned a while ago, seen idle just now."""
     return Memory(
-        **{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **given}
+        **{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **fields}
     )
 
 
@@ -153,7 +153,7 @@ def test_memory_has_the_idle_period_from_the_first_idle_verdict():
     ],
 )
 def test_only_use_change_and_protection_end_the_idle_period(of):
-    kept = {
+    fields = {
         "snoozed_until": NOW + DAY,
         "snoozed_by": "jo",
         "last_action": StepName.STOP,
@@ -161,7 +161,7 @@ def test_only_use_change_and_protection_end_the_idle_period(of):
         "manifest_address": "m",
         "version": 3,
     }
-    assert after_judging(of, warned(DAY, reminded_at=NOW, **kept), NOW) == Memory(**kept)
+    assert after_judging(of, warned(DAY, reminded_at=NOW, **fields), NOW) == Memory(**fields)
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT])

@@ -39,22 +39,22 @@ EVENING = NIGHT - 2 * HOUR
 DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
-def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **given: Any) -> Memory:
+def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Memory:
     """A notice of the present spell."""
     told_at = now - ago
-    return Memory(idle_since=now - 10 * DAY, last_seen_idle_at=now - HOUR, warned_at=told_at, announced_action=move, **given)
+    return Memory(idle_since=now - 10 * DAY, last_seen_idle_at=now - HOUR, warned_at=told_at, announced_action=move, **fields)
 
 
-def enrolled(ago: timedelta, now: datetime = NIGHT, **given: Any) -> Memory:
+def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Memory:
     """An enrolment notice about the office hours of these tests."""
     return Memory(
-        **{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **given}
+        **{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **fields}
     )
 
 
 def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> StepName:
-    [found] = plan_steps([of], {of.resource.id: memory}, now, acting=acting)
-    return found.name
+    [planned] = plan_steps([of], {of.resource.id: memory}, now, acting=acting)
+    return planned.name
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_use_stops_and_starts_do_not_affect_an_enrolment(of):
 
 def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
-    kept = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
-    assert step(of, kept, NIGHT) is StepName.NONE
-    cleared = after_judging(of, kept, NIGHT)
-    assert (cleared.snoozed_until, cleared.warned_at) == (None, kept.warned_at)
+    memory = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
+    assert step(of, memory, NIGHT) is StepName.NONE
+    cleared = after_judging(of, memory, NIGHT)
+    assert (cleared.snoozed_until, cleared.warned_at) == (None, memory.warned_at)
     assert step(of, cleared, NIGHT) is StepName.NONE
     assert step(of, cleared, NIGHT + 2 * DAY) is StepName.WARN
 
@@ -261,8 +261,8 @@ def test_weekly_summary_keeps_the_enrolment_and_its_date():
     assert after_it == replace(memory, reminded_at=NIGHT, notice_receipt="r2")
 
 
-def force(state: State = State.ACTIVE, **given: Any) -> Case:
-    return case(state, hours=replace(HOURS, force=True), **{"acts": RUNNING, **given})
+def force(state: State = State.ACTIVE, **fields: Any) -> Case:
+    return case(state, hours=replace(HOURS, force=True), **{"acts": RUNNING, **fields})
 
 
 def test_force_stops_a_busy_resource_only_after_a_notice_that_day():
@@ -289,8 +289,8 @@ def test_notice_of_a_forced_stop_is_never_too_late_for_that_day():
 def test_daytime_summary_is_no_notice_of_a_forced_stop():
     summary = enrolled(9 * DAY, reminded_at=EVENING - 6 * HOUR)
     assert step(force(), summary, EVENING) is StepName.REMIND
-    said = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
-    assert step(force(), said, NIGHT) is StepName.STOP
+    memory = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
+    assert step(force(), memory, NIGHT) is StepName.STOP
 
 
 def test_force_does_not_delay_the_stop_of_an_idle_resource():
@@ -356,7 +356,7 @@ OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
 
 
 @pytest.mark.parametrize(
-    ("restart", "memory", "given", "expected"),
+    ("restart", "memory", "fields", "expected"),
     [
         pytest.param("ours", OURS, {}, StepName.START, id="we stopped it"),
         pytest.param("ours", Memory(), {}, StepName.NONE, id="somebody else stopped it"),
@@ -386,8 +386,8 @@ OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
         ),
     ],
 )
-def test_office_hours_start_resources_in_the_morning(restart, memory, given, expected):
-    of = case(State.EXEMPT, **{"acts": ASLEEP, "hours": replace(HOURS, restart=restart), **given})
+def test_office_hours_start_resources_in_the_morning(restart, memory, fields, expected):
+    of = case(State.EXEMPT, **{"acts": ASLEEP, "hours": replace(HOURS, restart=restart), **fields})
     assert step(of, memory, DAYTIME) is expected
     assert step(of, memory, DAYTIME, acting=False) is StepName.NONE
     assert step(of, memory, NIGHT) is StepName.NONE
@@ -411,37 +411,39 @@ def test_unreadable_tags_rule_out_forced_stops_and_starts():
     assert not is_forced(replace(force(), resource=replace(force().resource, tags=None)), NIGHT)
 
 
-def said(of: Case, memory: Memory, now: datetime = NOW) -> str:
-    [found] = plan_steps([of], {of.resource.id: memory}, now)
-    return found.because
+def reason(of: Case, memory: Memory, now: datetime = NOW) -> str:
+    [planned] = plan_steps([of], {of.resource.id: memory}, now)
+    return planned.because
 
 
 def test_waiting_reason_names_the_stop_or_the_reminder_that_comes_first():
     of = case(idle_for=10 * DAY, acts=BOTH)
-    assert said(of, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and it will be stopped in 2 days"
+    assert reason(of, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and it will be stopped in 2 days"
     patient = case(idle_for=10 * DAY, acts=BOTH, grace=20 * DAY)
-    assert said(patient, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
+    assert (
+        reason(patient, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
+    )
     only_told = case(idle_for=10 * DAY)
-    assert said(only_told, told_of(None, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
-    assert "the owner was notified 4 days ago that it would be stopped" in said(of, told_of(StepName.STOP, 4 * DAY))
+    assert reason(only_told, told_of(None, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
+    assert "the owner was notified 4 days ago that it would be stopped" in reason(of, told_of(StepName.STOP, 4 * DAY))
 
 
 def test_reasons_of_starts_and_of_stopped_resources():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS)
-    assert said(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
+    assert reason(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=OPENING - HOUR)
-    assert said(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that has office hours"
+    assert reason(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that has office hours"
     pending = Memory(last_action=StepName.START, last_action_at=DAYTIME)
-    assert "start requested; the next sweep checks the result" in said(of, pending, DAYTIME)
+    assert "start requested; the next sweep checks the result" in reason(of, pending, DAYTIME)
     rested = case(State.EXEMPT, acts=ASLEEP)
     assert (
-        said(rested, replace(OURS, last_action_at=NOW))
+        reason(rested, replace(OURS, last_action_at=NOW))
         == "it is unchanged since the reaper's action on 2026-11-21 10:17 UTC: it is stopped"
     )
-    assert said(rested, Memory()) == "nothing to do: it is exempt"
-    assert said(rested, Memory(last_action=StepName.STOP)) == "nothing to do: it is exempt"
+    assert reason(rested, Memory()) == "nothing to do: it is exempt"
+    assert reason(rested, Memory(last_action=StepName.STOP)) == "nothing to do: it is exempt"
     barred = case(State.EXEMPT, acts={StepName.STOP: Blocked(because="its status is Updating")})
-    assert said(barred, OURS) == "nothing to do: it is exempt"
+    assert reason(barred, OURS) == "nothing to do: it is exempt"
 
 
 def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
@@ -528,15 +530,15 @@ def test_notify_only_rule_ends_an_enrolment():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         pytest.param({"changed": NOW - 3 * DAY}, id="changed since"),
         pytest.param({"last_busy": NOW - 3 * DAY}, id="used since"),
     ],
 )
-def test_use_or_change_after_the_mail_about_a_part_voids_the_mail(given):
+def test_use_or_change_after_the_mail_about_a_part_voids_the_mail(fields):
     memory = after_part_notice(case(acts=BOTH), PART, "r", NOW - 4 * DAY)
-    assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **given), memory) is StepName.WARN
+    assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **fields), memory) is StepName.WARN
 
 
 @pytest.mark.parametrize(
@@ -609,14 +611,14 @@ def test_short_reminder_interval_is_early_by_at_most_a_tenth():
 
 def test_snooze_without_a_reason_is_reported_without_a_reason():
     of = case(idle_for=10 * DAY)
-    assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
+    assert reason(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
 
 
 @pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
 def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
-    kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
-    spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, kept))
+    memories = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
+    spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, memories))
     assert spared.verdict.because == "its host is snoozed until 2026-11-21 11:17 UTC by lee"
-    assert with_snooze(of, Memory(), NOW + HOUR, intent.host_memory(of.resource, kept)) == of
+    assert with_snooze(of, Memory(), NOW + HOUR, intent.host_memory(of.resource, memories)) == of

@@ -32,7 +32,7 @@ memories = st.builds(
 pasts = st.none() | st.integers(1, 60 * 24).map(lambda hours: NOW - hours * HOUR)
 
 
-def kept(of: Case, memory: Memory) -> bool:
+def is_kept(of: Case, memory: Memory) -> bool:
     """Whether a snooze holds that was given to this very resource."""
     its_own = memory.snoozed_at is None or memory.snoozed_at >= of.resource.created
     return memory.snoozed_until is not None and memory.snoozed_until > NOW and its_own
@@ -65,7 +65,7 @@ def test_only_unprotected_idle_resources_get_a_step(state, protected, action, me
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
 def test_plan_sends_no_notice_during_a_snooze(of, memory):
-    if kept(of, memory):
+    if is_kept(of, memory):
         assert move(of, memory) is StepName.NONE
         assert not may_act(with_snooze(of, memory, NOW))
 
@@ -84,7 +84,7 @@ def test_memory_update_changes_no_step_and_happens_once(of, memory):
 def test_memory_update_loses_no_snooze_and_no_manifest(state, memory):
     new = after_judging(case(state), memory, NOW)
     assert (new.manifest_address, new.version) == (memory.manifest_address, memory.version)
-    if kept(case(state), memory):
+    if is_kept(case(state), memory):
         assert (new.snoozed_until, new.snoozed_by) == (memory.snoozed_until, memory.snoozed_by)
 
 
@@ -99,7 +99,7 @@ def test_valid_notice_is_younger_than_every_use_and_change(of, memory):
 
 def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timedelta) -> list[tuple[datetime, StepName]]:
     """The notices about a resource that was last used a month ago, over sweeps so many minutes apart; some find out nothing."""
-    now, memory, said = NOW, Memory(), []
+    now, memory, steps = NOW, Memory(), []
     for index, gap in enumerate(gaps):
         now += timedelta(minutes=gap)
         idle = case(idle_for=min(now - NOW + 30 * DAY, lookback), remind_every=every)
@@ -107,9 +107,9 @@ def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timede
         made = move(of, memory, now)
         memory = after_judging(of, memory, now)
         if made is not StepName.NONE:
-            said.append((now, made))
+            steps.append((now, made))
             memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
-    return said
+    return steps
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,24 +120,24 @@ def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timede
     st.integers(2, 20),
 )
 def test_idle_resource_brings_at_most_one_notice_per_interval(gaps, unknown, every, lookback):
-    said = swept(gaps, unknown, every * DAY, lookback * DAY)
-    moments = [moment for moment, _ in said]
+    steps = swept(gaps, unknown, every * DAY, lookback * DAY)
+    moments = [moment for moment, _ in steps]
     assert all(later - earlier >= every * DAY - CLOCK_JITTER for earlier, later in pairwise(moments))
-    assert [made for _, made in said[:1]] in ([], [StepName.WARN])
+    assert [made for _, made in steps[:1]] in ([], [StepName.WARN])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 24 * 60), min_size=1, max_size=100), st.integers(1, 40))
 def test_idle_resource_brings_a_notice_at_the_first_sweep_of_an_interval(gaps, every):
-    said = swept(gaps, set(), every * DAY, LOOKBACK)
-    assert [made for _, made in said] == [StepName.WARN] + [StepName.REMIND] * (len(said) - 1)
-    assert all(later - earlier < every * DAY + DAY for (earlier, _), (later, _) in pairwise(said))
+    steps = swept(gaps, set(), every * DAY, LOOKBACK)
+    assert [made for _, made in steps] == [StepName.WARN] + [StepName.REMIND] * (len(steps) - 1)
+    assert all(later - earlier < every * DAY + DAY for (earlier, _), (later, _) in pairwise(steps))
     end = NOW + timedelta(minutes=sum(gaps))
-    assert end - said[-1][0] < every * DAY
+    assert end - steps[-1][0] < every * DAY
 
 
 def test_weeks_of_use_and_rest_bring_one_warning_per_idle_period():
-    memory, said = Memory(), []
+    memory, steps = Memory(), []
     busy = [(0, 0), (20 * 24, 21 * 24)]
     for hour in range(40 * 24):
         now = NOW + hour * HOUR
@@ -147,9 +147,9 @@ def test_weeks_of_use_and_rest_bring_one_warning_per_idle_period():
         made = move(of, memory, now)
         memory = after_judging(of, memory, now)
         if made is not StepName.NONE:
-            said.append((hour // 24, made))
+            steps.append((hour // 24, made))
             memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
-    assert said == [
+    assert steps == [
         (1, StepName.WARN),
         (7, StepName.REMIND),
         (14, StepName.REMIND),

@@ -20,26 +20,26 @@ def test_list_settings_are_comma_separated():
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit': unknown mode; use audit, notify, announce or enforce"),
         ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe': use true or false"),
         ({"REAPER_MOED": "audit"}, "unknown setting REAPER_MOED; did you mean REAPER_MODE?"),
     ],
 )
-def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], said: str):
+def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], message: str):
     with pytest.raises(SettingsError) as error:
         from_env(environ)
-    assert str(error.value) == said
+    assert str(error.value) == message
 
 
 def test_a_manual_call_can_narrow_kinds_and_regions():
-    found = narrow_settings(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
-    assert (found.kinds, found.regions) == (("sagemaker-notebook",), ("eu-west-1",))
+    narrowed = narrow_settings(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
+    assert (narrowed.kinds, narrowed.regions) == (("sagemaker-notebook",), ("eu-west-1",))
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("event", "message"),
     [
         ({"kindz": []}, "unknown option 'kindz'; did you mean 'kinds'?"),
         ({"policy": "version: 1"}, "unknown option 'policy'; valid: mode, "),
@@ -50,10 +50,10 @@ def test_a_manual_call_can_narrow_kinds_and_regions():
         ({"cloud": "gcp"}, "unknown cloud 'gcp'; use aws, azure or all"),
     ],
 )
-def test_an_invalid_call_is_an_error(asked: dict, said: str):
+def test_an_invalid_call_is_an_error(event: dict, message: str):
     with pytest.raises(SettingsError) as error:
-        narrow_settings(Settings(), asked, KINDS)
-    assert str(error.value).startswith(said)
+        narrow_settings(Settings(), event, KINDS)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize("mode", ["notify", "announce", "enforce"])
@@ -63,7 +63,7 @@ def test_a_call_never_raises_the_mode(mode: str):
 
 
 @pytest.mark.parametrize(
-    ("ours", "asked"),
+    ("ours", "event"),
     [
         ({"regions": ("us-east-1",)}, {"region": "eu-west-1"}),
         ({"regions": ("us-east-1",)}, {"regions": ["us-east-1", "eu-west-1"]}),
@@ -74,9 +74,9 @@ def test_a_call_never_raises_the_mode(mode: str):
         ({"subscriptions": ("aaaa-1",)}, {"subscriptions": "all"}),
     ],
 )
-def test_a_call_never_adds_a_place(ours: dict, asked: dict):
+def test_a_call_never_adds_a_place(ours: dict, event: dict):
     with pytest.raises(SettingsError, match=r"this deployment doesn't sweep .*, only .*; a call can only narrow them"):
-        narrow_settings(Settings(**ours), asked, KINDS)
+        narrow_settings(Settings(**ours), event, KINDS)
 
 
 def test_a_call_may_choose_among_the_configured_places():
@@ -88,11 +88,11 @@ def test_a_call_may_choose_among_the_configured_places():
 
 
 @pytest.mark.parametrize(
-    "asked", [{"subscriptions": ","}, {"kinds": ""}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}]
+    "event", [{"subscriptions": ","}, {"kinds": ""}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}]
 )
-def test_an_empty_list_in_a_call_does_not_mean_all(asked: dict):
+def test_an_empty_list_in_a_call_does_not_mean_all(event: dict):
     with pytest.raises(SettingsError, match=r"is empty; leave it out to include all"):
-        narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
+        narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), event, KINDS)
 
 
 LASTING = Settings(ledger="dynamodb://table")

@@ -36,9 +36,9 @@ def parse(text: str) -> Policy:
     return parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
-def listed(**given: Any) -> Resource:
+def listed(**fields: Any) -> Resource:
     """An endpoint as the list names it: what it runs is not known."""
-    return resource(parts=None, **given)
+    return resource(parts=None, **fields)
 
 
 def waits(text: str, one: Resource, now: datetime = NOON) -> tuple[float, float]:
@@ -86,10 +86,14 @@ def quiet(policy: Policy, one: Resource, now: datetime, ran: Ran = (None, None),
     """The window of a sweep as it stands for that one resource, and for the type and price that an earlier sweep kept of it."""
     kind, usd = ran
     parts, mark = (BilledPart(component="Hosting", instance=kind or ""),), cache.revision_of(one.created, one.changed) or ""
-    held = {one.id: CachedDescription(revision=mark, described_at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
+    descriptions = (
+        {one.id: CachedDescription(revision=mark, described_at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
+    )
     return replace(
         observation_window(policy, now),
-        recent_since_by_id=windows.recent_since_by_id([one], policy, book(kind, usd), now, lambda ids: held, has_price=priced),
+        recent_since_by_id=windows.recent_since_by_id(
+            [one], policy, book(kind, usd), now, lambda ids: descriptions, has_price=priced
+        ),
     )
 
 
@@ -121,9 +125,11 @@ def in_short(
 ) -> Verdict | None:
     """The verdict without a closer look; None for one that needs it."""
     stretch = quiet(policy, one, now, ran, priced=priced)
-    seen = looked(one, uses, first_read_from(one, stretch), stretch, now)
-    blind = replace(seen, unknown_because="it was used or changed too recently for a closer look")
-    return judge_resource(one, blind, rules.effective_rule(policy, one, None, now), now) if is_recent(seen, stretch) else None
+    observation = looked(one, uses, first_read_from(one, stretch), stretch, now)
+    blind = replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return (
+        judge_resource(one, blind, rules.effective_rule(policy, one, None, now), now) if is_recent(observation, stretch) else None
+    )
 
 
 def in_full(policy: Policy, one: Resource, uses: list[float], usd: float | None, now: datetime) -> Verdict:
@@ -185,9 +191,9 @@ def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
         assert (short.state, short.last_busy) == (full.state, full.last_busy)
         assert short.because == full.because or short.state is not State.ACTIVE
         assert short.state is not State.IDLE
-    held = rules.effective_rule(policy, known, usd, now).idle_after
+    idle_after = rules.effective_rule(policy, known, usd, now).idle_after
     least, most = rules.idle_after_range(policy, one, None, now, priced=priced)
-    assert least <= held <= most
+    assert least <= idle_after <= most
 
 
 @pytest.mark.parametrize(
@@ -203,8 +209,8 @@ def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
 def test_a_rule_on_prices_asks_for_a_look_only_where_a_price_may_be_found(ran: Ran, priced: bool, spared: bool):
     policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
     one = listed(changed=NOON - 2 * DAY)
-    found = in_short(policy, one, [5.0], NOON, ran, priced=priced)
-    assert found == (in_full(policy, one, [5.0], None, NOON) if spared else None)
+    verdict = in_short(policy, one, [5.0], NOON, ran, priced=priced)
+    assert verdict == (in_full(policy, one, [5.0], None, NOON) if spared else None)
 
 
 def test_an_instance_type_without_a_price_needs_no_look_for_one():
@@ -246,9 +252,9 @@ def test_a_young_used_resource_needs_a_look_if_its_possible_rules_differ():
 
 
 def test_of_what_is_young_the_last_use_is_told_however_long_ago():
-    found = in_short(parse(""), listed(changed=NOON - HOUR), [99.0], NOON)
-    assert found is not None
-    assert (found.state, found.last_busy) == (State.YOUNG, (NOON - 99 * HOUR).replace(minute=0) + HOUR)
+    verdict = in_short(parse(""), listed(changed=NOON - HOUR), [99.0], NOON)
+    assert verdict is not None
+    assert (verdict.state, verdict.last_busy) == (State.YOUNG, (NOON - 99 * HOUR).replace(minute=0) + HOUR)
 
 
 def test_a_first_look_reads_no_further_than_the_possible_rules_need():

@@ -67,9 +67,9 @@ def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     body = f"t={token}&days=3&reason=".encode()
     reply = handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
-    kept = ledger.recall([NEW], NOW)[NEW].snoozed_until
-    assert kept is not None
-    assert kept > NOW + 2 * DAY
+    snooze_end = ledger.recall([NEW], NOW)[NEW].snoozed_until
+    assert snooze_end is not None
+    assert snooze_end > NOW + 2 * DAY
 
 
 def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger: Ledger):
@@ -84,9 +84,9 @@ def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger:
     cases = {NEW: listed.case}
     [hint], _ = unfinished.read_unfinished(ledger, [TARGET], NOW, cases)
     memories = ledger.recall([NEW, hint.id], NOW)
-    done = unfinished.close_unfinished_actions([hint], cases, memories, ledger, NOW)
-    known, [untold] = unfinished.settle_told_actions(done.hints, cases, done.memories, ledger, NOW)
-    assert (untold.hint.id, [closed.id for closed in done.closed]) == (NEW, [NEW])
+    closing = unfinished.close_unfinished_actions([hint], cases, memories, ledger, NOW)
+    known, [untold] = unfinished.settle_told_actions(closing.hints, cases, closing.memories, ledger, NOW)
+    assert (untold.hint.id, [closed.id for closed in closing.closed]) == (NEW, [NEW])
     assert known[NEW].last_action_result is Result.FAILED
     assert ledger.recall([OLD], NOW)[OLD].version == 2
 

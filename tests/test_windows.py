@@ -50,10 +50,10 @@ def _judged(used: Collection[int], beats: Collection[int], stretch: Window, now:
 def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookback: str):
     now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=13)
     policy = parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
-    found = observation_window(policy, now)
-    assert (found.start.minute, found.start.second, found.end.minute % 5, found.end.second) == (0, 0, 0, 0)
-    assert found.end <= now - LAG < found.end + 5 * MINUTE
-    assert timedelta() <= found.end - found.start - policy.defaults.lookback < HOUR
+    window = observation_window(policy, now)
+    assert (window.start.minute, window.start.second, window.end.minute % 5, window.end.second) == (0, 0, 0, 0)
+    assert window.end <= now - LAG < window.end + 5 * MINUTE
+    assert timedelta() <= window.end - window.start - policy.defaults.lookback < HOUR
 
 
 @pytest.mark.parametrize("lookback", ["6h", "14d"])
@@ -112,25 +112,27 @@ def test_idle_was_watched_in_every_hour_and_unused(used: set[int], deaf: list[tu
     now = NIGHT + at * MINUTE + timedelta(seconds=31)
     beats = {m for m in range(phase, at, 5) if not any(start <= m < start + length for start, length in deaf)}
     recorded = {m for m in used if m < at and not any(start <= m < start + length for start, length in deaf)}
-    found = _judged(recorded, beats, observation_window(POLICY, now), now)
-    if found.state is not State.IDLE:
+    verdict = _judged(recorded, beats, observation_window(POLICY, now), now)
+    if verdict.state is not State.IDLE:
         return
-    since = at - found.idle_for // MINUTE
-    assert found.idle_for >= 2 * HOUR
+    since = at - verdict.idle_for // MINUTE
+    assert verdict.idle_for >= 2 * HOUR
     assert not [m for m in recorded if since <= m < at - 10]
-    held = sorted(m for m in beats if since - 60 <= m)
-    assert min(held) < since + 60  # in the window's first hour it may have begun late
-    assert all(later - earlier < 120 for earlier, later in pairwise(held))
-    assert held[-1] >= at - 85
+    minutes = sorted(m for m in beats if since - 60 <= m)
+    assert min(minutes) < since + 60  # in the window's first hour it may have begun late
+    assert all(later - earlier < 120 for earlier, later in pairwise(minutes))
+    assert minutes[-1] >= at - 85
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sets(minutes, max_size=6), st.integers(0, 4), st.integers(24 * 60, SPAN - 10), st.integers(0, 5))
 def test_a_look_minutes_later_finds_idle_what_the_sweep_found_idle(used: set[int], phase: int, at: int, later: int):
     used = {m for m in used if m < at - 10}
-    now, then = (NIGHT + m * MINUTE + timedelta(seconds=31) for m in (at, at + later))
+    now, later_now = (NIGHT + m * MINUTE + timedelta(seconds=31) for m in (at, at + later))
     swept = _judged(used, range(phase, at, 5), observation_window(POLICY, now), now)
-    again = _judged(used, range(phase, at + later, 5), observation_window(POLICY, then, then.replace(second=0) + MINUTE), then)
+    again = _judged(
+        used, range(phase, at + later, 5), observation_window(POLICY, later_now, later_now.replace(second=0) + MINUTE), later_now
+    )
     if swept.state is State.IDLE:
         assert again.state is State.IDLE
         assert again.last_busy in {swept.last_busy, None}  # the later window begins later
@@ -142,9 +144,9 @@ def test_use_is_never_reported_later_than_was_asked_for(used: set[int], phase: i
     now = NIGHT + at * MINUTE
     stretch = observation_window(POLICY, now)
     shown = last_busy(Reading(signal="use", role=Role.ACTIVITY, series=_series(used, stretch, 1.0)))
-    asked = [m for m in used if stretch.start <= NIGHT + m * MINUTE < stretch.end]
-    assert (shown is None) == (not asked)
-    assert shown is None or NIGHT + max(asked) * MINUTE < shown <= stretch.end
+    minutes = [m for m in used if stretch.start <= NIGHT + m * MINUTE < stretch.end]
+    assert (shown is None) == (not minutes)
+    assert shown is None or NIGHT + max(minutes) * MINUTE < shown <= stretch.end
 
 
 @settings(max_examples=200, deadline=None)

@@ -20,12 +20,12 @@ QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
 HOURS = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
 
 
-def due(*names: str, action: str = "stop", **given: Any) -> FakeDeployment:
+def due(*names: str, action: str = "stop", **fields: Any) -> FakeDeployment:
     """Those resources, with notices sent three days ago, so that the next sweep acts on them."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(QUICK.replace("action: stop", f"action: {action}"))
     for name in names:
-        deployment.cloud.add(name, **given)
+        deployment.cloud.add(name, **fields)
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.channel.messages.clear()
@@ -47,8 +47,8 @@ def housed(slow: bool = False) -> FakeDeployment:
 def snoozed(deployment: FakeDeployment, name: str, lasting: timedelta = DAY) -> None:
     """Its owner clicks on the link in a mail."""
     memory = deployment.memory(name)
-    kept = replace(memory, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
-    assert deployment.ledger.remember(deployment.cloud.id(name), kept, memory.version, deployment.now)
+    changed = replace(memory, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
+    assert deployment.ledger.remember(deployment.cloud.id(name), changed, memory.version, deployment.now)
 
 
 def at_call(deployment: FakeDeployment, nth: int, what: Callable[[], None]) -> None:
@@ -71,9 +71,9 @@ def deleted(deployment: FakeDeployment) -> list[str]:
 def test_a_snooze_between_two_calls_ends_the_action(name: str):
     deployment = housed()
     at_call(deployment, 1, lambda: snoozed(deployment, name))
-    found = finding_of(deployment.sweep(), "host")
-    assert (found.outcome.result, found.outcome.begun, deleted(deployment)) == (Result.FAILED, True, ["inner-1"])
-    assert "interrupted" in str(found.outcome.error)
+    finding = finding_of(deployment.sweep(), "host")
+    assert (finding.outcome.result, finding.outcome.begun, deleted(deployment)) == (Result.FAILED, True, ["inner-1"])
+    assert "interrupted" in str(finding.outcome.error)
     assert deployment.memory("host").last_action_result is Result.FAILED
 
 
@@ -171,8 +171,8 @@ def test_a_later_notice_is_not_taken_for_the_mail_about_a_part():
 
 def test_the_rest_of_a_slow_delete_is_an_action_of_its_own():
     deployment = housed(slow=True)
-    found = finding_of(deployment.sweep(), "host")
-    assert (found.outcome.part_done, deleted(deployment)) == ("what lived inside it", ["inner-1", "inner-2"])
+    finding = finding_of(deployment.sweep(), "host")
+    assert (finding.outcome.part_done, deleted(deployment)) == ("what lived inside it", ["inner-1", "inner-2"])
     first = deployment.memory("host").manifest_address
     deployment.now += 3 * DAY
     assert only(deployment.sweep()).outcome.result is Result.DONE
@@ -189,12 +189,12 @@ def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
     assert "host" in deployment.cloud.things
 
 
-def office(**given: Any) -> FakeDeployment:
+def office(**fields: Any) -> FakeDeployment:
     """A resource whose owner got the enrolment notice on a Monday at 19:17, with an hour of grace."""
     deployment = FakeDeployment(ledger=FailingLedger())
     deployment.policy = policy(QUICK.replace("grace: 3d", "grace: 1h") + HOURS)
     deployment.now += 2 * DAY + 9 * HOUR
-    deployment.cloud.add("churn", **given)
+    deployment.cloud.add("churn", **fields)
     assert only(deployment.sweep()).step.name is StepName.WARN
     return deployment
 

@@ -45,8 +45,8 @@ def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
 DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
 
 
-def to_fay(found: list[Finding]) -> list[str]:
-    return [m.text for m in owner_notice.owner_notices(found, occasion()) if m.to == "fay@example.com"]
+def to_fay(findings: list[Finding]) -> list[str]:
+    return [m.text for m in owner_notice.owner_notices(findings, occasion()) if m.to == "fay@example.com"]
 
 
 def test_owner_of_a_resource_that_went_with_its_host_is_notified():
@@ -90,8 +90,8 @@ def test_no_deletion_is_announced_if_an_inner_owner_gets_no_notice():
         report = deployment.sweep()
         assert finding_of(report, "host").step.name in {StepName.WARN, StepName.NONE, StepName.REMIND}
         deployment.now += 4 * DAY
-    said = "inner inside it belongs to another owner, who can't be notified of an action"
-    assert finding_of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=said)
+    reason = "inner inside it belongs to another owner, who can't be notified of an action"
+    assert finding_of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=reason)
     mails = [m.text for m in deployment.channel.messages if m.to == "lee@example.com"]
     assert mails
     assert not [text for text in mails if "will be" in text]
@@ -104,8 +104,8 @@ def test_host_and_inner_resource_go_after_notices_to_both_owners():
     deployment.now += 3 * DAY
     deployment.sweep()
     assert deployment.cloud.things == {}
-    told = {m.to for m in deployment.channel.messages if "will be" in m.text}
-    assert {"lee@example.com", "fay@example.com"} <= told
+    recipients = {m.to for m in deployment.channel.messages if "will be" in m.text}
+    assert {"lee@example.com", "fay@example.com"} <= recipients
 
 
 def test_later_run_notifies_the_inner_owner_if_the_mail_failed():
@@ -120,6 +120,6 @@ def test_later_run_notifies_the_inner_owner_if_the_mail_failed():
     for _ in range(2):
         deployment.now += DAY
         deployment.sweep()
-    told = [m.text for m in deployment.channel.messages if m.to == "fay@example.com"]
-    assert ["deleted" in text for text in told] == [True]
+    texts = [m.text for m in deployment.channel.messages if m.to == "fay@example.com"]
+    assert ["deleted" in text for text in texts] == [True]
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []

@@ -51,28 +51,28 @@ class Tripwire:
         self.deployment, self.snap = deployment, snap
         self.meant = False
         self._wire("remember", deployment.ledger, self._written)
-        self._wire("add_unfinished", deployment.ledger, lambda *given: "hint")
-        self._wire("remove_unfinished", deployment.ledger, lambda *given: "unhint")
+        self._wire("add_unfinished", deployment.ledger, lambda *args: "hint")
+        self._wire("remove_unfinished", deployment.ledger, lambda *args: "unhint")
         self._wire("add_history", deployment.ledger, lambda entry: "history" if entry.what == "told" else "")
-        self._wire("recall", deployment.ledger, lambda *given: "permit" if self.meant and not deployment.cloud.log else "")
-        self._wire("write", deployment.store, lambda *given: "manifest")
+        self._wire("recall", deployment.ledger, lambda *args: "permit" if self.meant and not deployment.cloud.log else "")
+        self._wire("write", deployment.store, lambda *args: "manifest")
         self._wire("send", deployment.channel, lambda message: "mail" if message.audience is Audience.OWNERS else "")
         deployment.cloud.fail_on = self._called
 
     def _wire(self, name: str, of: Any, step: Callable[..., str]) -> None:
         real = getattr(of, name)
 
-        def wired(*given: Any, **named: Any) -> Any:
-            which = step(*given)
+        def wired(*args: Any, **named: Any) -> Any:
+            which = step(*args)
             self._at("before", which)
-            answer = real(*given, **named)
+            answer = real(*args, **named)
             self.meant |= which == "intent"
             self._at("after", which)
             return answer
 
         setattr(of, name, wired)
 
-    def _written(self, id_: str, memory: Memory, *given: Any) -> str:
+    def _written(self, id_: str, memory: Memory, *args: Any) -> str:
         if memory.last_action_told_at:
             return "told"
         if memory.last_action_result:
@@ -87,11 +87,11 @@ class Tripwire:
             self.snap(when, step)
 
 
-def due(action: str = "stop", **given: Any) -> FakeDeployment:
+def due(action: str = "stop", **fields: Any) -> FakeDeployment:
     """One resource whose owner was notified three days ago, so that the next sweep acts on it."""
     deployment = FakeDeployment()
     deployment.policy = policy(POLICY.replace("action: stop", f"action: {action}").replace("idle_after: 24h", "idle_after: 4h"))
-    deployment.cloud.add("churn", tags={"team": "risk"}, **given)
+    deployment.cloud.add("churn", tags={"team": "risk"}, **fields)
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.channel.messages.clear()
@@ -113,7 +113,7 @@ def broken(deployment: FakeDeployment, when: str, step: str, failure: BaseExcept
 
 
 def _about(text: str) -> bool:
-    return any(said in text for said in ("was stopped.", "was deleted.", "Already done:", "isn't known"))
+    return any(sentence in text for sentence in ("was stopped.", "was deleted.", "Already done:", "isn't known"))
 
 
 def about(deployment: FakeDeployment) -> list[str]:
@@ -134,10 +134,10 @@ def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: st
     deployment = due(action)
     broken(deployment, when, step, Killed())
     later(deployment)
-    at, done = (when, step), "was stopped" if action == "stop" else "was deleted"
-    told = about(deployment)
-    assert len(told) == (2 if at in TWICE else 1), told
-    assert all(("isn't known" if at in NOT_KNOWN else done) in text for text in told)
+    at, sentence = (when, step), "was stopped" if action == "stop" else "was deleted"
+    texts = about(deployment)
+    assert len(texts) == (2 if at in TWICE else 1), texts
+    assert all(("isn't known" if at in NOT_KNOWN else sentence) in text for text in texts)
     assert len(deployment.cloud.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
     memory = deployment.memory("churn")
@@ -214,8 +214,8 @@ def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reaso
     )
     later(deployment)
     assert len(deployment.cloud.log) == 1, "what was not made comes with the next sweep, under the same notice"
-    [told] = about(deployment)
-    assert ("was stopped" if action == "stop" else "was deleted") in told
+    [text] = about(deployment)
+    assert ("was stopped" if action == "stop" else "was deleted") in text
     memory = deployment.memory("churn")
     assert (memory.last_action_result, memory.warned_at, bool(memory.last_action_told_at)) == (Result.DONE, None, True)
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
@@ -253,8 +253,8 @@ def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
 
     deployment.channel.send = send  # type: ignore[method-assign]
     report = deployment.sweep()
-    [found] = report.findings
-    assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.FAILED)
+    [finding] = report.findings
+    assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
     assert deployment.memory("churn").warned_at is None
     assert deployment.memory("churn").last_action_told_at is not None
 
@@ -264,7 +264,7 @@ def test_an_action_is_reported_if_a_snooze_beats_its_close():
     broken(deployment, "after", "call", Killed())
     id_, real, raced = deployment.cloud.id("churn"), deployment.ledger.remember, []
 
-    def remember(*given: Any, **named: Any) -> bool:
+    def remember(*args: Any, **named: Any) -> bool:
         if not raced:
             raced.append(True)
             memory = deployment.memory("churn")
@@ -274,7 +274,7 @@ def test_an_action_is_reported_if_a_snooze_beats_its_close():
                 memory.version,
                 deployment.now,
             )
-        return bool(real(*given, **named))
+        return bool(real(*args, **named))
 
     deployment.ledger.remember = remember  # type: ignore[method-assign]
     later(deployment)
@@ -287,6 +287,6 @@ def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
     broken(deployment, "before", "mail", Killed())
     deployment.now += HOUR
     deployment.sweep(Mode.NOTIFY)
-    [told] = about(deployment)
-    assert ("1 of 2 variants" in told, "The rest" in told) == (True, False)
+    [text] = about(deployment)
+    assert ("1 of 2 variants" in text, "The rest" in text) == (True, False)
     assert deployment.memory("churn").warned_at is None

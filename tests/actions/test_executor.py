@@ -23,9 +23,9 @@ from reaper.planning.possible_actions import CONFIRM_WITHIN
 @pytest.fixture
 def deployment() -> FakeDeployment:
     """One thing that has been idle for two months."""
-    found = FakeDeployment()
-    found.cloud.add("churn")
-    return found
+    new_deployment = FakeDeployment()
+    new_deployment.cloud.add("churn")
+    return new_deployment
 
 
 def due(deployment: FakeDeployment) -> FakeDeployment:
@@ -47,8 +47,11 @@ def test_a_warning_comes_first_and_the_stop_after_the_grace(deployment):
     ]
     assert moves == [StepName.WARN, StepName.NONE, StepName.NONE]
     assert not stopped(deployment)
-    found = only(deployment.sweep_after(hours=1))
-    assert (found.step.name, found.outcome) == (StepName.STOP, Outcome(result=Result.DONE, because="it was stopped", begun=True))
+    finding = only(deployment.sweep_after(hours=1))
+    assert (finding.step.name, finding.outcome) == (
+        StepName.STOP,
+        Outcome(result=Result.DONE, because="it was stopped", begun=True),
+    )
     assert deployment.cloud.log == [(StepName.STOP, "churn", NOW + 3 * DAY)]
     assert [m.subject for m in deployment.channel.messages if "churn" in m.text]
 
@@ -65,9 +68,9 @@ def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     memory = deployment.memory("churn")
     assert (memory.last_action, memory.last_action_at, memory.warned_at) == (StepName.STOP, deployment.now, None)
     assert memory.manifest_address in deployment.store.texts
-    found = only(deployment.sweep_after(hours=1))
-    assert found.step.name is StepName.NONE
-    assert "unchanged since the reaper's action" in found.step.because
+    finding = only(deployment.sweep_after(hours=1))
+    assert finding.step.name is StepName.NONE
+    assert "unchanged since the reaper's action" in finding.step.because
     assert [e.what for e in deployment.ledger.history(deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
 
 
@@ -79,15 +82,15 @@ def test_a_late_outcome_is_reported_once_to_an_owner_no_longer_allowed(deploymen
     deployment.policy = policy(POLICY.replace("domains: [example.com]", "domains: [example.org]"))
     for _ in range(3):
         deployment.sweep_after(hours=4)
-    told = [m.to for m in deployment.channel.messages if m.audience is Audience.OWNERS and "It was stopped." in m.text]
-    assert told == ["ml-admins@example.com"]
+    recipients = [m.to for m in deployment.channel.messages if m.audience is Audience.OWNERS and "It was stopped." in m.text]
+    assert recipients == ["ml-admins@example.com"]
 
 
 def test_below_enforce_nothing_is_acted_on_and_nothing_announced(deployment):
     deployment.sweep(Mode.NOTIFY)
     deployment.now += 8 * DAY
-    found = only(deployment.sweep(Mode.NOTIFY))
-    assert (found.step.name, stopped(deployment), deployment.memory("churn").announced_action) == (StepName.REMIND, False, None)
+    finding = only(deployment.sweep(Mode.NOTIFY))
+    assert (finding.step.name, stopped(deployment), deployment.memory("churn").announced_action) == (StepName.REMIND, False, None)
 
 
 def test_notices_that_announced_no_stop_give_no_right_to_it(deployment):
@@ -102,8 +105,8 @@ def test_notices_that_announced_no_stop_give_no_right_to_it(deployment):
 def test_a_notice_of_a_stop_gives_no_right_to_delete(deployment):
     deployment.sweep()
     deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
-    found = only(deployment.sweep_after(days=4))
-    assert (found.step.name, stopped(deployment)) == (StepName.WARN, False)
+    finding = only(deployment.sweep_after(days=4))
+    assert (finding.step.name, stopped(deployment)) == (StepName.WARN, False)
     assert only(deployment.sweep_after(days=3)).step.name is StepName.DELETE
     assert "churn" not in deployment.cloud.things
 
@@ -133,8 +136,8 @@ def test_use_after_the_notice_ends_the_idle_period(deployment):
 
 def test_a_new_owner_gets_a_notice_before_any_action(deployment):
     due(deployment).cloud.things["churn"].tags = {"owner": "sam@example.com"}
-    found = only(deployment.sweep())
-    assert (found.step.name, deployment.cloud.log) == (StepName.WARN, [])
+    finding = only(deployment.sweep())
+    assert (finding.step.name, deployment.cloud.log) == (StepName.WARN, [])
     assert deployment.memory("churn").notified_owner == "sam@example.com"
     assert only(deployment.sweep_after(days=3)).step.name is StepName.STOP
 
@@ -147,7 +150,7 @@ def tagged(deployment: FakeDeployment, **tags: str) -> None:
     deployment.cloud.things["churn"].tags = {key.replace("_", ":", 1).replace("_", "-"): value for key, value in tags.items()}
 
 
-def kept(deployment: FakeDeployment) -> None:
+def snooze_by_owner(deployment: FakeDeployment) -> None:
     id_ = deployment.cloud.id("churn")
     memory = deployment.ledger.recall([id_], deployment.now)[id_]
     snoozed = replace(memory, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
@@ -171,7 +174,7 @@ def unreadable(deployment: FakeDeployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "what", "said"),
+    ("call", "what", "message"),
     [
         pytest.param("look", used, "it is active now", id="used between judging and acting"),
         pytest.param("look", lambda t: tagged(t, reaper_keep="true"), "kept by tag reaper:keep", id="a keep tag was put on"),
@@ -186,12 +189,12 @@ def unreadable(deployment: FakeDeployment) -> None:
         pytest.param("look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than", id="it was handed over"),
         pytest.param("look", blocked_because, "its last alarm is being looked into", id="nothing can be done to it now"),
         pytest.param("look", updating, "its status is Updating", id="it is being updated"),
-        pytest.param("look", kept, "by lee@example.com", id="kept by its owner before the ledger was read"),
-        pytest.param("observe", kept, "by lee@example.com", id="kept by its owner while its metrics were read"),
-        pytest.param("record", kept, "it may be snoozed", id="kept by its owner after the ledger was read"),
+        pytest.param("look", snooze_by_owner, "by lee@example.com", id="kept by its owner before the ledger was read"),
+        pytest.param("observe", snooze_by_owner, "by lee@example.com", id="kept by its owner while its metrics were read"),
+        pytest.param("record", snooze_by_owner, "it may be snoozed", id="kept by its owner after the ledger was read"),
     ],
 )
-def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment, call: str, what: Any, said: str):
+def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment, call: str, what: Any, message: str):
     due(deployment)
     happened: list[str] = []
 
@@ -203,16 +206,16 @@ def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment,
             what(deployment)
 
     deployment.cloud.before_call = before_call
-    found = only(deployment.sweep())
-    assert (found.step.name, found.outcome.result) == (StepName.STOP, Result.REFUSED)
-    assert said in (found.outcome.because or "")
+    finding = only(deployment.sweep())
+    assert (finding.step.name, finding.outcome.result) == (StepName.STOP, Result.REFUSED)
+    assert message in (finding.outcome.because or "")
     assert deployment.cloud.log == []
 
 
 def test_a_resource_gone_meanwhile_is_a_success(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "look" else None
-    found = only(deployment.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
+    finding = only(deployment.sweep())
+    assert finding.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
 def test_a_resource_stopped_meanwhile_is_a_success(deployment):
@@ -221,33 +224,33 @@ def test_a_resource_stopped_meanwhile_is_a_success(deployment):
             deployment.cloud.things[name].running_since = None
 
     due(deployment).cloud.before_call = before_call
-    found = only(deployment.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="nothing to do: it is stopped already", already_done=True)
+    finding = only(deployment.sweep())
+    assert finding.outcome == Outcome(result=Result.DONE, because="nothing to do: it is stopped already", already_done=True)
     assert deployment.cloud.log == []
 
 
 @pytest.mark.parametrize("call", ["look", "observe", "record"])
 def test_what_cannot_be_read_again_is_refused(deployment: FakeDeployment, call: str):
     due(deployment)
-    seen: list[str] = []
+    calls: list[str] = []
 
     def fail_on(now: str, name: str) -> None:
-        seen.append(now)
-        if now == call and (call != "observe" or seen.count("observe") == 2):
+        calls.append(now)
+        if now == call and (call != "observe" or calls.count("observe") == 2):
             raise CloudError(Reason.THROTTLED, "sagemaker:Describe", "still throttled")
 
     deployment.cloud.fail_on = fail_on
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert "still throttled" in (found.outcome.because or "")
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "still throttled" in (finding.outcome.because or "")
 
 
 def test_without_a_manifest_nothing_is_acted_on(deployment):
     due(deployment).store.full = True
     report = deployment.sweep()
-    found = only(report)
-    assert (found.outcome.result, deployment.cloud.log) == (Result.FAILED, [])
-    assert "couldn't be stored" in (found.outcome.error or "")
+    finding = only(report)
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.FAILED, [])
+    assert "couldn't be stored" in (finding.outcome.error or "")
     [row] = [c for c in report.coverage if c.kind == "acts"]
     assert (row.status, row.missing) == (Status.FAILED, "s3:PutObject")
     deployment.store.full = False
@@ -274,9 +277,9 @@ def test_an_action_that_may_have_happened_is_not_repeated_too_soon(deployment):
             raise CloudError(Reason.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
 
     due(deployment).cloud.fail_on = fail_on
-    found = only(deployment.sweep())
-    assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
-    assert "it isn't known whether the action was carried out" in str(found.outcome.error)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, True)
+    assert "it isn't known whether the action was carried out" in str(finding.outcome.error)
     deployment.cloud.fail_on = lambda call, name: None
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
     assert only(deployment.sweep_after(seconds=CONFIRM_WITHIN.total_seconds())).step.name is StepName.WARN
@@ -303,9 +306,9 @@ def test_one_failure_never_stops_the_others():
 
 def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(deployment):
     due(deployment).deadline = deployment.now + timedelta(minutes=1)
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert "time is nearly over" in (found.outcome.because or "")
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "time is nearly over" in (finding.outcome.because or "")
     deployment.deadline = deployment.now + timedelta(minutes=3)
     assert only(deployment.sweep_after(minutes=1)).outcome.result is Result.DONE
 
@@ -343,20 +346,20 @@ def test_a_sweep_that_lost_its_lease_acts_on_nothing_more(deployment):
 
     real, turns = deployment.ledger.take_lease, []
 
-    def lease(*given: Any) -> bool:
-        turns.append(given)
-        return len(turns) == 1 and real(*given)
+    def lease(*args: Any) -> bool:
+        turns.append(args)
+        return len(turns) == 1 and real(*args)
 
     deployment.ledger.take_lease = lease  # type: ignore[method-assign]
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert "taken over" in (found.outcome.because or "")
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "taken over" in (finding.outcome.because or "")
 
 
 def test_while_another_sweep_has_the_target_nothing_is_done(deployment):
     assert due(deployment).ledger.take_lease(TARGET, "somebody else", deployment.now, timedelta(hours=1))
-    found = only(deployment.sweep())
-    assert (found.step.name, deployment.cloud.log) == (StepName.NONE, [])
+    finding = only(deployment.sweep())
+    assert (finding.step.name, deployment.cloud.log) == (StepName.NONE, [])
 
 
 def test_an_action_of_a_killed_sweep_is_reported_once_and_not_continued(deployment):
@@ -399,9 +402,9 @@ def test_a_failed_channel_is_named_if_another_accepted_the_notice(deployment):
             raise CloudError(Reason.REFUSED, "ses:SendEmail", "quota exceeded")
 
     deployment.more = [OpenChannel(name="ses", readers=frozenset(Audience), sender=Shut())]
-    found = only(deployment.sweep())
-    assert found.outcome.result is Result.DONE
-    assert "ses: ses:SendEmail: quota exceeded" in (found.outcome.error or "")
+    finding = only(deployment.sweep())
+    assert finding.outcome.result is Result.DONE
+    assert "ses: ses:SendEmail: quota exceeded" in (finding.outcome.error or "")
 
 
 def test_office_hours_start_what_they_stopped_without_a_manifest(deployment):
@@ -410,8 +413,8 @@ def test_office_hours_start_what_they_stopped_without_a_manifest(deployment):
     assert only(deployment.sweep()).step.name is StepName.WARN
     assert only(deployment.sweep_after(hours=2)).outcome.result is Result.DONE
     stored = deployment.memory("churn").manifest_address
-    found = only(deployment.sweep_after(days=2))
-    assert (found.step.name, found.outcome.because) == (StepName.START, "it was started")
+    finding = only(deployment.sweep_after(days=2))
+    assert (finding.step.name, finding.outcome.because) == (StepName.START, "it was started")
     assert (list(deployment.store.texts), deployment.memory("churn").manifest_address) == ([stored], stored)
     assert "started" in [entry.what for entry in deployment.ledger.history(deployment.cloud.id("churn"))]
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
@@ -439,10 +442,10 @@ def test_the_grace_begins_when_the_notice_is_accepted(deployment):
     assert only(deployment.sweep()).step.name is StepName.NONE
 
 
-def inside(deployment: FakeDeployment, **given: Any) -> None:
+def inside(deployment: FakeDeployment, **fields: Any) -> None:
     """Something that lives in it and would go with it."""
     deployment.cloud.things["churn"].contained = (
-        resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **given),
+        resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **fields),
     )
 
 
@@ -470,9 +473,9 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
     due(deployment).ledger.remember(
         "arn:inner", Memory(snoozed_until=deployment.now + DAY, snoozed_by="bob@example.com"), 0, deployment.now
     )
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert "by bob@example.com" in (found.outcome.because or "")
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "by bob@example.com" in (finding.outcome.because or "")
 
 
 @pytest.mark.parametrize(
@@ -524,10 +527,10 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
 def test_a_guest_is_affected_only_after_a_notice_to_its_owner(deployment, owner, memory, because):
     inside(deployment, **({"tags": {"owner": owner}} if owner else {}))
     due(deployment).ledger.remember("arn:inner", memory, 0, deployment.now)
-    found = only(deployment.sweep())
-    assert (found.outcome.result is Result.REFUSED) is bool(because), found.outcome
-    assert (because or "") in (found.outcome.because or "")
-    assert stopped(deployment) is not bool(because), (found.step, found.outcome)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result is Result.REFUSED) is bool(because), finding.outcome
+    assert (because or "") in (finding.outcome.because or "")
+    assert stopped(deployment) is not bool(because), (finding.step, finding.outcome)
 
 
 def test_what_was_gone_already_is_no_news_and_no_saving(deployment):
@@ -543,9 +546,9 @@ def test_a_kind_that_fails_on_an_unobserved_resource_blocks_every_action(deploym
             raise CloudError(Reason.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
 
     due(deployment).cloud.fail_on = fail_on
-    found = only(deployment.sweep())
-    assert "couldn't be understood" in found.case.blocked[StepName.STOP].because
-    assert (found.case.verdict.state, deployment.cloud.log) == ("unknown", [])
+    finding = only(deployment.sweep())
+    assert "couldn't be understood" in finding.case.blocked[StepName.STOP].because
+    assert (finding.case.verdict.state, deployment.cloud.log) == ("unknown", [])
 
 
 @pytest.mark.parametrize("what", ["remember", "add_history"])
@@ -553,10 +556,10 @@ def test_an_action_stays_done_if_the_ledger_fails_after_it(deployment, what):
     due(deployment)
     real = getattr(deployment.ledger, what)
 
-    def failing(*given: Any) -> Any:
+    def failing(*args: Any) -> Any:
         if deployment.cloud.log:
             raise CloudError(Reason.UNREACHABLE, f"dynamodb:{what}", "no answer")
-        return real(*given)
+        return real(*args)
 
     setattr(deployment.ledger, what, failing)
     report = deployment.sweep()
@@ -566,8 +569,8 @@ def test_an_action_stays_done_if_the_ledger_fails_after_it(deployment, what):
 
 def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "carry" else None
-    found = only(deployment.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
+    finding = only(deployment.sweep())
+    assert finding.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
     assert (deployment.cloud.log, deployment.memory("churn").warned_at) == ([], None)
 
 

@@ -49,9 +49,9 @@ class Frail(InMemoryLedger):
 def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> FakeDeployment:
     """So many things in two regions, half of them in each, all warned of and due."""
     deployment = FakeDeployment(ledger=ledger or InMemoryLedger(), regions=("us-east-1", "eu-west-1"))
-    said = {"max_acts": 3, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
+    all_limits = {"max_acts": 3, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
     deployment.policy = policy(
-        POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", ""))
+        POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(all_limits).replace("'", ""))
     )
     for index in range(count):
         deployment.cloud.add(f"idle-{index}", region=deployment.regions[index % 2])
@@ -60,16 +60,16 @@ def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> 
     return deployment
 
 
-def moves(deployment: FakeDeployment, **given: Any) -> set[StepName]:
-    return {f.step.name for f in deployment.sweep(**given).findings}
+def moves(deployment: FakeDeployment, **fields: Any) -> set[StepName]:
+    return {f.step.name for f in deployment.sweep(**fields).findings}
 
 
 def test_a_hold_says_since_when_which_run_why_and_over_what():
     deployment = due()
     deployment.sweep()
-    [found] = hold_ledger.current_holds(deployment.ledger)
-    assert (found.since, found.run, found.because) == (deployment.now, "run-2", "4 actions exceed max_acts: 3")
-    assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
+    [hold] = hold_ledger.current_holds(deployment.ledger)
+    assert (hold.since, hold.run, hold.because) == (deployment.now, "run-2", "4 actions exceed max_acts: 3")
+    assert (hold.targets, hold.kinds) == ({EAST, WEST}, {KIND})
 
 
 def test_another_run_over_its_limit_widens_the_hold_but_keeps_its_start():
@@ -78,8 +78,8 @@ def test_another_run_over_its_limit_widens_the_hold_but_keeps_its_start():
     begun = deployment.now
     deployment.now += HOUR
     deployment.sweep(regions=("eu-west-1",))
-    [found] = hold_ledger.current_holds(deployment.ledger)
-    assert (found.since, found.run, found.targets) == (begun, "run-2", {EAST, WEST})
+    [hold] = hold_ledger.current_holds(deployment.ledger)
+    assert (hold.since, hold.run, hold.targets) == (begun, "run-2", {EAST, WEST})
 
 
 def test_a_hold_lasts_until_a_run_has_read_all_its_places():
@@ -93,11 +93,11 @@ def test_a_hold_lasts_until_a_run_has_read_all_its_places():
 
 
 def test_the_hold_is_recorded_before_any_notice():
-    deployment, seen = due(), list[bool]()
-    deployment.channel.on_message = lambda message: seen.append(bool(hold_ledger.current_holds(deployment.ledger)))
+    deployment, hold_flags = due(), list[bool]()
+    deployment.channel.on_message = lambda message: hold_flags.append(bool(hold_ledger.current_holds(deployment.ledger)))
     deployment.sweep()
-    assert seen
-    assert all(seen)
+    assert hold_flags
+    assert all(hold_flags)
 
 
 def test_where_the_hold_cannot_be_written_everything_is_on_hold():
@@ -249,8 +249,8 @@ def test_a_use_after_the_release_takes_an_action_out_of_it():
     deployment.now += 2 * DAY
     deployment.sweep()
     deployment.now += 4 * DAY
-    found = finding_of(deployment.sweep(), "idle-0")
-    assert (found.step.name, len(deployment.cloud.log)) == (StepName.HOLD, 4)
+    finding = finding_of(deployment.sweep(), "idle-0")
+    assert (finding.step.name, len(deployment.cloud.log)) == (StepName.HOLD, 4)
 
 
 def test_a_release_that_is_over_holds_again_since_then():
@@ -310,8 +310,8 @@ def test_a_hold_of_an_older_ledger_survives_in_its_places():
 
 def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
     deployment = older("us-east-1", "ap-south-1")
-    found = deployment.sweep().findings
-    assert {(f.case.resource.target.region, f.step.name) for f in found} == {
+    findings = deployment.sweep().findings
+    assert {(f.case.resource.target.region, f.step.name) for f in findings} == {
         ("us-east-1", StepName.HOLD),
         ("eu-west-1", StepName.STOP),
     }
@@ -357,13 +357,13 @@ def test_the_history_is_read_once_in_a_ledger_without_a_hold():
 
 
 def test_a_row_of_holds_says_the_same_when_it_is_read_again():
-    found = [
+    all_holds = [
         Hold(limit=LimitName.DOLLARS, since=NOW, run="r", because="b", targets=frozenset({EAST, WEST}), kinds=frozenset({KIND})),
         holds.older_hold("aaaaaaaa bbbbbbbb", "run-0", NOW),
     ]
-    assert holds.holds_from_row(json.loads(json.dumps(holds.holds_row(found)))) == found
-    given = holds.Release(given_at=NOW, valid_until=NOW + DAY, by="lee", usual_since={(EAST, KIND): NOW})
-    assert holds.release_from_row(holds.release_row(given)) == given
+    assert holds.holds_from_row(json.loads(json.dumps(holds.holds_row(all_holds)))) == all_holds
+    release = holds.Release(given_at=NOW, valid_until=NOW + DAY, by="lee", usual_since={(EAST, KIND): NOW})
+    assert holds.release_from_row(holds.release_row(release)) == release
 
 
 def test_an_action_on_hold_is_refused_only_by_the_hold():

@@ -56,8 +56,8 @@ def mails(deployment: FakeDeployment) -> list[str]:
 def test_an_action_that_worked_despite_an_error_can_be_undone(action, trouble):
     deployment = due(action)
     failing(deployment, "carried", trouble, retried=True)
-    found = only(deployment.sweep())
-    assert (found.outcome.result, found.outcome.begun) == (Result.DONE, True)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, finding.outcome.begun) == (Result.DONE, True)
     assert "reply was lost" in mails(deployment)[0]
     deployment.cloud.fail_on = lambda call, name: None
     assert (deployment.memory("churn").last_action, deployment.memory("churn").last_action_result) == (
@@ -72,8 +72,8 @@ def test_an_action_that_worked_despite_an_error_can_be_undone(action, trouble):
 def test_a_refused_second_try_leaves_the_intent_with_an_unknown_result(trouble):
     deployment = due()
     failing(deployment, "carry", trouble, retried=True)
-    found = only(deployment.sweep())
-    assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, True)
     memory = deployment.memory("churn")
     assert (memory.last_action, memory.last_action_result, memory.warned_at) == (StepName.STOP, Result.FAILED, None)
     assert memory.manifest_address in deployment.store.texts
@@ -95,9 +95,9 @@ def once(deployment: FakeDeployment, name: str, answer: Callable[[Any], Any]) ->
     """The ledger's next intent is written, and then `answer` makes something else of the reply."""
     real = getattr(deployment.ledger, name)
 
-    def lost(*given: Any, **named: Any) -> Any:
-        written = real(*given, **named)
-        if name != "remember" or given[1].last_action_run:
+    def lost(*args: Any, **named: Any) -> Any:
+        written = real(*args, **named)
+        if name != "remember" or args[1].last_action_run:
             setattr(deployment.ledger, name, real)
             return answer(written)
         return written
@@ -121,10 +121,10 @@ def test_an_intent_with_a_lost_reply_is_withdrawn_and_retried_later(name, answer
     deployment = due()
     before = deployment.memory("churn").warned_at
     once(deployment, name, answer)
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert (deployment.memory("churn").last_action, deployment.memory("churn").warned_at) == (None, before)
-    assert deployment.ledger.unfinished(found.case.resource.target, deployment.now) == []
+    assert deployment.ledger.unfinished(finding.case.resource.target, deployment.now) == []
     deployment.now += HOUR
     assert only(deployment.sweep()).outcome.result is Result.DONE
     assert not [text for text in mails(deployment) if "isn't known" in text]
@@ -134,24 +134,24 @@ def test_no_call_is_made_if_the_lease_cannot_be_prolonged():
     deployment = due()
     real = deployment.ledger.take_lease
 
-    def lease(*given: Any) -> bool:
+    def lease(*args: Any) -> bool:
         if deployment.memory("churn").last_action_run:
             raise CloudError(Reason.UNREACHABLE, "dynamodb:PutItem", "no answer")
-        return real(*given)
+        return real(*args)
 
     deployment.ledger.take_lease = lease  # type: ignore[method-assign]
-    found = only(deployment.sweep())
-    assert (found.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert deployment.memory("churn").last_action is None
 
 
 def test_a_failure_before_any_permit_changed_nothing():
     deployment = due()
 
-    def carry(*given: Any) -> Any:
+    def carry(*args: Any) -> Any:
         raise CloudError(Reason.UNREACHABLE, "sagemaker:DescribeEndpoint", "no answer")
 
     deployment.acts = replace(deployment.acts, perform=carry)
-    found = only(deployment.sweep())
-    assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, False)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, False)
     assert deployment.memory("churn").last_action is None

@@ -27,15 +27,17 @@ def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> FakeDe
     return deployment
 
 
-def undone(deployment: FakeDeployment, run: str = "run-2", **given: Any) -> dict[str, str]:
+def undone(deployment: FakeDeployment, run: str = "run-2", **fields: Any) -> dict[str, str]:
     """The result of undoing each action of a run, by name."""
-    said = {}
-    for done in restore.undo_run(run, deployment.restore_context(), **given):
-        name = done.id.rpartition("/")[2]
-        said[name] = (
-            done.because if isinstance(done, restore.NotUndone) else str(done.error or (done.undone and done.undone.because))
+    texts = {}
+    for result in restore.undo_run(run, deployment.restore_context(), **fields):
+        name = result.id.rpartition("/")[2]
+        texts[name] = (
+            result.because
+            if isinstance(result, restore.NotUndone)
+            else str(result.error or (result.undone and result.undone.because))
         )
-    return said
+    return texts
 
 
 def test_undoing_a_run_starts_everything_and_requires_new_notices():
@@ -78,7 +80,7 @@ def test_what_was_refused_or_failed_is_not_undone():
     deployment.cloud.fail_on = deployment.cloud.before_call = lambda call, name: None
     for thing in deployment.cloud.things.values():
         thing.running_since = None
-    assert all("not carried out" in said for said in undone(deployment, run).values())
+    assert all("not carried out" in text for text in undone(deployment, run).values())
     assert not any(thing.running_since for thing in deployment.cloud.things.values())
 
 
@@ -118,8 +120,8 @@ def test_a_manifest_that_cannot_be_read_does_not_stop_the_others():
     deployment = stopped()
     first = sorted(deployment.store.texts)[0]
     deployment.store.texts[first] = "nonsense"
-    said = list(restore.undo_run("run-2", deployment.restore_context()))
-    assert [isinstance(done, restore.RestoreResult) and done.error is None for done in said].count(True) == 1
+    results = list(restore.undo_run("run-2", deployment.restore_context()))
+    assert [isinstance(result, restore.RestoreResult) and result.error is None for result in results].count(True) == 1
     assert sum(1 for thing in deployment.cloud.things.values() if thing.running_since) == 1
 
 

@@ -25,9 +25,9 @@ def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallC
     return ActionResult(because="it is scaling in", part_done="1 of 2 variants" if first else None)
 
 
-def untold(deployment: FakeDeployment, **given: Any) -> None:
+def untold(deployment: FakeDeployment, **fields: Any) -> None:
     """One thing that was acted on while no mail went out."""
-    deployment.cloud.add("churn", **given)
+    deployment.cloud.add("churn", **fields)
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.channel.is_closed = True

@@ -11,6 +11,6 @@ from reaper.errors import SettingsError
 @pytest.mark.parametrize("option", ["account", "region", "subscription", "kind"])
 @pytest.mark.parametrize("values", [[""], [" , "], ["", "aws-1"]])
 def test_an_option_without_a_value_is_an_error(option: str, values: list[str]):
-    given: dict[str, list[str] | None] = dict.fromkeys(("account", "region", "subscription", "kind"))
+    places: dict[str, list[str] | None] = dict.fromkeys(("account", "region", "subscription", "kind"))
     with pytest.raises(SettingsError, match=f"--{option} '' is empty; leave it out to include all"):
-        options.read_places("all", **{**given, option: values})
+        options.read_places("all", **{**places, option: values})

@@ -20,7 +20,7 @@ from uuid import NAMESPACE_URL, uuid5
 import jmespath
 
 Json = dict[str, Any]
-Given = dict[str, list[str]]
+Options = dict[str, list[str]]
 OPTIONS = {
     "account list": "",
     "account set": "subscription",
@@ -67,13 +67,13 @@ class Refused(Exception):
     """What the real one would print before it ends with a status other than 0."""
 
 
-def parse(words: Sequence[str]) -> tuple[str, Given]:
+def parse(words: Sequence[str]) -> tuple[str, Options]:
     """The command and its options. Raises Refused for one that is not known."""
     first = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     command = " ".join(words[:first])
     if command not in OPTIONS:
         raise Refused(f"'{command}' is misspelled or not recognized by the system.")
-    given: Given = {}
+    options: Options = {}
     rest = list(words[first:])
     while rest:
         name = rest.pop(0).removeprefix("--")
@@ -81,98 +81,98 @@ def parse(words: Sequence[str]) -> tuple[str, Given]:
             raise Refused(f"unrecognized arguments: --{name}")
         if name not in BARE and (not rest or rest[0].startswith("--")):
             raise Refused(f"argument --{name}: expected at least one argument")
-        given.setdefault(name, []).extend([] if name in BARE else [rest.pop(0)])
-    return command, given
+        options.setdefault(name, []).extend([] if name in BARE else [rest.pop(0)])
+    return command, options
 
 
-def one(given: Given, name: str) -> str:
+def one(options: Options, name: str) -> str:
     """The value of an option that must be there. Raises Refused."""
-    if not given.get(name, [""])[0]:
+    if not options.get(name, [""])[0]:
         raise Refused(f"the following arguments are required: --{name}")
-    return given[name][0]
+    return options[name][0]
 
 
-def subscription(tenant: Json, given: Given) -> Json:
+def subscription(tenant: Json, options: Options) -> Json:
     """The subscription that is meant."""
-    id_ = given.get("subscription", [tenant["current"]])[0]
+    id_ = options.get("subscription", [tenant["current"]])[0]
     if id_ not in tenant["subscriptions"]:
         raise Refused(f"The subscription of '{id_}' doesn't exist in cloud 'AzureCloud'.")
     return {"id": id_, **tenant["subscriptions"][id_]}
 
 
-def use(tenant: Json, given: Given) -> None:
-    tenant["current"] = subscription(tenant, given)["id"]
+def use(tenant: Json, options: Options) -> None:
+    tenant["current"] = subscription(tenant, options)["id"]
 
 
-def register(tenant: Json, given: Given) -> None:
-    subscription(tenant, given)["providers"].append(one(given, "namespace"))
+def register(tenant: Json, options: Options) -> None:
+    subscription(tenant, options)["providers"].append(one(options, "namespace"))
 
 
-def asked_for(tenant: Json, given: Given) -> Json:
+def asked_for(tenant: Json, options: Options) -> Json:
     """What the parameter file and the command line say. Raises Refused where the file needs a variable that is not set."""
-    [file] = [word for word in given["parameters"] if word.endswith(".bicepparam")]
+    [file] = [word for word in options["parameters"] if word.endswith(".bicepparam")]
     text = Path(tenant["home"], file).read_text()
     for name in re.findall(r"readEnvironmentVariable\('(\w+)'\)", text):
         if name not in tenant["environment"]:
             raise Refused(
                 f'BCP338: Failed to evaluate parameter "admins": Environment variable "{name}" does not exist, and no default value set.'
             )
-    told = dict(re.findall(r"^param (\w+) = (.+)$", text, re.M))
-    inline = dict(word.split("=", 1) for word in given["parameters"] if "=" in word)
-    subscriptions = re.findall(r"'([^']+)'", told.get("subscriptions", ""))
-    endpoints = re.findall(r"'([^']+)'", told.get("endpointIdentities", ""))
-    made = {"mode": told.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "endpoints": endpoints}
+    parameters = dict(re.findall(r"^param (\w+) = (.+)$", text, re.M))
+    inline = dict(word.split("=", 1) for word in options["parameters"] if "=" in word)
+    subscriptions = re.findall(r"'([^']+)'", parameters.get("subscriptions", ""))
+    endpoints = re.findall(r"'([^']+)'", parameters.get("endpointIdentities", ""))
+    made = {"mode": parameters.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "endpoints": endpoints}
     return made | {"name": "ml-reaper", **inline}
 
 
-def deploy(tenant: Json, given: Given) -> Json:
+def deploy(tenant: Json, options: Options) -> Json:
     """Makes what main.bicep makes, as far as it outlives a moment: group, identity, roles, assignments, records. Raises Refused."""
-    where, asked = subscription(tenant, given), asked_for(tenant, given)
-    name, location = one(given, "name"), one(given, "location")
-    _check(tenant, where["records"].get(name), given)
-    audited = asked["subscriptions"] or [where["id"]]
-    group = _group(tenant, asked, where["id"])
+    where, wanted = subscription(tenant, options), asked_for(tenant, options)
+    name, location = one(options, "name"), one(options, "location")
+    _check(tenant, where["records"].get(name), options)
+    audited = wanted["subscriptions"] or [where["id"]]
+    group = _group(tenant, wanted, where["id"])
     failed: Json = {"location": location, "outputs": None}
     tenant["subscriptions"][where["id"]]["records"][name] = failed
-    names = _roles(tenant, asked, audited, group["principal"])
-    _note(tenant, asked["name"], {"location": location}, audited, asked["mode"])
-    _endpoints(tenant, asked, group["principal"])
-    group["outputs"] = _outputs(tenant, asked["name"], audited, group["principal"]) | names
+    names = _roles(tenant, wanted, audited, group["principal"])
+    _note(tenant, wanted["name"], {"location": location}, audited, wanted["mode"])
+    _endpoints(tenant, wanted, group["principal"])
+    group["outputs"] = _outputs(tenant, wanted["name"], audited, group["principal"]) | names
     made = failed | {"outputs": {key: {"value": group["outputs"][key]} for key in tenant["template"]["outputs"]}}
     tenant["subscriptions"][where["id"]]["records"][name] = made
     return {"properties": made}
 
 
-def _group(tenant: Json, asked: Json, home: str) -> Json:
+def _group(tenant: Json, wanted: Json, home: str) -> Json:
     new = {"principal": _fresh(tenant), "published": False, "immutable": False, "subscription": home, "outputs": {}}
-    group: Json = tenant["groups"].setdefault(f"rg-{asked['name']}", new)
-    group["immutable"] |= asked["mode"] == "enforce"
+    group: Json = tenant["groups"].setdefault(f"rg-{wanted['name']}", new)
+    group["immutable"] |= wanted["mode"] == "enforce"
     return group
 
 
-def _roles(tenant: Json, asked: Json, audited: list[str], principal: str) -> dict[str, str]:
+def _roles(tenant: Json, wanted: Json, audited: list[str], principal: str) -> dict[str, str]:
     """The custom roles' names by their outputs; the roles with their assignments are made. Raises Refused."""
-    installation, roles = asked["name"], tenant["template"]["roles"]
+    installation, roles = wanted["name"], tenant["template"]["roles"]
     names = {role: named.get(installation, f"{installation}-{named['']}") for role, named in roles.items()}
-    for role in names if asked["mode"] == "enforce" else ["auditRole"]:
+    for role in names if wanted["mode"] == "enforce" else ["auditRole"]:
         _grant(tenant, names[role], audited, principal)
     return names
 
 
-def _endpoints(tenant: Json, asked: Json, principal: str) -> None:
+def _endpoints(tenant: Json, wanted: Json, principal: str) -> None:
     """The right to assign each of the endpoints' identities, and the record of giving it, in that identity's group."""
-    for id_ in asked["endpoints"] if asked["mode"] == "enforce" else ():
-        there = tenant["records"].setdefault(id_.split("/")[4], [])
-        name = f"{asked['name']}-assign-{str(uuid5(NAMESPACE_URL, id_))[:13]}"
-        there += [] if name in there else [name]
+    for id_ in wanted["endpoints"] if wanted["mode"] == "enforce" else ():
+        records = tenant["records"].setdefault(id_.split("/")[4], [])
+        name = f"{wanted['name']}-assign-{str(uuid5(NAMESPACE_URL, id_))[:13]}"
+        records += [] if name in records else [name]
         _add(tenant, _assignment(principal, "Managed Identity Operator", id_))
 
 
-def _check(tenant: Json, there: Json | None, given: Given) -> None:
-    if not Path(tenant["home"], one(given, "template-file")).is_file():
-        raise Refused(f"[Errno 2] No such file or directory: '{one(given, 'template-file')}'")
-    if there and there["location"] != one(given, "location"):
-        raise Refused(f"InvalidDeploymentLocation: the deployment already exists in location '{there['location']}'.")
+def _check(tenant: Json, record: Json | None, options: Options) -> None:
+    if not Path(tenant["home"], one(options, "template-file")).is_file():
+        raise Refused(f"[Errno 2] No such file or directory: '{one(options, 'template-file')}'")
+    if record and record["location"] != one(options, "location"):
+        raise Refused(f"InvalidDeploymentLocation: the deployment already exists in location '{record['location']}'.")
 
 
 def _note(tenant: Json, installation: str, record: Json, audited: list[str], mode: str) -> None:
@@ -221,84 +221,86 @@ def _outputs(tenant: Json, installation: str, audited: list[str], principal: str
     }  # fmt: skip
 
 
-def what_if(tenant: Json, given: Given) -> None:
-    asked_for(tenant, given)
+def what_if(tenant: Json, options: Options) -> None:
+    asked_for(tenant, options)
 
 
-def show(tenant: Json, given: Given) -> Json:
-    found = subscription(tenant, given)["records"].get(one(given, "name"))
-    if found is None:
-        raise Refused(f"DeploymentNotFound: Deployment '{one(given, 'name')}' could not be found.")
-    return {"properties": found}
+def show(tenant: Json, options: Options) -> Json:
+    record = subscription(tenant, options)["records"].get(one(options, "name"))
+    if record is None:
+        raise Refused(f"DeploymentNotFound: Deployment '{one(options, 'name')}' could not be found.")
+    return {"properties": record}
 
 
-def records(tenant: Json, given: Given) -> list[Json]:
-    return [{"name": name} for name in subscription(tenant, given)["records"]]
+def records(tenant: Json, options: Options) -> list[Json]:
+    return [{"name": name} for name in subscription(tenant, options)["records"]]
 
 
-def forget(tenant: Json, given: Given) -> None:
-    show(tenant, given)
-    del tenant["subscriptions"][subscription(tenant, given)["id"]]["records"][one(given, "name")]
+def forget(tenant: Json, options: Options) -> None:
+    show(tenant, options)
+    del tenant["subscriptions"][subscription(tenant, options)["id"]]["records"][one(options, "name")]
 
 
-def show_below(tenant: Json, given: Given) -> Json:
+def show_below(tenant: Json, options: Options) -> Json:
     """The record of the module that keeps the outputs of the last deployment that went through; the only one asked for in a group."""
-    group = group_of(tenant, given)
-    if one(given, "name") != "reaper-outputs" or not group["outputs"]:
-        raise Refused(f"DeploymentNotFound: Deployment '{one(given, 'name')}' could not be found.")
+    group = group_of(tenant, options)
+    if one(options, "name") != "reaper-outputs" or not group["outputs"]:
+        raise Refused(f"DeploymentNotFound: Deployment '{one(options, 'name')}' could not be found.")
     return {"properties": {"outputs": {"values": {"value": group["outputs"]}}}}
 
 
-def records_below(tenant: Json, given: Given) -> list[Json]:
-    return [{"name": name} for name in tenant["records"].get(one(given, "resource-group"), [])]
+def records_below(tenant: Json, options: Options) -> list[Json]:
+    return [{"name": name} for name in tenant["records"].get(one(options, "resource-group"), [])]
 
 
-def forget_below(tenant: Json, given: Given) -> None:
-    tenant["records"][one(given, "resource-group")].remove(one(given, "name"))
+def forget_below(tenant: Json, options: Options) -> None:
+    tenant["records"][one(options, "resource-group")].remove(one(options, "name"))
 
 
-def identity(tenant: Json, given: Given) -> Json:
+def identity(tenant: Json, options: Options) -> Json:
     """Named as the installation is, and found in the subscription that its group is in only."""
-    group = group_of(tenant, given)
-    if group["name"] != f"rg-{one(given, 'name')}":
-        raise Refused(f"ResourceNotFound: 'Microsoft.ManagedIdentity/userAssignedIdentities/{one(given, 'name')}' was not found.")
+    group = group_of(tenant, options)
+    if group["name"] != f"rg-{one(options, 'name')}":
+        raise Refused(
+            f"ResourceNotFound: 'Microsoft.ManagedIdentity/userAssignedIdentities/{one(options, 'name')}' was not found."
+        )
     return {"principalId": group["principal"]}
 
 
-def group_of(tenant: Json, given: Given, option: str = "resource-group") -> Json:
-    name = one(given, option)
-    if tenant["groups"].get(name, {"subscription": ""})["subscription"] != subscription(tenant, given)["id"]:
+def group_of(tenant: Json, options: Options, option: str = "resource-group") -> Json:
+    name = one(options, option)
+    if tenant["groups"].get(name, {"subscription": ""})["subscription"] != subscription(tenant, options)["id"]:
         raise Refused(f"ResourceGroupNotFound: Resource group '{name}' could not be found.")
     return dict(name=name, **tenant["groups"][name])
 
 
-def publish(tenant: Json, given: Given) -> None:
-    group = group_of(tenant, given)
-    with zipfile.ZipFile(Path(tenant["home"], one(given, "src"))) as package:
+def publish(tenant: Json, options: Options) -> None:
+    group = group_of(tenant, options)
+    with zipfile.ZipFile(Path(tenant["home"], one(options, "src"))) as package:
         if missing := PACKAGE - set(package.namelist()):
             raise Refused(f"the package lacks {', '.join(sorted(missing))}")
-    tenant["groups"][group["name"]]["published"] = one(given, "build-remote") == "true"
+    tenant["groups"][group["name"]]["published"] = one(options, "build-remote") == "true"
 
 
-def keys(tenant: Json, given: Given) -> Json:
-    group_of(tenant, given)
+def keys(tenant: Json, options: Options) -> Json:
+    group_of(tenant, options)
     return {"functionKeys": {"default": "function-key"}, "masterKey": "master-key"}
 
 
-def assign(tenant: Json, given: Given) -> None:
-    if one(given, "assignee-principal-type") != "ServicePrincipal":
+def assign(tenant: Json, options: Options) -> None:
+    if one(options, "assignee-principal-type") != "ServicePrincipal":
         raise Refused("unknown principal type")
-    tenant["assignments"].append(_assignment(one(given, "assignee-object-id"), one(given, "role"), one(given, "scope")))
+    tenant["assignments"].append(_assignment(one(options, "assignee-object-id"), one(options, "role"), one(options, "scope")))
 
 
-def assignments(tenant: Json, given: Given) -> list[Json]:
+def assignments(tenant: Json, options: Options) -> list[Json]:
     """Those in one subscription and below, only: with `--all`, or at the subscription itself. An empty assignee is no filter."""
-    asked = subscription(tenant, given)
-    if asked["tenantId"] != subscription(tenant, {})["tenantId"]:
-        raise Refused(f"InvalidAuthenticationTokenTenant: '{asked['id']}' belongs to another tenant.")
-    home, whose = f"/subscriptions/{asked['id']}", _assignee(tenant, given)
+    account = subscription(tenant, options)
+    if account["tenantId"] != subscription(tenant, {})["tenantId"]:
+        raise Refused(f"InvalidAuthenticationTokenTenant: '{account['id']}' belongs to another tenant.")
+    home, whose = f"/subscriptions/{account['id']}", _assignee(tenant, options)
     mine = [_named(tenant, a) for a in tenant["assignments"] if whose in ("", a["principalId"])]
-    return [a for a in mine if (a["scope"].startswith(home) if "all" in given else a["scope"] == home)]
+    return [a for a in mine if (a["scope"].startswith(home) if "all" in options else a["scope"] == home)]
 
 
 def _named(tenant: Json, assignment: Json) -> Json:
@@ -307,23 +309,23 @@ def _named(tenant: Json, assignment: Json) -> Json:
     return assignment | {"principalName": "" if gone else f"name of {assignment['principalId']}"}
 
 
-def _assignee(tenant: Json, given: Given) -> str:
+def _assignee(tenant: Json, options: Options) -> str:
     """Raises Refused for one that the directory does not know, such as an identity that is gone."""
-    whose = given.get("assignee", [""])[0]
+    whose = options.get("assignee", [""])[0]
     if whose in tenant["gone"]:
         raise Refused(f"Cannot find user or service principal in graph database for '{whose}'.")
     return whose
 
 
-def unassign(tenant: Json, given: Given) -> None:
+def unassign(tenant: Json, options: Options) -> None:
     """By their ids; else all at the scope (by default the subscription) that have this assignee and this role, where these are not empty."""
-    if ids := given.get("ids"):
+    if ids := options.get("ids"):
         tenant["assignments"] = [a for a in tenant["assignments"] if a["id"] not in ids]
         return
-    whose, role, scope = _assignee(tenant, given), *(given.get(key, [""])[0] for key in ("role", "scope"))
+    whose, role, scope = _assignee(tenant, options), *(options.get(key, [""])[0] for key in ("role", "scope"))
     if not (whose or role or scope):
         raise Refused("Please provide at least one of these arguments: --ids, --assignee, --role, --scope")
-    scope = scope or f"/subscriptions/{subscription(tenant, given)['id']}"
+    scope = scope or f"/subscriptions/{subscription(tenant, options)['id']}"
     keep = [
         a
         for a in tenant["assignments"]
@@ -334,28 +336,28 @@ def unassign(tenant: Json, given: Given) -> None:
     tenant["assignments"] = keep
 
 
-def definitions(tenant: Json, given: Given) -> list[Json]:
+def definitions(tenant: Json, options: Options) -> list[Json]:
     """A custom role is seen at the scopes that it names, and at no other."""
-    return [role for role in tenant["roles"] if one(given, "scope") in role["assignableScopes"]]
+    return [role for role in tenant["roles"] if one(options, "scope") in role["assignableScopes"]]
 
 
-def undefine(tenant: Json, given: Given) -> None:
+def undefine(tenant: Json, options: Options) -> None:
     """An empty name means all at this scope."""
-    found = [role for role in definitions(tenant, given) if given["name"][0] in ("", role["roleName"])]
-    for role in found:
+    roles = [role for role in definitions(tenant, options) if options["name"][0] in ("", role["roleName"])]
+    for role in roles:
         if any(a["roleDefinitionName"] == role["roleName"] for a in tenant["assignments"]):
             raise Refused("RoleDefinitionHasAssignments: There are existing role assignments referencing role.")
         tenant["roles"].remove(role)
 
 
-def drop_workspace(tenant: Json, given: Given) -> None:
-    group = group_of(tenant, given)
-    tenant["groups"][group["name"]]["purged"] = one(given, "force") == "true"
+def drop_workspace(tenant: Json, options: Options) -> None:
+    group = group_of(tenant, options)
+    tenant["groups"][group["name"]]["purged"] = one(options, "force") == "true"
 
 
-def drop_group(tenant: Json, given: Given) -> None:
+def drop_group(tenant: Json, options: Options) -> None:
     """With an immutability policy on the manifests Azure deletes nothing; a workspace that was not purged is kept for 14 days."""
-    group = group_of(tenant, given, "name")
+    group = group_of(tenant, options, "name")
     if group["immutable"]:
         raise Refused("Deleting resource group failed: the storage account has a container with an immutability policy.")
     del tenant["groups"][group["name"]]
@@ -363,24 +365,24 @@ def drop_group(tenant: Json, given: Given) -> None:
     tenant["kept"] += [] if group.get("purged") else [group["name"]]
 
 
-def policy(tenant: Json, given: Given) -> Json:
-    group_of(tenant, {"resource-group": [one(given, "account-name").replace("st", "rg-", 1)]})
+def policy(tenant: Json, options: Options) -> Json:
+    group_of(tenant, {"resource-group": [one(options, "account-name").replace("st", "rg-", 1)]})
     return {"etag": "etag-1"}
 
 
-def lift(tenant: Json, given: Given) -> None:
-    if one(given, "if-match") != "etag-1" or one(given, "container-name") != "manifests":
+def lift(tenant: Json, options: Options) -> None:
+    if one(options, "if-match") != "etag-1" or one(options, "container-name") != "manifests":
         raise Refused("ConditionNotMet")
-    tenant["groups"][one(given, "account-name").replace("st", "rg-", 1)]["immutable"] = False
+    tenant["groups"][one(options, "account-name").replace("st", "rg-", 1)]["immutable"] = False
 
 
-COMMANDS: dict[str, Callable[[Json, Given], Any]] = {
-    "account list": lambda tenant, given: [{"id": id_, **one} for id_, one in tenant["subscriptions"].items()],
+COMMANDS: dict[str, Callable[[Json, Options], Any]] = {
+    "account list": lambda tenant, options: [{"id": id_, **one} for id_, one in tenant["subscriptions"].items()],
     "account set": use,
     "account show": subscription,
-    "ad app create": lambda tenant, given: {"appId": "app-of-" + one(given, "display-name")},
-    "ad app federated-credential create": lambda tenant, given: tenant["trusts"].append(json.loads(one(given, "parameters"))),
-    "ad sp create": lambda tenant, given: {"id": "principal-of-" + one(given, "id")},
+    "ad app create": lambda tenant, options: {"appId": "app-of-" + one(options, "display-name")},
+    "ad app federated-credential create": lambda tenant, options: tenant["trusts"].append(json.loads(one(options, "parameters"))),
+    "ad sp create": lambda tenant, options: {"id": "principal-of-" + one(options, "id")},
     "deployment group delete": forget_below,
     "deployment group list": records_below,
     "deployment group show": show_below,
@@ -393,7 +395,7 @@ COMMANDS: dict[str, Callable[[Json, Given], Any]] = {
     "functionapp keys list": keys,
     "group delete": drop_group,
     "identity show": identity,
-    "login": lambda tenant, given: None,
+    "login": lambda tenant, options: None,
     "monitor log-analytics workspace delete": drop_workspace,
     "provider register": register,
     "role assignment create": assign,
@@ -401,7 +403,7 @@ COMMANDS: dict[str, Callable[[Json, Given], Any]] = {
     "role assignment list": assignments,
     "role definition delete": undefine,
     "role definition list": definitions,
-    "storage account show": lambda tenant, given: {"id": "/subscriptions/x/storageAccounts/" + one(given, "name")},
+    "storage account show": lambda tenant, options: {"id": "/subscriptions/x/storageAccounts/" + one(options, "name")},
     "storage container immutability-policy delete": lift,
     "storage container immutability-policy show": policy,
 }
@@ -416,11 +418,11 @@ def tsv(value: Any) -> str:
 def main(words: Sequence[str], tenant: Json) -> str:
     """What the command prints; the tenant changes with it and keeps a note of what was refused. Raises Refused."""
     try:
-        command, given = parse(words)
-        found = COMMANDS[command](tenant, given)
+        command, options = parse(words)
+        result = COMMANDS[command](tenant, options)
     except Refused as problem:
         tenant["refused"].append(f"az {' '.join(words)}: {problem}")
         raise
-    found = jmespath.search(one(given, "query"), found) if "query" in given else found
-    form = {"tsv": tsv, "none": lambda _: ""}.get(given.get("output", [""])[0], json.dumps)
-    return form(found) if found is not None else ""
+    result = jmespath.search(one(options, "query"), result) if "query" in options else result
+    form = {"tsv": tsv, "none": lambda _: ""}.get(options.get("output", [""])[0], json.dumps)
+    return form(result) if result is not None else ""

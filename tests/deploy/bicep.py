@@ -59,9 +59,9 @@ def properties(node: Node) -> dict[str, Node]:
     """The keys and values of an object, or of the objects that `union` puts together, without those that are there under a condition."""
     if node.type == "call_expression" and text(node.named_children[0]) == "union":
         parts = [part for part in node.named_children[1].named_children if part.type == "object"]
-        return {key: found for part in parts for key, found in properties(part).items()}
+        return {key: node for part in parts for key, node in properties(part).items()}
     pairs = (n.named_children for n in node.named_children if n.type == "object_property")
-    return {text(key).strip("'"): found for key, found, *_ in pairs}
+    return {text(key).strip("'"): node for key, node, *_ in pairs}
 
 
 def at(path: Path, resource: str, keys: str) -> str:

@@ -81,14 +81,14 @@ class Account:
 
     def resources(self, stack: str = STACK) -> dict[str, str]:
         """The stack's resources, by logical name."""
-        found = self.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
-        return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in found if "PhysicalResourceId" in r}
+        rows = self.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
+        return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in rows if "PhysicalResourceId" in r}
 
     def variables(self, stack: str = STACK) -> dict[str, str]:
         """The settings of the deployed sweep."""
         name = self.resources(stack)["SweepFunction"]
-        found = self.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-        return dict(found)
+        variables = self.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        return dict(variables)
 
 
 @contextmanager
@@ -106,12 +106,12 @@ def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Accou
     patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
     with quick_moto.serving() as port:
         # By that name, because moto finds a template by its address only under this one.
-        found = Account(url=f"http://localhost:{port}", home=home, setup=setup)
-        urlopen(Request(f"{found.url}/moto-api/reset", method="POST")).close()  # its accounts are those of the process
-        cloudformation = found.client("cloudformation")
+        new_account = Account(url=f"http://localhost:{port}", home=home, setup=setup)
+        urlopen(Request(f"{new_account.url}/moto-api/reset", method="POST")).close()  # its accounts are those of the process
+        cloudformation = new_account.client("cloudformation")
         tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
         cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
-        yield found
+        yield new_account
 
 
 @cache
@@ -127,8 +127,8 @@ def ready() -> None:
 
 def _parsed(text: str) -> dict[str, Any]:
     yaml.add_multi_constructor("", yaml_tag_constructor)
-    found: dict[str, Any] = yaml.load(text, Loader=yaml.Loader)
-    return transformed(found) if "Transform" in found else found
+    template: dict[str, Any] = yaml.load(text, Loader=yaml.Loader)
+    return transformed(template) if "Transform" in template else template
 
 
 def _parse_change_set(change_set: models.ChangeSet) -> None:
@@ -169,9 +169,9 @@ def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None])
 def _in_texts(create: Callable[..., Any]) -> Callable[..., Any]:
     """moto takes the previous value of a list for a text, and fails at it."""
 
-    def created(backend: models.CloudFormationBackend, *given: Any, parameters: dict[str, Any], **named: Any) -> Any:
+    def created(backend: models.CloudFormationBackend, *args: Any, parameters: dict[str, Any], **named: Any) -> Any:
         texts = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in parameters.items()}
-        return create(backend, *given, parameters=texts, **named)
+        return create(backend, *args, parameters=texts, **named)
 
     return created
 
@@ -179,8 +179,8 @@ def _in_texts(create: Callable[..., Any]) -> Callable[..., Any]:
 def _with_outputs(execute: Callable[..., None]) -> Callable[..., None]:
     """moto leaves a stack that a change set made without its outputs."""
 
-    def executed(backend: models.CloudFormationBackend, *given: Any, **named: Any) -> None:
-        execute(backend, *given, **named)
+    def executed(backend: models.CloudFormationBackend, *args: Any, **named: Any) -> None:
+        execute(backend, *args, **named)
         for stack in backend.stacks.values():
             stack._parse_template()
             stack.output_map = stack._create_output_map()
@@ -205,7 +205,7 @@ def _without_nothing(clean: Callable[..., Any]) -> Callable[..., Any]:
     """moto leaves AWS::NoValue in lists as null, where CloudFormation takes it out."""
 
     def cleaned(node: Any, resources: Any) -> Any:
-        found = clean(node, resources)
-        return [item for item in found if item is not None] if isinstance(found, list) else found
+        cleaned_node = clean(node, resources)
+        return [item for item in cleaned_node if item is not None] if isinstance(cleaned_node, list) else cleaned_node
 
     return cleaned

@@ -26,17 +26,17 @@ class Loopback:
     """A web server on loopback: what it answers by path, what it was asked."""
 
     answers: dict[str, Any] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     url: str = ""
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
-        here = self
+        loopback = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                here.asked.append((self.path, dict(self.headers), body))
-                answer = here.answers.get(urlsplit(self.path).path, 404)
+                loopback.requests.append((self.path, dict(self.headers), body))
+                answer = loopback.answers.get(urlsplit(self.path).path, 404)
                 self.send_response(answer if isinstance(answer, int) else 200)
                 self.end_headers()
                 self.wfile.write(answer.encode() if isinstance(answer, str) else json.dumps(answer).encode())
@@ -72,7 +72,7 @@ class Machine:
     env: dict[str, str]
     used: int = 50_000
     boot: int = 1_700_000_000
-    said: str = ""
+    output: str = ""
 
     def __post_init__(self) -> None:
         (self.folder / "metadata.json").write_text(json.dumps({"ResourceArn": ARN, "ResourceName": "Vision"}))
@@ -112,10 +112,10 @@ class Machine:
     def run(self, *more: str) -> int:
         options = ["--jupyter", self.web.url, "--metadata", self.folder / "metadata.json", "--proc", self.folder / "proc"]
         command = [sys.executable, str(SCRIPT), *map(str, options), "--state", str(self.folder / "state"), *more]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
-        assert "Traceback" not in done.stderr, done.stderr
-        self.said = done.stdout
-        return done.returncode
+        completed = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        assert "Traceback" not in completed.stderr, completed.stderr
+        self.output = completed.stdout
+        return completed.returncode
 
 
 def kernel(state: str, last: str) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def of_template(
     cloudformation: Mapping[str, Any], names: Mapping[str, str], only: set[str] | None = None
 ) -> list[dict[str, Any]]:
     """The documents of the template's managed policies, or of those named in `only`. `names` says what a Ref or GetAtt becomes."""
-    found = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
-    return [resolve(r["Properties"]["PolicyDocument"], names) for n, r in found.items() if only is None or n in only]
+    resources = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
+    return [resolve(r["Properties"]["PolicyDocument"], names) for n, r in resources.items() if only is None or n in only]
 
 
 def of_role(cloudformation: Mapping[str, Any], role: str, names: Mapping[str, str]) -> set[str]:
@@ -68,9 +68,9 @@ def of_role(cloudformation: Mapping[str, Any], role: str, names: Mapping[str, st
     resources = cloudformation["Resources"]
     logical = {n: n for n, r in resources.items() if r["Type"].startswith("AWS::IAM::")}
     own = set(resolve(resources[role]["Properties"].get("ManagedPolicyArns", []), {**names, **logical}))
-    for name, found in resources.items():
-        here = "Condition" not in found or names.get(found["Condition"]) == "true"
-        if here and role in resolve(found["Properties"].get("Roles", []), logical):
+    for name, resource in resources.items():
+        is_present = "Condition" not in resource or names.get(resource["Condition"]) == "true"
+        if is_present and role in resolve(resource["Properties"].get("Roles", []), logical):
             own.add(name)
     return own
 
@@ -147,8 +147,8 @@ def _holds(operator: str, value: str | Collection[str] | None, wanted: list[str]
     if value is None:
         return operator.endswith("IfExists") or every or name.startswith("StringNot")
     test = TESTS[name]
-    found = [test(one, wanted) for one in ([value] if isinstance(value, str) else value)]
-    return all(found) if every else any(found)
+    matches = [test(one, wanted) for one in ([value] if isinstance(value, str) else value)]
+    return all(matches) if every else any(matches)
 
 
 TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
@@ -165,19 +165,19 @@ TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
 
 def present(cloudformation: Mapping[str, Any], parameters: Mapping[str, str]) -> set[str]:
     """The logical names of what a stack with these parameters, and defaults for the others, consists of."""
-    given = {name: str(p.get("Default", "")) for name, p in cloudformation["Parameters"].items()} | parameters
+    values = {name: str(p.get("Default", "")) for name, p in cloudformation["Parameters"].items()} | parameters
     conditions = cloudformation["Conditions"]
     resources = cloudformation["Resources"]
-    return {n for n, r in resources.items() if "Condition" not in r or _true({"Condition": r["Condition"]}, conditions, given)}
+    return {n for n, r in resources.items() if "Condition" not in r or _true({"Condition": r["Condition"]}, conditions, values)}
 
 
-def _true(node: Any, conditions: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+def _true(node: Any, conditions: Mapping[str, Any], parameters: Mapping[str, str]) -> bool:
     """Whether a condition holds; a function that is not here is an error, so that none is overlooked."""
     [(key, value)] = node.items()
     if key == "Condition":
-        return _true(conditions[value], conditions, given)
+        return _true(conditions[value], conditions, parameters)
     if key == "Fn::Equals":
-        one, other = (str(resolve(part, given)) for part in value)
+        one, other = (str(resolve(part, parameters)) for part in value)
         return one == other
-    found = [_true(part, conditions, given) for part in value]
-    return {"Fn::Not": not found[0], "Fn::And": all(found), "Fn::Or": any(found)}[key]
+    parts = [_true(part, conditions, parameters) for part in value]
+    return {"Fn::Not": not parts[0], "Fn::And": all(parts), "Fn::Or": any(parts)}[key]

@@ -41,9 +41,9 @@ class Principals:
         return None if wire.pass_all(self.own, wire.questions(self.server, call)) else denied()
 
     def _assumed(self, call: Call) -> Fault | None:
-        asked = wire.questions(self.server, call)
-        allowed = wire.pass_all(self.role, asked)
-        for action, arn, context in asked if allowed and self.session else ():
+        questions = wire.questions(self.server, call)
+        allowed = wire.pass_all(self.role, questions)
+        for action, arn, context in questions if allowed and self.session else ():
             if not policies.evaluate(self.session, action, arn, context):
                 self.role.denied.append((action, arn))
                 allowed = False
@@ -53,6 +53,6 @@ class Principals:
 def principals(server: Server, cloudformation: Mapping[str, Any]) -> Principals:
     """The guard with the template's own policies for mode enforce, in place of all other rules of the server."""
     own, role = (policies.of_template(cloudformation, NAMES, only=names) for names in (ENFORCE_OWN, ENFORCE))
-    found = Principals(server, policies.Policies(own), policies.Policies(role))
-    server.rules[:] = [found]
-    return found
+    guard = Principals(server, policies.Policies(own), policies.Policies(role))
+    server.rules[:] = [guard]
+    return guard

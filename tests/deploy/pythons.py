@@ -15,9 +15,9 @@ def python(version: str) -> Path | None:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     on_path = shutil.which(f"python{version}")
     for candidate in [*([Path(on_path)] if on_path else []), *sorted(pyenv.glob(f"{version}*/bin/python"), reverse=True)]:
-        asked = subprocess.run(
+        completed = subprocess.run(
             [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=False
         )
-        if asked.stdout.strip() == version:
+        if completed.stdout.strip() == version:
             return candidate
     return None

@@ -55,16 +55,16 @@ def bundle(architecture: str = "arm64") -> Path:
 def _build(architecture: str, out: Path) -> None:
     from deploy.pythons import python
 
-    found = python(RUNTIME)
-    if found is None:
+    interpreter = python(RUNTIME)
+    if interpreter is None:
         raise Missing(f"Python {RUNTIME}, which the function runs on, is not on this machine")
     shims = BUILD / "bin"
     shims.mkdir(parents=True, exist_ok=True)
-    _link(shims / f"python{RUNTIME}", found)
+    _link(shims / f"python{RUNTIME}", interpreter)
     template = BUILD / f"template-{architecture}.yaml"
     text = (ROOT / "template.yaml").read_text().replace("Architectures: [arm64]", f"Architectures: [{architecture}]")
     template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
-    done = sam(
+    completed = sam(
         "build",
         "--template",
         str(template),
@@ -75,8 +75,8 @@ def _build(architecture: str, out: Path) -> None:
         paths=[shims],
         architecture=architecture,
     )
-    if done.returncode:
-        raise RuntimeError(f"sam build failed:\n{done.stdout}{done.stderr}")
+    if completed.returncode:
+        raise RuntimeError(f"sam build failed:\n{completed.stdout}{completed.stderr}")
 
 
 def megabytes(folder: Path) -> float:
@@ -104,9 +104,9 @@ def install(home: Path, requirement: str, program: str) -> None:
         return
     made = subprocess.run([sys.executable, "-m", "venv", home], capture_output=True, text=True, check=False)
     command = [UV, "pip", "install", "--quiet", "--python", home / "bin/python", requirement]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode or done.returncode:
-        raise Missing(f"{requirement} cannot be installed: {made.stderr}{done.stderr}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode or completed.returncode:
+        raise Missing(f"{requirement} cannot be installed: {made.stderr}{completed.stderr}")
 
 
 def _link(link: Path, target: Path) -> None:

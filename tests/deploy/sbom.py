@@ -132,9 +132,9 @@ def _licence(spdx: str) -> DisjunctiveLicense | LicenseExpression:
 
 
 def _our_version() -> str:
-    found = re.search(r'__version__ = "([^"]+)"', (ROOT / "functions/reaper/__init__.py").read_text())
-    assert found
-    return found[1]
+    match = re.search(r'__version__ = "([^"]+)"', (ROOT / "functions/reaper/__init__.py").read_text())
+    assert match
+    return match[1]
 
 
 if __name__ == "__main__":

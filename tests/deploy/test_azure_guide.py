@@ -44,14 +44,14 @@ OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--wr
 
 def blocks(heading: str) -> list[str]:
     """The shell commands below a heading of the guide, block by block, with the placeholders filled in."""
-    found, under = [], ""
+    names, under = [], ""
     for heading_, block in BLOCKS:
         under = heading_ or under
         if block and under == heading:
             for name, filled in FILLED_IN.items():
                 block = block.replace(name, filled)
-            found.append(block)
-    return found
+            names.append(block)
+    return names
 
 
 SIGN_IN, NAMES = blocks("Prerequisites")
@@ -70,14 +70,16 @@ REMOVE = f"{WHOSE}\n{DELETE}"
 
 def record_names() -> list[str]:
     """How the Bicep files name their deployments at a subscription."""
-    found = (text(properties(value(declared(path, "module")[name]))["name"]).strip("'") for path, name in AT_A_SUBSCRIPTION)
-    return sorted(set(found))
+    names = (text(properties(value(declared(path, "module")[name]))["name"]).strip("'") for path, name in AT_A_SUBSCRIPTION)
+    return sorted(set(names))
 
 
 def role_names(parameter: str) -> dict[str, str]:
     """The role's name by that of the installation; under the empty one what comes after any other installation's name."""
-    [found] = re.findall(r"^name == '(.+)' \? '(.+)' : '\$\{name\}-(.+)'$", text(value(declared(MAIN, "parameter")[parameter])))
-    return {found[0]: found[1], "": found[2]}
+    [name_parts] = re.findall(
+        r"^name == '(.+)' \? '(.+)' : '\$\{name\}-(.+)'$", text(value(declared(MAIN, "parameter")[parameter]))
+    )
+    return {name_parts[0]: name_parts[1], "": name_parts[2]}
 
 
 @dataclass
@@ -92,9 +94,9 @@ class Newcomer:
     def run(self, *commands: str, name: str = "ml-reaper", **env: str) -> str:
         """What the commands print in one new shell. What goes wrong is in `refused` of the tenant, and in the exit status."""
         script = "\n".join([NAMES.replace("reaper=ml-reaper", f"reaper={name}"), *commands])
-        done = self.shell("sh", "-eu", "-c", script, **env)
-        assert (done.returncode == 0) == (self.tenant["refused"] == []), done.stderr
-        return done.stdout
+        completed = self.shell("sh", "-eu", "-c", script, **env)
+        assert (completed.returncode == 0) == (self.tenant["refused"] == []), completed.stderr
+        return completed.stdout
 
     def paste(self, *commands: str) -> str:
         """What a person sees who pastes them, line by line, into a shell that goes on after every failure."""
@@ -117,8 +119,8 @@ class Newcomer:
 
     def refusals(self) -> list[str]:
         """What was refused so far, which is then forgotten."""
-        said, self.tenant["refused"] = self.tenant["refused"], []
-        return list(said)
+        lines, self.tenant["refused"] = self.tenant["refused"], []
+        return list(lines)
 
     def grants(self) -> list[tuple[str, str, str]]:
         """Who has which role where."""
@@ -129,7 +131,7 @@ class Newcomer:
         with (self.home / "infra/main.bicepparam").open("a") as file:
             file.writelines(f"\n{line}" for line in lines)
 
-    def left(self) -> dict[str, Any]:
+    def leftovers(self) -> dict[str, Any]:
         """All that costs, grants or blocks something."""
         tenant = json.loads(json.dumps(self.tenant))
         records = {id_: sorted(one["records"]) for id_, one in tenant["subscriptions"].items() if one["records"]}
@@ -183,13 +185,13 @@ def empty_tenant(home: Path, host: str) -> dict[str, Any]:
 
 def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
     """What the simulated CLI says to the words of a command, which end with a NUL each."""
-    given = incoming.headers["admins"]
-    tenant["environment"] = {} if given == "not set" else {"ADMIN_EMAILS": given}
+    admins = incoming.headers["admins"]
+    tenant["environment"] = {} if admins == "not set" else {"ADMIN_EMAILS": admins}
     try:
-        said = az.main(incoming.body.decode().split("\0")[:-1], tenant)
+        output = az.main(incoming.body.decode().split("\0")[:-1], tenant)
     except az.Refused:
         return Reply(status=400)
-    return Reply(body=f"{said}\n".encode() if said else b"")
+    return Reply(body=f"{output}\n".encode() if output else b"")
 
 
 @pytest.fixture
@@ -215,7 +217,7 @@ def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
 
 
 def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) -> None:
-    said = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, TIMER)
+    output = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, TIMER)
     tenant = newcomer.tenant
     assert tenant["refused"] == []
     assert tenant["groups"]["rg-ml-reaper"]["published"] is True
@@ -227,14 +229,14 @@ def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) 
         ("POST", "/admin/functions/sweep_on_schedule", {}, "master-key"),
     ]
     assert {p.headers["content-type"] for p in newcomer.posted} == {"application/json"}
-    assert said.endswith('{"schema": 1}\n200\n'), "the status is told without an option that is new"
+    assert output.endswith('{"schema": 1}\n200\n'), "the status is told without an option that is new"
 
 
 def test_nothing_is_deployed_without_an_address_for_the_summaries(newcomer: Newcomer) -> None:
     newcomer.run(SIGN_IN, "unset ADMIN_EMAILS", DEPLOY)
     [refusal] = newcomer.tenant["refused"]
     assert "ADMIN_EMAILS" in refusal
-    assert newcomer.left() == {}
+    assert newcomer.leftovers() == {}
 
 
 IN_ENFORCE = ("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION}', '{ANOTHER}' ]")
@@ -259,16 +261,20 @@ def test_the_clean_exit_leaves_nothing_behind(newcomer: Newcomer) -> None:
     give_a_role(newcomer, f"/subscriptions/{ANOTHER}/resourceGroups/rg-keys/providers/Microsoft.KeyVault/vaults/v")
     assert len(newcomer.tenant["assignments"]) == 6
     newcomer.run(LIFT)
-    said = newcomer.run(REMOVE, 'echo "looking"', LOOK, FORGET, FORGET_ENDPOINT)
+    output = newcomer.run(REMOVE, 'echo "looking"', LOOK, FORGET, FORGET_ENDPOINT)
     assert newcomer.tenant["refused"] == []
-    assert newcomer.left() == {}
-    assert said.partition("looking\n")[2] == ""
+    assert newcomer.leftovers() == {}
+    assert output.partition("looking\n")[2] == ""
 
 
 def test_what_is_left_is_shown_by_the_look_back(newcomer: Newcomer) -> None:
     installed(newcomer)
-    said = newcomer.run(WHOSE, LOOK)
-    assert {line.split("\t")[0] for line in said.splitlines()} == {"reaper-audit", "reaper-enforce", "Managed Identity Operator"}
+    output = newcomer.run(WHOSE, LOOK)
+    assert {line.split("\t")[0] for line in output.splitlines()} == {
+        "reaper-audit",
+        "reaper-enforce",
+        "Managed Identity Operator",
+    }
 
 
 def test_immutable_manifests_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
@@ -283,21 +289,21 @@ def test_immutable_manifests_keep_the_group_until_they_are_lifted(newcomer: Newc
 
 def test_leaving_enforce_takes_the_right_to_act_and_no_other(newcomer: Newcomer) -> None:
     installed(newcomer)
-    said = newcomer.run(LEAVE_ENFORCE)
+    output = newcomer.run(LEAVE_ENFORCE)
     assert [role["roleName"] for role in newcomer.tenant["roles"]] == ["reaper-audit"]
     assert {a["roleDefinitionName"] for a in newcomer.tenant["assignments"]} == {"reaper-audit"}
-    assert said.splitlines() == [f"reaper-audit\t/subscriptions/{id_}" for id_ in (SUBSCRIPTION, ANOTHER)]
+    assert output.splitlines() == [f"reaper-audit\t/subscriptions/{id_}" for id_ in (SUBSCRIPTION, ANOTHER)]
 
 
 def test_a_second_installation_comes_and_goes_beside_the_first(newcomer: Newcomer) -> None:
     installed(newcomer)
-    before = newcomer.left()
+    before = newcomer.leftovers()
     installed(newcomer, "ml-reaper-dev")
     names = {role["roleName"] for role in newcomer.tenant["roles"]}
     assert names == {"reaper-audit", "reaper-enforce", "ml-reaper-dev-audit", "ml-reaper-dev-enforce"}
     newcomer.run(LIFT, REMOVE, LOOK, FORGET, FORGET_ENDPOINT, name="ml-reaper-dev")
     assert newcomer.tenant["refused"] == []
-    assert newcomer.left() == before
+    assert newcomer.leftovers() == before
 
 
 def others(newcomer: Newcomer) -> list[tuple[str, str, str]]:
@@ -338,9 +344,9 @@ def test_an_uninstallation_without_a_name_deletes_nothing_at_all(newcomer: Newco
     installed(newcomer)
     newcomer.run(LIFT)
     others(newcomer)
-    before = newcomer.left()
+    before = newcomer.leftovers()
     assert empty in newcomer.paste(NAMES, WHOSE, f"{empty}=", DELETE)
-    assert newcomer.left() == before
+    assert newcomer.leftovers() == before
 
 
 def only(newcomer: Newcomer, *subscriptions: str) -> None:
@@ -378,7 +384,7 @@ def test_after_a_failed_deployment_the_commands_still_work(newcomer: Newcomer) -
     newcomer.refusals()
     assert newcomer.tenant["subscriptions"][SUBSCRIPTION]["records"]["ml-reaper"]["outputs"] is None
     newcomer.run(PUBLISH, LIFT, REMOVE, LOOK, FORGET, FORGET_ENDPOINT)
-    assert newcomer.left() == {}
+    assert newcomer.leftovers() == {}
 
 
 def test_roles_of_an_identity_that_is_gone_do_not_stop_the_next(newcomer: Newcomer) -> None:
@@ -403,24 +409,24 @@ def test_an_identity_that_is_there_keeps_its_roles_when_orphans_go(newcomer: New
 
 def test_records_of_earlier_versions_can_be_deleted(newcomer: Newcomer) -> None:
     installed(newcomer)
-    before = newcomer.left()
+    before = newcomer.leftovers()
     for name in ("reaper-role", "reaper-role-x", "reaper-access-x", "reaper-enforce", "reaper-enforce-x"):
         newcomer.tenant["subscriptions"][ANOTHER]["records"][name] = {"location": "westeurope"}
     newcomer.run(OLD_RECORDS)
-    assert newcomer.left() == before
+    assert newcomer.leftovers() == before
 
 
 def test_the_kept_outputs_are_those_of_the_deployment() -> None:
-    kept = properties(properties(properties(value(declared(MAIN, "module")["kept"]))["params"])["values"])
-    told = {name: text(value(node)) for name, node in declared(MAIN, "output").items()}
-    assert {name: text(node) for name, node in kept.items()} == told
+    values = properties(properties(properties(value(declared(MAIN, "module")["kept"]))["params"])["values"])
+    outputs = {name: text(value(node)) for name, node in declared(MAIN, "output").items()}
+    assert {name: text(node) for name, node in values.items()} == outputs
 
 
 def test_the_outputs_are_kept_after_all_else_went_through() -> None:
     modules = set(declared(MAIN, "module"))
     last = text(properties(value(declared(MAIN, "module")["kept"]))["dependsOn"])
-    told = " ".join(text(value(node)) for node in declared(MAIN, "output").values())
-    direct = {name for name in modules if re.search(rf"\b{name}\b", last) or f"{name}.outputs" in told}
+    output_text = " ".join(text(value(node)) for node in declared(MAIN, "output").values())
+    direct = {name for name in modules if re.search(rf"\b{name}\b", last) or f"{name}.outputs" in output_text}
     assert modules - direct == {"kept", "host", "monitoring"}, "on which the app depends"
 
 
@@ -465,8 +471,10 @@ def test_the_pipeline_signs_in_from_one_environment_only(newcomer: Newcomer) -> 
         "https://token.actions.githubusercontent.com",
         ["api://AzureADTokenExchange"],
     )
-    given = {(a["roleDefinitionName"], a["scope"].rpartition("/")[2]) for a in newcomer.tenant["assignments"]}
-    assert given == {(role, id_) for role in ("Contributor", "User Access Administrator") for id_ in (SUBSCRIPTION, ANOTHER)}
+    assignments = {(a["roleDefinitionName"], a["scope"].rpartition("/")[2]) for a in newcomer.tenant["assignments"]}
+    assert assignments == {
+        (role, id_) for role in ("Contributor", "User Access Administrator") for id_ in (SUBSCRIPTION, ANOTHER)
+    }
     assert {a["principalId"] for a in newcomer.tenant["assignments"]} == {"principal-of-app-of-ml-reaper-deploy"}
 
 
@@ -476,9 +484,9 @@ def test_the_role_of_an_earlier_version_can_be_taken_away(newcomer: Newcomer) ->
 
 
 def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:
-    said = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
-    assert len(said) > 3
-    for command in said:
+    commands = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
+    assert len(commands) > 3
+    for command in commands:
         az.parse(shlex.split(command)[1:])
 
 

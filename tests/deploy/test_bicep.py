@@ -87,11 +87,11 @@ def test_every_used_output_of_a_module_exists() -> None:
 
 def test_the_parameter_file_has_every_required_parameter_and_no_other() -> None:
     lines = (INFRA / "main.bicepparam").read_text().splitlines()
-    given = {line.split()[1] for line in lines if line.startswith("param ")}
+    assigned = {line.split()[1] for line in lines if line.startswith("param ")}
     shown = {line.split()[2] for line in lines if line.startswith("// param ")}
     wanted = declared(MAIN, "parameter")
-    assert given | shown <= set(wanted)
-    assert {n for n, node in wanted.items() if value(node) is None} <= given
+    assert assigned | shown <= set(wanted)
+    assert {n for n, node in wanted.items() if value(node) is None} <= assigned
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
@@ -105,8 +105,8 @@ def test_nothing_asks_azure_for_a_key(path: Path) -> None:
 
 
 def test_the_only_connection_string_is_that_of_application_insights() -> None:
-    found = [line.strip() for path in FILES for line in path.read_text().splitlines() if "connectionstring" in line.lower()]
-    assert found == ["APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString"]
+    lines = [line.strip() for path in FILES for line in path.read_text().splitlines() if "connectionstring" in line.lower()]
+    assert lines == ["APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString"]
     assert at(MONITORING, "insights", "properties.DisableLocalAuth") == "true"
     assert "APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'" in APP.read_text()
 
@@ -175,19 +175,19 @@ def test_the_deployments_at_a_subscription_are_the_ones_that_give_rights() -> No
 def test_a_name_that_a_workspace_cannot_have_is_refused_by_the_group_name() -> None:
     assert text(decorators(MAIN, "name")["minLength"]) == "minLength(4)"
     assert at(MAIN, "group", "name") == "groupName"
-    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
-    assert f"'{ascii_lowercase}{digits}-'" in told["strange"]
-    assert told["fits"] == "empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')"
-    assert told["groupName"] == "{ fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]"
-    assert told["complaint"].endswith(" : '${name}: letters, digits and inner hyphens only'")
+    variables = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert f"'{ascii_lowercase}{digits}-'" in variables["strange"]
+    assert variables["fits"] == "empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')"
+    assert variables["groupName"] == "{ fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]"
+    assert variables["complaint"].endswith(" : '${name}: letters, digits and inner hyphens only'")
 
 
 def test_an_admin_without_an_address_is_refused_before_anything_is_made() -> None:
     """A pipeline's variable that nobody has set arrives as one empty address."""
-    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
-    assert told["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
-    assert "empty(odd)" in told["groupName"]
-    assert told["complaint"].startswith("fits ? 'admins: email addresses, ")
+    variables = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert variables["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
+    assert "empty(odd)" in variables["groupName"]
+    assert variables["complaint"].startswith("fits ? 'admins: email addresses, ")
 
 
 def test_the_audit_role_only_reads_and_names_every_action_in_full() -> None:
@@ -238,10 +238,12 @@ def test_a_setting_of_ones_own_outlives_every_deployment() -> None:
 
 
 def test_a_setting_that_has_a_parameter_is_refused_among_ones_own() -> None:
-    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    variables = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert set(strings(value(declared(MAIN, "variable")["own"]))) == set_by_the_deployment()
-    assert told["twice"] == "filter(objectKeys(extraSettings), key => contains(own, toLower(key)))"
-    assert told["further"].startswith("{ free: extraSettings }[empty(twice) ? 'free' : 'extraSettings: ${join(twice, ', ')} ")
+    assert variables["twice"] == "filter(objectKeys(extraSettings), key => contains(own, toLower(key)))"
+    assert variables["further"].startswith(
+        "{ free: extraSettings }[empty(twice) ? 'free' : 'extraSettings: ${join(twice, ', ')} "
+    )
 
 
 @pytest.mark.parametrize("path", [MAIN, APP], ids=["main", "app"])
@@ -254,17 +256,17 @@ def test_a_setting_that_is_a_key_vault_reference_is_read_as_the_identity() -> No
 
 
 def test_nothing_is_deployed_before_the_admins_are_named() -> None:
-    given = (INFRA / "main.bicepparam").read_text()
-    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in given, (
+    parameter_text = (INFRA / "main.bicepparam").read_text()
+    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in parameter_text, (
         "without a default, so that it must be set"
     )
-    assert re.findall(r"[\w-]+@example\.com", given) == []
+    assert re.findall(r"[\w-]+@example\.com", parameter_text) == []
 
 
 @pytest.mark.parametrize(("parameter", "what"), [("roleName", "audit"), ("enforceRoleName", "enforce")])
 def test_a_second_installation_has_roles_of_its_own(parameter: str, what: str) -> None:
-    given = text(value(declared(MAIN, "parameter")[parameter]))
-    assert given == f"name == 'ml-reaper' ? 'reaper-{what}' : '${{name}}-{what}'"
+    default = text(value(declared(MAIN, "parameter")[parameter]))
+    assert default == f"name == 'ml-reaper' ? 'reaper-{what}' : '${{name}}-{what}'"
 
 
 def test_the_enforce_role_deletes_only_what_a_manifest_brings_back() -> None:
@@ -317,22 +319,22 @@ BUILT_IN = {
 
 
 def test_each_role_is_given_on_just_what_it_is_for() -> None:
-    given: dict[str, tuple[str, str]] = {}
+    grants: dict[str, tuple[str, str]] = {}
     for path in FILES:
         for name, node in declared(path, "resource").items():
             if resource_type(node) == "Microsoft.Authorization/roleAssignments":
                 where = at(path, name, "scope") or "the subscription"
-                given[f"{path.name} {name}"] = (at(path, name, "properties.roleDefinitionId"), where)
-    assert given == GRANTS
+                grants[f"{path.name} {name}"] = (at(path, name, "properties.roleDefinitionId"), where)
+    assert grants == GRANTS
 
 
 def test_the_built_in_roles_are_the_ones_their_names_say() -> None:
-    found = {}
+    roles = {}
     for path in FILES:
         for name, node in declared(path, "variable").items():
             if name in BUILT_IN:
-                [found[name]] = [guid for guid in strings(node) if re.fullmatch(r"[0-9a-f-]{36}", guid)]
-    assert found == BUILT_IN
+                [roles[name]] = [guid for guid in strings(node) if re.fullmatch(r"[0-9a-f-]{36}", guid)]
+    assert roles == BUILT_IN
 
 
 def test_the_account_that_the_app_owns_holds_nothing_of_the_products() -> None:
@@ -362,8 +364,10 @@ def test_manifests_are_versioned_and_can_be_put_out_of_everyones_reach() -> None
 
 
 def test_no_immutability_policy_is_ever_locked() -> None:
-    told = [line for path in FILES for line in path.read_text().splitlines() if not line.lstrip().startswith("//")]
-    assert [line for line in told if re.search(r"'Locked'|'lock'|Authorization/locks|immutableStorageWithVersioning", line)] == []
+    lines = [line for path in FILES for line in path.read_text().splitlines() if not line.lstrip().startswith("//")]
+    assert [
+        line for line in lines if re.search(r"'Locked'|'lock'|Authorization/locks|immutableStorageWithVersioning", line)
+    ] == []
 
 
 def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> None:
@@ -379,11 +383,11 @@ def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> 
     assert text(rules["virtualNetworkRules"]).startswith("map(allowedSubnets, ")
     assert at(STORAGE, "account", "properties").endswith("}, closed ? { networkAcls: networks } : {})")
     assert text(value(declared(STORAGE, "variable")["closed"])) == "!empty(allowedAddresses) || !empty(allowedSubnets)"
-    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
-    assert told["closed"] == "!empty(allowedAddresses) || !empty(allowedSubnets)"
-    assert told["appGetsIn"] == "!closed || !empty(appSubnet)"
+    variables = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert variables["closed"] == "!empty(allowedAddresses) || !empty(allowedSubnets)"
+    assert variables["appGetsIn"] == "!closed || !empty(appSubnet)"
     refused = "appSubnet: needed with allowedAddresses or allowedSubnets"
-    assert told["subnets"] == f"{{ in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }}[appGetsIn ? 'in' : '{refused}']"
+    assert variables["subnets"] == f"{{ in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }}[appGetsIn ? 'in' : '{refused}']"
     passed = {name: properties(properties(value(node))["params"]) for name, node in declared(MAIN, "module").items()}
     assert text(passed["storage"]["allowedSubnets"]) == "subnets"
     assert text(passed["app"]["subnetId"]) == "appSubnet"
@@ -395,8 +399,8 @@ def test_network_rules_made_by_hand_outlive_a_deployment_that_names_none(path: P
     """A deployment writes what it says, and `Allow` with empty lists would open what a person has closed."""
     assert at(path, "account", "properties.networkAcls") == ""
     assert at(path, "account", "properties.publicNetworkAccess") == ""
-    told = re.findall(r"\bnetworkAcls\b|\bdefaultAction: .*|\bpublicNetworkAccess\b", path.read_text())
-    assert told == (["defaultAction: 'Deny'", "networkAcls"] if path == STORAGE else [])
+    rules = re.findall(r"\bnetworkAcls\b|\bdefaultAction: .*|\bpublicNetworkAccess\b", path.read_text())
+    assert rules == (["defaultAction: 'Deny'", "networkAcls"] if path == STORAGE else [])
 
 
 @pytest.mark.parametrize("name", ["allowedAddresses", "allowedSubnets", "appSubnet"])
@@ -444,9 +448,9 @@ def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
 
 
 def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
-    told = text(value(declared(ALERTS, "variable")["succeeded"]))
-    assert told.startswith("'union (${sweeps} and Success == true), (AppTraces | ")
-    [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', told)
+    query = text(value(declared(ALERTS, "variable")["succeeded"]))
+    assert query.startswith("'union (${sweeps} and Success == true), (AppTraces | ")
+    [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', query)
     triggers = ast.parse((ROOT / "functions/reaper/azure/triggers.py").read_text())
     [swept] = [node for node in triggers.body if isinstance(node, ast.FunctionDef) and node.name == "sweep_on_schedule"]
     assert ast.unparse(swept.body[-1]) == f"_log_event(logging.INFO, '{line}')", "the last thing it does, after all that can fail"
@@ -560,8 +564,8 @@ def test_the_guide_explains_everything_there_is(what: str) -> None:
         "actions": {*actions(), *actions(ENFORCE)},
         "outputs": set(declared(MAIN, "output")),
     }
-    told = set(re.findall(r"`([^`\n]+)`", GUIDE.read_text()))
-    assert names[what] - told == set()
+    words = set(re.findall(r"`([^`\n]+)`", GUIDE.read_text()))
+    assert names[what] - words == set()
 
 
 def test_the_guide_lists_no_parameter_setting_or_action_that_is_gone() -> None:

@@ -66,15 +66,15 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def allowed(server: Server) -> policies.Policies:
     """The template's policies, asked about every call that reaches the server."""
-    found = policies.Policies(policies.of_template(translate(sam.ROOT / "template.yaml"), NAMES, only=AUDIT))
+    rights = policies.Policies(policies.of_template(translate(sam.ROOT / "template.yaml"), NAMES, only=AUDIT))
 
     admin = boto3.Session(region_name="us-east-1")
     settings = {"endpoint_url": server.url, "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "x"}
     admin.client("sns", **settings).create_topic(Name="summary")
     admin.client("s3", **settings).create_bucket(Bucket="reports-bucket")
     admin.client("ssm", **settings).put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1\n", Type="String")
-    server.rules.append(wire.guard(server, found))
-    return found
+    server.rules.append(wire.guard(server, rights))
+    return rights
 
 
 @pytest.fixture
@@ -120,16 +120,16 @@ def test_the_bundle_is_small_and_carries_no_sdk_of_either_cloud():
 
 def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, libraries, server, fleet, allowed, environ):
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
-        done = runtime.invoke({})
-    assert done.error is None, done.log[-3000:]
+        invocation = runtime.invoke({})
+    assert invocation.error is None, invocation.log[-3000:]
     assert allowed.denied == []
     assert allowed.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}, "Lambda itself writes the log"
-    states = {f["name"]: f["state"] for f in done.answer["findings"]}
+    states = {f["name"]: f["state"] for f in invocation.answer["findings"]}
     assert states == {"quiet": "idle", "host": "idle", "component": "idle", "nb": "idle", "ana/JupyterLab/default": "idle"}
-    assert {c["status"] for c in done.answer["coverage"]} == {"ok"}
+    assert {c["status"] for c in invocation.answer["coverage"]} == {"ok"}
     assert _sent(server)[0]["Subject"].startswith("[ML Idle Reaper] 5 idle ML resources cost at least $")
-    assert _stored(server)["run"] == done.answer["run"]
-    metrics = next(json.loads(line) for line in done.log.splitlines() if '"SweepSeconds"' in line)
+    assert _stored(server)["run"] == invocation.answer["run"]
+    metrics = next(json.loads(line) for line in invocation.log.splitlines() if '"SweepSeconds"' in line)
     assert (metrics["Idle"], metrics["Failures"], metrics["service"]) == ([5.0], [0.0], "ml-idle-reaper")
     [measured] = metrics["_aws"]["CloudWatchMetrics"]
     assert ([sorted(names) for names in measured["Dimensions"]], metrics["stack"]) == ([["service", "stack"]], "team-a")
@@ -154,11 +154,11 @@ def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libr
     with Runtime(
         python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": "us-east-1"}
     ) as runtime:
-        done = runtime.invoke({})
-    row = next(c for c in done.answer["coverage"] if c["kind"] == "sagemaker-endpoint")
+        invocation = runtime.invoke({})
+    row = next(c for c in invocation.answer["coverage"] if c["kind"] == "sagemaker-endpoint")
     assert (row["status"], row["missing"]) == ("denied", "sagemaker:ListEndpoints")
     assert "COVERAGE GAPS" in _sent(server)[0]["Message"]
-    assert '"Failures":[1.0]' in done.log.replace(" ", "")
+    assert '"Failures":[1.0]' in invocation.log.replace(" ", "")
 
 
 @pytest.mark.parametrize("text", ["version:", "version: 1\nrulez: []\n", "[", "#"])
@@ -168,9 +168,9 @@ def test_a_policy_that_does_not_parse_fails_the_sweep_before_any_read(
     """A failed invocation is what the alarm counts, and the message says which line of the policy it is."""
     put_policy(server, text)
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
-        done = runtime.invoke({})
-    assert done.error["errorType"] == "PolicyError"
-    assert "ssm:/ml-idle-reaper/policy:" in done.error["errorMessage"]
+        invocation = runtime.invoke({})
+    assert invocation.error["errorType"] == "PolicyError"
+    assert "ssm:/ml-idle-reaper/policy:" in invocation.error["errorMessage"]
     assert [call.action for call in server.calls if call.service == "sagemaker"] == []
 
 
@@ -179,9 +179,9 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
     rule = f"{{name: nights, match: {{kind: sagemaker-notebook}}, action: stop, hours: {hours}}}"
     settings = environ | {"REAPER_POLICY": f"version: 1\nrules: [{rule}]\n", "PYTHONTZPATH": ""}
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", settings) as runtime:
-        done = runtime.invoke({})
-    assert done.error is None, done.error
-    assert {f["rule"] for f in done.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
+        invocation = runtime.invoke({})
+    assert invocation.error is None, invocation.error
+    assert {f["rule"] for f in invocation.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
 
 
 STORE_TWICE = """
@@ -196,32 +196,32 @@ for text in ("first", "second"):
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "output"),
     [
         pytest.param("1.35.2", ["s3://reports-bucket/manifests/run/one.json", "refused"], id="the oldest that knows how"),
         pytest.param("1.35.1", ["unreachable", "unreachable"], id="one that does not: nothing is stored, so nothing is deleted"),
     ],
 )
-def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, server, allowed, version: str, said: list[str]):
+def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, server, allowed, version: str, output: list[str]):
     server.rules.clear()
     libraries = packages(sam.BUILD / f"botocore-{version}", f"boto3=={version}", f"botocore=={version}")
     environ = {**os.environ, **server.env, "PYTHONPATH": f"{bundle}{os.pathsep}{libraries}"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [python(sam.RUNTIME), "-c", STORE_TWICE], env=environ, capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout.splitlines() == said
-    kept = boto3.client("s3", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x").list_objects_v2(
+    assert completed.stdout.splitlines() == output
+    listing = boto3.client("s3", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x").list_objects_v2(
         Bucket="reports-bucket"
     )
-    assert [row["Key"] for row in kept.get("Contents", ())] == ["manifests/run/one.json"][: said.count("refused")]
+    assert [row["Key"] for row in listing.get("Contents", ())] == ["manifests/run/one.json"][: output.count("refused")]
 
 
 def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allowed, environ):
     with Runtime(
         python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
     ) as runtime:
-        done = runtime.invoke({})
-    assert done.error is None
+        invocation = runtime.invoke({})
+    assert invocation.error is None
     assert _sent(server) == []
 
 
@@ -230,8 +230,8 @@ def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, librarie
     with Runtime(
         python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
     ) as runtime:
-        done = runtime.invoke({})
-    assert "the summary was not accepted" in done.error["errorMessage"]
+        invocation = runtime.invoke({})
+    assert "the summary was not accepted" in invocation.error["errorMessage"]
     assert _stored(server)["totals"]["by_state"]["idle"] == 5
 
 

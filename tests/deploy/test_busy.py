@@ -68,7 +68,7 @@ def readings() -> tuple[Reading, Reading]:
 
 
 def test_a_machine_at_rest_beats_without_activity(ready: Machine):
-    assert ready.run() == PUBLISHED, ready.said
+    assert ready.run() == PUBLISHED, ready.output
     activity, heartbeat = readings()
     assert (last_busy(activity), point_count(heartbeat)) == (None, 1)
 
@@ -115,13 +115,13 @@ UNCLEAR: dict[str, Work] = {
 def test_any_work_publishes_one(ready: Machine, work: Work):
     ready.process(79, tty=0, session=79, command="python -m ipykernel_launcher -f a.json")
     work(ready)
-    assert (ready.run(), ready.said[:11]) == (PUBLISHED, "published 1")
+    assert (ready.run(), ready.output[:11]) == (PUBLISHED, "published 1")
 
 
 @pytest.mark.parametrize("work", UNCLEAR.values(), ids=UNCLEAR)
 def test_what_cannot_be_told_publishes_nothing(ready: Machine, work: Work, aws: Server):
     work(ready)
-    assert ready.run() == CANNOT_TELL, ready.said
+    assert ready.run() == CANNOT_TELL, ready.output
     assert [c.action for c in aws.calls if c.service == "cloudwatch"] == []
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_told_publishes_nothing(ready: Machine, work: Work, aws: 
 def test_work_is_published_also_where_something_else_cannot_be_told(ready: Machine, work: Work):
     work(ready)
     ready.process(78, tty=34816, session=77, command="python train.py")
-    assert (ready.run(), ready.said[:11]) == (PUBLISHED, "published 1")
+    assert (ready.run(), ready.output[:11]) == (PUBLISHED, "published 1")
 
 
 def test_without_jupyter_nothing_is_published(ready: Machine, aws: Server):
@@ -155,16 +155,16 @@ def test_jupyter_is_not_asked_through_a_proxy(ready: Machine):
 )
 def test_rest_publishes_zero(ready: Machine, rest: Work):
     rest(ready)
-    assert (ready.run(), ready.said.strip()) == (PUBLISHED, "published 0")
+    assert (ready.run(), ready.output.strip()) == (PUBLISHED, "published 0")
 
 
 def test_the_machines_own_zone_does_not_matter(ready: Machine):
     ready.env["TZ"] = "America/New_York"
     ready.jupyter([kernel("idle", iso(time.time() - HOUR.total_seconds()))], [])
-    assert (ready.run(), ready.said.strip()) == (PUBLISHED, "published 0")
+    assert (ready.run(), ready.output.strip()) == (PUBLISHED, "published 0")
     ready.five_minutes_pass()
     ready.jupyter([kernel("idle", iso(time.time() - 100))], [])
-    assert (ready.run(), ready.said[:11]) == (PUBLISHED, "published 1")
+    assert (ready.run(), ready.output[:11]) == (PUBLISHED, "published 1")
 
 
 def test_the_first_run_after_a_start_proves_nothing(ready: Machine):
@@ -172,22 +172,22 @@ def test_the_first_run_after_a_start_proves_nothing(ready: Machine):
     ready.works(0)
     assert ready.run() == CANNOT_TELL
     ready.five_minutes_pass()
-    assert (ready.run(), ready.said.strip()) == (PUBLISHED, "published 0")
+    assert (ready.run(), ready.output.strip()) == (PUBLISHED, "published 0")
 
 
 def test_the_first_run_ever_proves_nothing_even_where_nothing_is_open(machine: Machine):
     machine.jupyter([], [])
     assert machine.run() == CANNOT_TELL
-    assert machine.said.endswith("cannot tell: processor\n")
+    assert machine.output.endswith("cannot tell: processor\n")
 
 
 def test_what_could_not_be_published_is_published_later(ready: Machine, aws: Server):
     aws.rules.append(on("PutMetricData", denied()))
     ready.jupyter([kernel("idle", iso(time.time() - 100))], [])
     assert ready.run() == FAILED
-    assert "AccessDenied" in ready.said
+    assert "AccessDenied" in ready.output
     aws.rules.clear()
-    assert (ready.run(), ready.said[:11]) == (PUBLISHED, "published 1")
+    assert (ready.run(), ready.output[:11]) == (PUBLISHED, "published 1")
 
 
 def test_it_asks_for_nothing_but_its_own_metric(ready: Machine, aws: Server):
@@ -206,8 +206,8 @@ def azure(machine: Machine, web: Loopback) -> list[str]:
 @pytest.mark.parametrize(("kernels", "value"), [([kernel("busy", LONG_AGO)], 1), ([], 0)])
 def test_azure_gets_the_series_that_the_reaper_reads(ready: Machine, web: Loopback, kernels: list[Any], value: int):
     ready.jupyter(kernels, [])
-    assert ready.run(*azure(ready, web)) == PUBLISHED, ready.said
-    path, head, body = web.asked[-1]
+    assert ready.run(*azure(ready, web)) == PUBLISHED, ready.output
+    path, head, body = web.requests[-1]
     sent, base = json.loads(body), json.loads(body)["data"]["baseData"]
     assert (path, head["Authorization"]) == (f"/westeurope{WORKSPACE}/metrics", "Bearer T")
     query = azure_busy.BUSY_QUERY
@@ -218,7 +218,7 @@ def test_azure_gets_the_series_that_the_reaper_reads(ready: Machine, web: Loopba
 
 def test_on_azure_the_instances_own_identity_speaks(ready: Machine, web: Loopback):
     ready.run(*azure(ready, web))
-    path, head = next((path, head) for path, head, _ in web.asked if path.startswith("/MSI"))
+    path, head = next((path, head) for path, head, _ in web.requests if path.startswith("/MSI"))
     assert {k.lower(): v for k, v in head.items()}["secret"] == "se=cret"
     want = {"api-version": ["2017-09-01"], "resource": ["https://monitoring.azure.com/"], "clientid": ["me"]}
     assert parse_qs(urlsplit(path).query) == want
@@ -228,12 +228,12 @@ def test_a_refusal_of_azure_is_told_without_the_secret(ready: Machine, web: Loop
     options = azure(ready, web)
     web.answers[f"/westeurope{WORKSPACE}/metrics"] = 403
     assert ready.run(*options) == FAILED
-    assert "403" in ready.said
-    assert "cret" not in ready.said
+    assert "403" in ready.output
+    assert "cret" not in ready.output
 
 
 def test_an_identity_that_is_not_there_is_told(ready: Machine, web: Loopback):
     options = azure(ready, web)
     (ready.folder / "environment.sso").unlink()
     assert ready.run(*options) == FAILED
-    assert "MSI_ENDPOINT" in ready.said
+    assert "MSI_ENDPOINT" in ready.output

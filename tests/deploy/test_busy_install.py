@@ -33,8 +33,8 @@ def built(shell: Path) -> str:
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda path: path.name)
 def test_a_built_script_is_valid(shell: Path):
-    done = subprocess.run(["bash", "-n"], input=built(shell), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = subprocess.run(["bash", "-n"], input=built(shell), capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["sagemaker-lifecycle.sh", "studio-lifecycle.sh"])
@@ -55,9 +55,12 @@ def installed(shell: Path, home: Path, *arguments: str, **env: str) -> str:
     (home / "script").write_text(moved(built(shell), home))
     command = ["bash", str(home / "script"), *arguments]
     env = {"PATH": "/usr/bin:/bin", **env}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")  # a lifecycle script that fails would keep the notebook from starting
-    return done.stdout
+    completed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (completed.returncode, completed.stderr) == (
+        0,
+        "",
+    )  # a lifecycle script that fails would keep the notebook from starting
+    return completed.stdout
 
 
 CI = {"CI_RESOURCE_GROUP": "rg", "CI_WORKSPACE": "w", "CI_NAME": "ci-1"}
@@ -92,9 +95,9 @@ def test_cron_runs_it_every_five_minutes_and_writes_no_jupyter_log(tmp_path: Pat
 )
 def test_where_it_cannot_install_it_says_so_and_fails_nothing(tmp_path: Path, name: str, why: str):
     (tmp_path / "resource-metadata.json").write_text('{"AppType": "CodeEditor"}')
-    said = installed(FOLDER / name, tmp_path)
-    assert why in said
-    assert "Busy will not be published" in said
+    output = installed(FOLDER / name, tmp_path)
+    assert why in output
+    assert "Busy will not be published" in output
 
 
 def test_the_page_builds_every_script_as_these_tests_do():

@@ -21,19 +21,19 @@ SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 
 def wanted(extra: str) -> list[Requirement]:
     """What an extra asks for, the extras that it names included."""
-    found: list[Requirement] = []
+    requirements: list[Requirement] = []
     for text in PROJECT["optional-dependencies"][extra]:
-        asked = Requirement(text)
-        own = asked.name == PROJECT["name"]
-        found += [r for name in sorted(asked.extras) for r in wanted(name)] if own else [asked]
-    return found
+        requirement = Requirement(text)
+        own = requirement.name == PROJECT["name"]
+        requirements += [r for name in sorted(requirement.extras) for r in wanted(name)] if own else [requirement]
+    return requirements
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("extra", ["demo", "dev"])
 def test_every_requirement_has_one_pin_that_fits_it(extra: str, python: str, system: str):
-    here = {
+    markers = {
         "python_version": python,
         "python_full_version": f"{python}.1",
         "sys_platform": system,
@@ -41,11 +41,11 @@ def test_every_requirement_has_one_pin_that_fits_it(extra: str, python: str, sys
         "platform_python_implementation": "CPython",
         "implementation_name": "cpython",
     }
-    pins = [p for p in sbom.locked(ROOT / "constraints.txt") if not p.marker or Marker(p.marker).evaluate(here)]
-    for asked in [*map(Requirement, PROJECT["dependencies"]), *wanted(extra)]:
-        if asked.marker is None or asked.marker.evaluate(here):
-            [pin] = [p for p in pins if p.name == re.sub(r"[-_.]+", "-", asked.name).lower()]
-            assert asked.specifier.contains(pin.version, prereleases=True), f"{asked}: run `make lock`"
+    pins = [p for p in sbom.locked(ROOT / "constraints.txt") if not p.marker or Marker(p.marker).evaluate(markers)]
+    for requirement in [*map(Requirement, PROJECT["dependencies"]), *wanted(extra)]:
+        if requirement.marker is None or requirement.marker.evaluate(markers):
+            [pin] = [p for p in pins if p.name == re.sub(r"[-_.]+", "-", requirement.name).lower()]
+            assert requirement.specifier.contains(pin.version, prereleases=True), f"{requirement}: run `make lock`"
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "requirements.txt", "functions/requirements.txt"])

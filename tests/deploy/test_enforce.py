@@ -111,14 +111,14 @@ def guard(server: Server, environ, cloudformation) -> Principals:
 
 def state(account: Account) -> dict[str, Any]:
     """What acts change."""
-    here = account.contents
+    contents = account.contents
     return {
-        "out": here.endpoints["out"].variants[0].count,
-        "least": here.scalable["endpoint/out/variant/AllTraffic", scaled.VARIANT].least,
-        "endpoints": sorted(here.endpoints),
-        "components": {name: one.copies for name, one in here.components.items()},
-        "notebooks": {name: one.status for name, one in here.notebooks.items()},
-        "apps": [app.status for app in here.apps.values()],
+        "out": contents.endpoints["out"].variants[0].count,
+        "least": contents.scalable["endpoint/out/variant/AllTraffic", scaled.VARIANT].least,
+        "endpoints": sorted(contents.endpoints),
+        "components": {name: one.copies for name, one in contents.components.items()},
+        "notebooks": {name: one.status for name, one in contents.notebooks.items()},
+        "apps": [app.status for app in contents.apps.values()],
     }
 
 
@@ -140,9 +140,9 @@ AFTER = {
 }
 
 
-def steps(done: Invocation) -> dict[str, tuple[str, str, str | None]]:
-    assert done.error is None, done.log[-3000:]
-    return {f["name"]: (f["step"], f["outcome"], f["error"]) for f in done.answer["findings"]}
+def steps(invocation: Invocation) -> dict[str, tuple[str, str, str | None]]:
+    assert invocation.error is None, invocation.log[-3000:]
+    return {f["name"]: (f["step"], f["outcome"], f["error"]) for f in invocation.answer["findings"]}
 
 
 def days_pass(answer: dict[str, Any], days: int) -> None:
@@ -161,8 +161,8 @@ def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, 
         assert state(fleet) == {**BEFORE, "notebooks": {"nb": "InService", "office": "InService"}}
         days_pass(first.answer, 4)
         second = runtime.invoke({}, seconds=600)
-    done = {name: rest for name, (move, *rest) in steps(second).items() if move in {"stop", "delete"}}
-    assert done == {name: ["done", None] for name in DUE}
+    outcomes = {name: rest for name, (move, *rest) in steps(second).items() if move in {"stop", "delete"}}
+    assert outcomes == {name: ["done", None] for name in DUE}
     assert {c["status"] for c in second.answer["coverage"]} == {"ok"}, second.answer["coverage"]
     assert state(fleet) == AFTER
     assert (guard.own.denied, guard.role.denied) == ([], [])
@@ -187,9 +187,9 @@ def test_autoscaling_of_what_is_kept_is_never_touched(bundle, libraries, server,
     with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
         first = runtime.invoke({}, seconds=600)
         days_pass(first.answer, 4)
-        here = fleet.contents
-        for kept in (*here.endpoints.values(), *here.components.values()):
-            kept.tags = {"reaper:keep": "true"}
+        contents = fleet.contents
+        for record in (*contents.endpoints.values(), *contents.components.values()):
+            record.tags = {"reaper:keep": "true"}
         if stale:
             server.rules.append(on("GetResources", Fault(rewrite=untagged)))
         second = runtime.invoke({}, seconds=600)
@@ -208,8 +208,8 @@ def test_autoscaling_of_what_is_kept_is_never_touched(bundle, libraries, server,
 def test_the_function_reads_and_acts_as_the_enforce_role_only(bundle, libraries, server, fleet, environ, guard):
     with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
         assert runtime.invoke({}, seconds=600).error is None
-    asked = {c.service for c in server.calls if c.key == OWN_KEY}
-    assert asked == {"ssm", "sts", "dynamodb", "ses", "s3"}
+    services = {c.service for c in server.calls if c.key == OWN_KEY}
+    assert services == {"ssm", "sts", "dynamodb", "ses", "s3"}
 
 
 def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
@@ -234,14 +234,19 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
 
 @pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"Reaper:Keep": "until spring"}, {"reaper:action": "notify"}])
 def test_iam_itself_refuses_what_a_tag_protects_without_the_codes_guard(server, fleet, guard, monkeypatch, tags):
-    here = fleet.contents
-    for record in [*here.endpoints.values(), *here.components.values(), *here.notebooks.values(), *here.apps.values()]:
+    contents = fleet.contents
+    for record in [
+        *contents.endpoints.values(),
+        *contents.components.values(),
+        *contents.notebooks.values(),
+        *contents.apps.values(),
+    ]:
         record.tags = dict(tags)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
     client = assumed_role.assume_role(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
     app = {"DomainId": "d-sandbox", "SpaceName": "ana", "AppType": "JupyterLab", "AppName": "default"}
     counts = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
-    for call, given in (
+    for call, parameters in (
         (client.stop_notebook_instance, {"NotebookInstanceName": "nb"}),
         (client.start_notebook_instance, {"NotebookInstanceName": "office"}),
         (client.delete_app, app),
@@ -252,10 +257,10 @@ def test_iam_itself_refuses_what_a_tag_protects_without_the_codes_guard(server, 
             client.update_inference_component_runtime_config,
             {"InferenceComponentName": "asleep", "DesiredRuntimeConfig": {"CopyCount": 0}},
         ),
-        (client.delete_tags, {"ResourceArn": here.notebooks["nb"].arn, "TagKeys": list(tags)}),
+        (client.delete_tags, {"ResourceArn": contents.notebooks["nb"].arn, "TagKeys": list(tags)}),
     ):
         with pytest.raises(ClientError, match="not authorized"):
-            call(**given)
+            call(**parameters)
     assert state(fleet) == BEFORE
 
 

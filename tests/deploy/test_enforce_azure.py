@@ -92,13 +92,13 @@ def estate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Estate]:
         for deployment in (served, gone.deployment("blue")):
             signals.capacity(deployment, since=LONG_AGO)
         gone.traffic(blue=100)
-        found = Estate(server, tmp_path, cluster, instances, served, gone)
+        new_estate = Estate(server, tmp_path, cluster, instances, served, gone)
         gone.body["identity"] = {
             "type": "UserAssigned",
-            "userAssignedIdentities": {found.runs_as: {"principalId": "p", "clientId": "c"}},
+            "userAssignedIdentities": {new_estate.runs_as: {"principalId": "p", "clientId": "c"}},
         }
-        server.rules.append(deny(ASSIGN, f"(?!{found.runs_as}$).*"))
-        yield found
+        server.rules.append(deny(ASSIGN, f"(?!{new_estate.runs_as}$).*"))
+        yield new_estate
 
 
 BEFORE = {
@@ -125,9 +125,11 @@ def test_the_actions_of_all_kinds_need_exactly_the_two_roles(estate: Estate):
     estate.later(days=4)
     report = estate.sweep(Mode.ENFORCE)
     estate.later(days=0)
-    done = {f.case.resource.name: (str(f.step.name), str(f.outcome.result)) for f in report.findings if f.step.name in ACTIONS}
+    outcomes = {
+        f.case.resource.name: (str(f.step.name), str(f.outcome.result)) for f in report.findings if f.step.name in ACTIONS
+    }
     stopped = dict.fromkeys(("nodes", "ada", "gentle", "served/blue"), ("stop", "done"))
-    assert done == {**stopped, "gone/blue": ("delete", "done")}
+    assert outcomes == {**stopped, "gone/blue": ("delete", "done")}
     assert [c for c in report.coverage if c.status != "ok"] == []
     assert estate.state() == AFTER
     used = {request.action for request in estate.server.requests}

@@ -69,17 +69,17 @@ def connection(server: Server) -> dict[str, str]:
 @pytest.fixture
 def environ(server: Server, cloudformation) -> dict[str, str]:
     """The stack's own table and secret, made as the template describes them, and the settings that it gives."""
-    here = connection(server)
+    settings = connection(server)
     table = cloudformation["Resources"]["LedgerTable"]["Properties"]
     schema = {key: table[key] for key in ("AttributeDefinitions", "KeySchema", "BillingMode")}
-    boto3.client("dynamodb", **here).create_table(TableName="ledger", **schema)
-    boto3.client("secretsmanager", **here).create_secret(
+    boto3.client("dynamodb", **settings).create_table(TableName="ledger", **schema)
+    boto3.client("secretsmanager", **settings).create_secret(
         Name="snooze", SecretString=json.dumps({"current": "k1", "k1": "x" * 64})
     )
-    boto3.client("sesv2", **here).create_email_identity(EmailIdentity="reaper@example.com")
-    boto3.client("ssm", **here).put_parameter(Name="/ml-idle-reaper/policy", Value=POLICY, Type="String")
-    boto3.client("sns", **here).create_topic(Name="summary")
-    boto3.client("s3", **here).create_bucket(Bucket="reports-bucket")
+    boto3.client("sesv2", **settings).create_email_identity(EmailIdentity="reaper@example.com")
+    boto3.client("ssm", **settings).put_parameter(Name="/ml-idle-reaper/policy", Value=POLICY, Type="String")
+    boto3.client("sns", **settings).create_topic(Name="summary")
+    boto3.client("s3", **settings).create_bucket(Bucket="reports-bucket")
     return {
         **server.env,
         "REAPER_MODE": "notify",
@@ -95,9 +95,9 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
 
 
 def guarded(server: Server, cloudformation, only: set[str]) -> policies.Policies:
-    found = policies.Policies(policies.of_template(cloudformation, NAMES, only=only))
-    server.rules[:] = [wire.guard(server, found)]
-    return found
+    rights = policies.Policies(policies.of_template(cloudformation, NAMES, only=only))
+    server.rules[:] = [wire.guard(server, rights)]
+    return rights
 
 
 def mails(server: Server) -> list[Call]:
@@ -114,17 +114,17 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
     [finding] = first.answer["findings"]
     assert (finding["step"], finding["outcome"]) == ("warn", "done")
     assert [f["step"] for f in again.answer["findings"]] == ["none"]
-    told = [json.dumps(call.params) for call in mails(server)]
-    assert len([t for t in told if "ana@example.com" in t and "keep.example.com" in t]) == 1
-    link = urlsplit(LINK.search(next(t for t in told if "keep.example.com" in t))[0])
+    mail_texts = [json.dumps(call.params) for call in mails(server)]
+    assert len([t for t in mail_texts if "ana@example.com" in t and "keep.example.com" in t]) == 1
+    link = urlsplit(LINK.search(next(t for t in mail_texts if "keep.example.com" in t))[0])
 
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
         page = runtime.invoke(_event("GET", link.path, link.query)).answer
         token = re.search(r'name="t" value="([^"]+)"', page["body"])[1]
-        kept = runtime.invoke(_event("POST", link.path, "", f"t={token}&days=3&reason=demo")).answer
+        answer = runtime.invoke(_event("POST", link.path, "", f"t={token}&days=3&reason=demo")).answer
         forged = runtime.invoke(_event("POST", link.path, "", f"t={token[:-3]}abc&days=3")).answer
-    assert (page["statusCode"], kept["statusCode"], forged["statusCode"]) == (200, 200, 403)
+    assert (page["statusCode"], answer["statusCode"], forged["statusCode"]) == (200, 200, 403)
     assert keeping.denied == []
 
     guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
@@ -136,10 +136,10 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
 
 
 def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, server, environ, cloudformation):
-    here, topic = connection(server), NAMES["ChannelTopics"][0]
-    boto3.client("sns", **here).create_topic(Name="team-a")
-    boto3.client("secretsmanager", **here).create_secret(Name="reaper/hook", SecretString="s" * 32)
-    boto3.client("sesv2", **here).create_configuration_set(ConfigurationSetName="ours")
+    aws_settings, topic = connection(server), NAMES["ChannelTopics"][0]
+    boto3.client("sns", **aws_settings).create_topic(Name="team-a")
+    boto3.client("secretsmanager", **aws_settings).create_secret(Name="reaper/hook", SecretString="s" * 32)
+    boto3.client("sesv2", **aws_settings).create_configuration_set(ConfigurationSetName="ours")
     sweeping = guarded(server, cloudformation, {"NoticePolicy", *AUDIT})
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         plain = runtime.invoke({})
@@ -149,9 +149,9 @@ def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, se
         policy = EVERY_CHANNEL.format(topic=topic, url=f"{hook.url}/hook")
         settings = environ | {"REAPER_POLICY": policy, "REAPER_SECRETS": NAMES["ChannelSecrets"]}
         with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, settings) as runtime:
-            done = runtime.invoke({})
-    assert (plain.error, done.error) == (None, None), plain.log[-3000:] + done.log[-3000:]
-    assert [path for path, _, _ in hook.asked] == ["/hook"]
+            invocation = runtime.invoke({})
+    assert (plain.error, invocation.error) == (None, None), plain.log[-3000:] + invocation.log[-3000:]
+    assert [path for path, _, _ in hook.requests] == ["/hook"]
     assert {call.params["TopicArn"] for call in server.calls if call.action == "sns:Publish"} == {NAMES["SummaryTopic"], topic}
     assert sweeping.denied == []
     ours = ("dynamodb:", "ses:", "sns:", "secretsmanager:", "kms:", "s3:", "ssm:")
@@ -162,9 +162,9 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
     guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         [finding] = runtime.invoke({}).answer["findings"]
-    [link] = [found[0] for call in mails(server) if (found := LINK.search(json.dumps(call.params)))]
+    [link] = [link_match[0] for call in mails(server) if (link_match := LINK.search(json.dumps(call.params)))]
     path, token = urlsplit(link).path, urlsplit(link).query.removeprefix("t=")
-    told = rows(server)[f"memory#{finding['id']}"]
+    row = rows(server)[f"memory#{finding['id']}"]
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
     started = len(server.calls)
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
@@ -181,7 +181,7 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
         anew = send("days=2")
     assert (looked, first, again, longer, shorter, anew) == ([200, 200], 200, 200, 200, 200, 200)
     assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})
-    assert {name for name in told if told[name] != after[name]} == {"expires", "touched", "version", "writer"}
+    assert {name for name in row if row[name] != after[name]} == {"expires", "touched", "version", "writer"}
     assert "state#format" not in rows(server), "only a sweep marks a ledger of an earlier version"
     wrote = [wire.table_keys(call.params) for call in server.calls[started:] if call.operation == "UpdateItem"]
     statements = {s["Sid"]: s for s in policies.statements(keeping.documents)}
@@ -218,8 +218,8 @@ def unguarded(server: Server) -> Iterator[None]:
 
 def test_notices_need_a_memory_that_lasts(bundle, libraries, server, environ):
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ | {"REAPER_LEDGER": "memory:"}) as runtime:
-        done = runtime.invoke({})
-    assert "needs a durable ledger" in done.error["errorMessage"]
+        invocation = runtime.invoke({})
+    assert "needs a durable ledger" in invocation.error["errorMessage"]
 
 
 def _event(method: str, path: str, query: str, body: str = "") -> dict:

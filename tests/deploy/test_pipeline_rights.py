@@ -78,9 +78,9 @@ def resource(type_: str, action: str) -> str:
 @pytest.mark.parametrize("type_", sorted(ARNS))
 def test_a_pipeline_may_make_change_and_remove_what_the_stack_has(type_: str):
     allowed = {"iam:PassedToService": "lambda.amazonaws.com"}
-    asked = [(action, on) for of, action, on in needed() if of == type_]
-    assert len(asked) > 0
-    denied = [ask for ask in asked if not policies.evaluate([json.loads(RIGHTS)], *ask, allowed)]
+    questions = [(action, on) for of, action, on in needed() if of == type_]
+    assert len(questions) > 0
+    denied = [ask for ask in questions if not policies.evaluate([json.loads(RIGHTS)], *ask, allowed)]
     assert denied == []
 
 

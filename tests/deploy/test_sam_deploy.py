@@ -27,8 +27,8 @@ def stack() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """One for the file: its tests leave the stack as it is, and the last takes it away."""
-    with guided.empty_account(tmp_path_factory) as found:
-        yield found
+    with guided.empty_account(tmp_path_factory) as new_account:
+        yield new_account
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,10 @@ def test_a_second_installation_has_its_own_answers(account: Account, deployed: s
     [first] = re.findall(r"\$ (sam deploy --guided --config-env .*)\n", PAGE)
     before = (account.resources(), guided.answers(account))
     assert guided.saved(account)
-    done = guide(account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy")
-    assert done.startswith("0 "), done
+    completed = guide(
+        account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy"
+    )
+    assert completed.startswith("0 "), completed
     assert account.variables("ml-idle-reaper-dev")["REAPER_POLICY"] == "ssm:/ml-idle-reaper-dev/policy"
     assert (account.resources(), guided.answers(account)) == before
     again = account.shell(
@@ -66,8 +68,8 @@ def test_a_second_installation_has_its_own_answers(account: Account, deployed: s
     assert again.returncode == 0, again.stdout + again.stderr
     assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
     [delete, clean] = blocks(PAGE, "Uninstall")
-    done = account.shell(f"stack=ml-idle-reaper-dev\n{guided.put_policy()}{delete}{clean}")
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = account.shell(f"stack=ml-idle-reaper-dev\n{guided.put_policy()}{delete}{clean}")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert account.resources() == before[0], "and only the second one is taken away"
 
 
@@ -83,8 +85,8 @@ def test_only_one_branch_of_one_repository_may_deploy():
 
 def test_a_policy_file_reaches_parameter_store_whole(account: Account):
     [_, _, put, _] = blocks(PAGE, "First deployment")
-    done = account.shell(put)
-    assert done.returncode == 0, done.stderr
+    completed = account.shell(put)
+    assert completed.returncode == 0, completed.stderr
     stored = account.client("ssm").get_parameter(Name="/ml-idle-reaper/policy")["Parameter"]
     assert (stored["Value"], stored["Type"]) == ((sam.ROOT / "policies/default.yaml").read_text(), "String")
 
@@ -107,9 +109,9 @@ def override(account: Account, argument: str) -> str:
     """What SAM makes of a parameter on its command line."""
     (account.home / "argument").write_text(argument)
     script = "from samcli.cli.types import CfnParameterOverridesType as T; print(T().convert((open('argument').read(),), None, None)['Policy'], end='')"
-    done = account.shell(f'"{sam.HOME}/bin/python" -c "{script}"')
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = account.shell(f'"{sam.HOME}/bin/python" -c "{script}"')
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 @pytest.mark.parametrize("text", ["version: 1", "{version: 1, owners: {domains: [example.com]}}"])
@@ -122,14 +124,14 @@ def test_the_first_look_makes_the_alarm_mail_by_itself_and_sweeps(account: Accou
     [_, _, _, see] = blocks(PAGE, "First deployment")
     [silence] = [o["OutputValue"] for o in outputs(account) if o["OutputKey"] == "SilenceAlarm"]
     ring(account, silence, stack["Resources"]["SilenceAlarm"]["Properties"])
-    done = account.shell(f"set -e\n{first_version(see)}")
-    assert done.returncode == 0, done.stderr
+    completed = account.shell(f"set -e\n{first_version(see)}")
+    assert completed.returncode == 0, completed.stderr
     alarm = cloudwatch_backends[policies.ACCOUNT][policies.REGION].alarms[silence]
     assert [*(state for *_, state, _ in alarm.history), alarm.state_value][-3:] == ["ALARM", "OK", "ALARM"]
     silent = stack["Resources"]["SilenceAlarm"]["Properties"]
     assert silent["AlarmActions"] == silent["OKActions"] == [{"Ref": "SummaryTopic"}]
-    assert '"StatusCode": 200' in done.stdout
-    assert "FunctionError" not in done.stdout
+    assert '"StatusCode": 200' in completed.stdout
+    assert "FunctionError" not in completed.stdout
     assert (account.home / "answer.json").exists()
 
 
@@ -140,8 +142,8 @@ def first_version(command: str) -> str:
 
 def outputs(account: Account) -> list[dict[str, str]]:
     """What the stack tells of itself."""
-    [found] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
-    return list(found["Outputs"])
+    [stack] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+    return list(stack["Outputs"])
 
 
 def ring(account: Account, name: str, properties: dict[str, Any]) -> None:
@@ -157,21 +159,21 @@ def test_invoking_by_hand_waits_and_does_not_start_a_second_sweep(account: Accou
     for command in commands:
         assert re.search(r"AWS_MAX_ATTEMPTS=1 aws lambda invoke .*--cli-read-timeout 0 ", command), command
     [command] = [c for c in commands if "NAME" in c]
-    done = account.shell(first_version(command.removeprefix("$ ").replace("NAME", account.resources()["SweepFunction"])))
-    assert done.returncode == 0, done.stderr
+    completed = account.shell(first_version(command.removeprefix("$ ").replace("NAME", account.resources()["SweepFunction"])))
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.fixture(scope="module")
 def left_behind(account: Account, deployed: str) -> tuple[str, str]:
     """Bucket and table with something in them: versions, a marker of a deletion, and more than one page."""
-    client, found = account.client("s3"), account.resources()
-    bucket = found["ReportBucket"]
+    client, resources = account.client("s3"), account.resources()
+    bucket = resources["ReportBucket"]
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     for number in range(520):
         s3_backends[policies.ACCOUNT]["aws"].put_object(bucket, f"reports/{number % 300}.json", b"{}")
     client.delete_object(Bucket=bucket, Key="reports/1.json")
     account.client("ssm").put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1", Type="String", Overwrite=True)
-    return bucket, found["LedgerTable"]
+    return bucket, resources["LedgerTable"]
 
 
 REFUSED = 'aws() { case "$2" in delete-objects) echo denied >&2; return 254;; list-object-versions) command aws "$@";; *) echo "$2";; esac; }\n'
@@ -181,29 +183,29 @@ REFUSED = 'aws() { case "$2" in delete-objects) echo denied >&2; return 254;; li
 def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account, left_behind: tuple[str, str]):
     bucket, table = left_behind
     [_, clean] = blocks(PAGE, "Uninstall")
-    done = account.shell(f"{REFUSED}BUCKET={bucket} TABLE={table}\n{clean}")
-    assert "not deleted" in done.stdout, "and it ends at all"
-    assert done.stderr.count("denied") == 1
-    assert done.stdout.index("update-table") < done.stdout.index("wait") < done.stdout.index("delete-table")
+    completed = account.shell(f"{REFUSED}BUCKET={bucket} TABLE={table}\n{clean}")
+    assert "not deleted" in completed.stdout, "and it ends at all"
+    assert completed.stderr.count("denied") == 1
+    assert completed.stdout.index("update-table") < completed.stdout.index("wait") < completed.stdout.index("delete-table")
 
 
 def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, deployed: str):
     [delete, _] = blocks(PAGE, "Uninstall")
-    done = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
-    assert (done.returncode != 0, done.stdout) == (True, "")
+    completed = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
+    assert (completed.returncode != 0, completed.stdout) == (True, "")
 
 
 def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_behind: tuple[str, str]):
     """The last of this file, because it takes the stack away."""
     delete, clean = blocks(PAGE, "Uninstall")
     bucket, table = left_behind
-    done = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split()[-2:] == [bucket, table], "named by the stack before it goes"
+    completed = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stdout.split()[-2:] == [bucket, table], "named by the stack before it goes"
     assert bucket in {b["Name"] for b in account.client("s3").list_buckets()["Buckets"]}, "kept on purpose"
     assert account.client("dynamodb").list_tables()["TableNames"] == [table], "kept on purpose"
-    done = account.shell(f"set -e\nBUCKET={bucket} TABLE={table}\n{clean}")
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = account.shell(f"set -e\nBUCKET={bucket} TABLE={table}\n{clean}")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert [b["Name"] for b in account.client("s3").list_buckets()["Buckets"]] == ["aws-sam-cli-managed-default"]
     assert account.client("dynamodb").list_tables()["TableNames"] == []
     assert account.client("ssm").describe_parameters()["Parameters"] == []

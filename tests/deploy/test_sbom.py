@@ -22,12 +22,12 @@ def written(folder: Path) -> dict[str, bytes]:
 
 def pinned(path: Path) -> set[tuple[str, str, str]]:
     """Name, version and hash of everything in a lock file, read line by line and not as the script does."""
-    found, name, version = set(), "", ""
+    pins, name, version = set(), "", ""
     for line in path.read_text().splitlines():
         if "==" in line and not line.startswith(" "):
             name, version = line.partition(";")[0].strip(" \\").split("==")
-        found |= {(name, version, digest) for digest in re.findall(r"--hash=sha256:(\w+)", line)}
-    return found
+        pins |= {(name, version, digest) for digest in re.findall(r"--hash=sha256:(\w+)", line)}
+    return pins
 
 
 @pytest.mark.parametrize("bundle", sbom.BUNDLES)
@@ -38,8 +38,8 @@ def test_a_bill_is_valid_against_its_own_specification(bundle: str):
 @pytest.mark.parametrize("bundle", sbom.BUNDLES)
 def test_a_bill_names_all_that_the_lock_file_pins_and_nothing_else(bundle: str):
     components = sbom.bill(bundle)["components"]
-    found = {(c["name"], c["version"], h["content"]) for c in components for h in c["hashes"]}
-    assert found == pinned(sbom.BUNDLES[bundle])
+    hashes = {(c["name"], c["version"], h["content"]) for c in components for h in c["hashes"]}
+    assert hashes == pinned(sbom.BUNDLES[bundle])
     assert {h["alg"] for c in components for h in c["hashes"]} == {"SHA-256"}
     assert all(c["purl"] == f"pkg:pypi/{c['name']}@{c['version']}" for c in components)
 
@@ -67,11 +67,13 @@ def test_every_licence_is_known_and_none_is_left_from_what_is_gone():
 
 @pytest.mark.parametrize("name", sbom.LICENCES)
 def test_a_licence_is_what_the_package_says_of_itself(name: str):
-    said, ours = metadata.metadata(name), sbom.LICENCES[name]
-    expression = said.get("License-Expression") or (said.get("License") or "").partition("\n")[0].removesuffix(" License")
+    own_metadata, ours = metadata.metadata(name), sbom.LICENCES[name]
+    expression = own_metadata.get("License-Expression") or (own_metadata.get("License") or "").partition("\n")[0].removesuffix(
+        " License"
+    )
     family = ours.partition("-")[0]
     assert expression in {ours, *ours.split(" AND ")} or any(
-        family in c for c in said.get_all("Classifier", []) if "License" in c
+        family in c for c in own_metadata.get_all("Classifier", []) if "License" in c
     )
 
 

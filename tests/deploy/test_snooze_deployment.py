@@ -25,8 +25,8 @@ def test_the_sweep_and_the_page_of_a_stack_are_of_that_stack(stack, function: st
 
 def test_the_function_app_is_of_its_own_resource_id():
     passed = properties(properties(value(declared(MAIN, "module")["app"]))["params"])
-    given = properties(passed["settings"])
-    assert text(given["REAPER_DEPLOYMENT"]) == "'${group.id}/providers/Microsoft.Web/sites/${appName}'"
+    app_settings = properties(passed["settings"])
+    assert text(app_settings["REAPER_DEPLOYMENT"]) == "'${group.id}/providers/Microsoft.Web/sites/${appName}'"
     assert text(passed["name"]) == "appName"
 
 

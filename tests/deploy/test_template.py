@@ -69,18 +69,18 @@ def cloudformation():
 def test_cfn_lint_finds_nothing_in_the_translated_template(cloudformation, tmp_path: Path):
     plain = tmp_path / "template.json"
     plain.write_text(json.dumps(cloudformation))
-    done = subprocess.run(
+    completed = subprocess.run(
         [Path(sys.executable).with_name("cfn-lint"), plain, ROOT / "template.yaml"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
 def test_sam_validates_the_template():
     try:
-        done = sam.sam("validate", "--lint", "--template", "template.yaml")
+        completed = sam.sam("validate", "--lint", "--template", "template.yaml")
     except sam.Missing as why:
         pytest.skip(str(why))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_sam_validates_the_template():
 )
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
-    found = parliament.analyze_policy_string(json.dumps(document)).findings
-    assert [str(f) for f in found] == []
+    complaints = parliament.analyze_policy_string(json.dumps(document)).findings
+    assert [str(f) for f in complaints] == []
 
 
 def actions(cloudformation, only: set[str] | None = None) -> set[str]:
@@ -212,7 +212,7 @@ def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name
 
 
 @pytest.mark.parametrize(
-    ("given", "fits"),
+    ("value", "fits"),
     [
         ("", True),
         ("arn:aws:secretsmanager:us-east-1:123456789012:secret:reaper/*", True),
@@ -221,9 +221,9 @@ def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name
         ("arn:aws:secretsmanager:r:1:secret:a,arn:aws:secretsmanager:r:1:secret:b", False),
     ],
 )
-def test_the_channels_secrets_are_one_pattern_and_no_list(cloudformation, given: str, fits: bool):
+def test_the_channels_secrets_are_one_pattern_and_no_list(cloudformation, value: str, fits: bool):
     pattern = cloudformation["Parameters"]["ChannelSecrets"]["AllowedPattern"]
-    assert bool(re.search(pattern, given)) is fits
+    assert bool(re.search(pattern, value)) is fits
 
 
 DATA = [
@@ -290,12 +290,12 @@ SCALES = [(f"application-autoscaling:{name}ScalableTarget", "") for name in ("Re
 )
 def test_nothing_is_changed_outside_the_regions_listed(cloudformation, action: str, name: str, names: dict, allowed: set[str]):
     documents = policies.of_template(cloudformation, {**NAMES, **names}, only=ENFORCE)
-    stem, found = SAGEMAKER if name else "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5", set()
+    stem, regions = SAGEMAKER if name else "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5", set()
     for region in ("us-east-1", "eu-west-1", "ap-south-1"):
         context = {"aws:RequestedRegion": region, "application-autoscaling:service-namespace": "sagemaker"}
         if policies.evaluate(documents, action, (stem + name).replace("us-east-1", region), context):
-            found.add(region)
-    assert found == allowed
+            regions.add(region)
+    assert regions == allowed
 
 
 def test_every_changing_statement_of_the_enforce_role_knows_its_regions(cloudformation):
@@ -307,15 +307,15 @@ def test_every_changing_statement_of_the_enforce_role_knows_its_regions(cloudfor
 
 
 @pytest.mark.parametrize(
-    ("given", "fits"), [("", True), ("all", True), ("eu-west-1", True), ("us-gov-west-1", True), ("*", False)]
+    ("value", "fits"), [("", True), ("all", True), ("eu-west-1", True), ("us-gov-west-1", True), ("*", False)]
 )
-def test_regions_are_named_and_not_matched(cloudformation, given: str, fits: bool):
+def test_regions_are_named_and_not_matched(cloudformation, value: str, fits: bool):
     """CloudFormation looks at each value of the list, without the spaces around it."""
     regions = cloudformation["Parameters"]["Regions"]
     variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
     assert variables["REAPER_REGIONS"] == {"Fn::Join": [",", {"Ref": "Regions"}]}
     assert regions["Type"] == "CommaDelimitedList"
-    assert bool(re.search(regions["AllowedPattern"], given)) is fits
+    assert bool(re.search(regions["AllowedPattern"], value)) is fits
 
 
 def test_the_sweep_can_write_a_manifest_once_but_not_read_or_change_it(cloudformation):
@@ -340,9 +340,9 @@ def test_old_reports_go_and_manifests_stay(cloudformation):
     ("alarm", "metric", "condition"), [("ActsFailedAlarm", "ActsFailed", "Acts"), ("HeldAlarm", "Held", "Announces")]
 )
 def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: str, metric: str, condition: str):
-    found = cloudformation["Resources"][alarm]
-    assert (found["Condition"], found["Properties"]["MetricName"]) == (condition, metric)
-    assert found["Properties"]["AlarmActions"] == [{"Ref": "SummaryTopic"}]
+    resource = cloudformation["Resources"][alarm]
+    assert (resource["Condition"], resource["Properties"]["MetricName"]) == (condition, metric)
+    assert resource["Properties"]["AlarmActions"] == [{"Ref": "SummaryTopic"}]
     assert f'"{metric}"' in (ROOT / "functions/reaper/aws/lambda_function.py").read_text()
 
 
@@ -361,12 +361,12 @@ def test_a_sweep_may_send_where_the_policys_channels_lead_and_nowhere_else(cloud
     topic, configuration = NAMES["ChannelTopics"][1], NAMES["SesConfigurationSet"]
     ours = {"ses:FromAddress": NAMES["SesFrom"]}
     for names, allowed in ((NAMES, True), (plain, False)):
-        found = policies.Policies(policies.of_template(cloudformation, names, only=NOTIFY))
-        assert found.allow("ses:SendEmail", NAMES["SesIdentity"], ours)
-        assert found.allow("ses:SendEmail", configuration, ours) is allowed
-        assert found.allow("sns:Publish", topic) is allowed
-        assert found.allow("sns:Publish", NAMES["SummaryTopic"])
-        assert not found.allow("sns:Publish", f"{topic}-of-others")
+        rights = policies.Policies(policies.of_template(cloudformation, names, only=NOTIFY))
+        assert rights.allow("ses:SendEmail", NAMES["SesIdentity"], ours)
+        assert rights.allow("ses:SendEmail", configuration, ours) is allowed
+        assert rights.allow("sns:Publish", topic) is allowed
+        assert rights.allow("sns:Publish", NAMES["SummaryTopic"])
+        assert not rights.allow("sns:Publish", f"{topic}-of-others")
 
 
 ANY_ADDRESS = {"HasSesFrom": "false"}
@@ -438,8 +438,8 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
 )
 def test_the_page_may_write_a_snooze_and_its_history_only(cloudformation, operation, keys, attributes, more, allowed: bool):
     documents = policies.of_template(cloudformation, NAMES, only={"SnoozePolicy"})
-    given = {"LeadingKeys": policies.listed(keys) if keys else None, "Attributes": attributes, **more}
-    context = {f"dynamodb:{key}": value for key, value in given.items() if value is not None}
+    keys_and_values = {"LeadingKeys": policies.listed(keys) if keys else None, "Attributes": attributes, **more}
+    context = {f"dynamodb:{key}": value for key, value in keys_and_values.items() if value is not None}
     assert policies.evaluate(documents, f"dynamodb:{operation}", NAMES["LedgerTable.Arn"], context) is allowed
 
 
@@ -484,12 +484,12 @@ def test_the_ledger_outlives_the_stack_and_a_hasty_delete(cloudformation):
 
 def encryption(cloudformation, names: dict) -> dict[str, object]:
     """What encrypts each thing that the stack keeps; None for the service's own key."""
-    found = {name: policies.resolve(r["Properties"], names) for name, r in cloudformation["Resources"].items() if name in KEEPS}
-    [bucket] = found["ReportBucket"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    by_name = {name: policies.resolve(r["Properties"], names) for name, r in cloudformation["Resources"].items() if name in KEEPS}
+    [bucket] = by_name["ReportBucket"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     return {
-        **{name: found[name].get("KmsKeyId") for name in ("SweepLogs", "SnoozeLogs", "SnoozeSecret")},
-        "SummaryTopic": found["SummaryTopic"].get("KmsMasterKeyId"),
-        "LedgerTable": found["LedgerTable"].get("SSESpecification", {}).get("KMSMasterKeyId"),
+        **{name: by_name[name].get("KmsKeyId") for name in ("SweepLogs", "SnoozeLogs", "SnoozeSecret")},
+        "SummaryTopic": by_name["SummaryTopic"].get("KmsMasterKeyId"),
+        "LedgerTable": by_name["LedgerTable"].get("SSESpecification", {}).get("KMSMasterKeyId"),
         "ReportBucket": bucket["ServerSideEncryptionByDefault"].get("KMSMasterKeyID"),
     }
 
@@ -503,8 +503,8 @@ def test_a_customer_key_encrypts_everything_that_the_stack_keeps(cloudformation)
     assert encryption(cloudformation, {**NAMES, **SIZES}) == dict.fromkeys(KEEPS, NAMES["KmsKey"])
     assert encryption(cloudformation, {**PLAIN, **SIZES}) == dict.fromkeys(KEEPS, None)
     kinds = ("Bucket", "Topic", "LogGroup", "Secret", "Table")
-    kept = {n for n, r in cloudformation["Resources"].items() if r["Type"].endswith(tuple(f"::{kind}" for kind in kinds))}
-    assert kept == KEEPS, "something new is kept: encrypt it, too"
+    stores = {n for n, r in cloudformation["Resources"].items() if r["Type"].endswith(tuple(f"::{kind}" for kind in kinds))}
+    assert stores == KEEPS, "something new is kept: encrypt it, too"
 
 
 def test_without_a_customer_key_no_role_has_a_right_in_kms(cloudformation):
@@ -586,8 +586,8 @@ def test_lowering_the_mode_keeps_the_ledger_and_the_links_that_were_sent(cloudfo
 def test_an_audit_offers_no_links_even_where_the_page_is_still_there(cloudformation, setting: str):
     variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
     assert variables[setting]["Fn::If"][0] == "OffersSnooze"
-    told = {"Fn::And": [{"Condition": "Tells"}, {"Condition": "HasSnooze"}]}
-    assert cloudformation["Conditions"]["OffersSnooze"] == told
+    condition = {"Fn::And": [{"Condition": "Tells"}, {"Condition": "HasSnooze"}]}
+    assert cloudformation["Conditions"]["OffersSnooze"] == condition
 
 
 def test_a_stack_of_an_earlier_version_keeps_the_address_of_its_page(cloudformation, tmp_path: Path):
@@ -637,16 +637,16 @@ def alarms(cloudformation) -> dict[str, dict]:
 
 @pytest.mark.parametrize("path", ["template.yaml", "samconfig.toml", *sorted(p.name for p in (ROOT / "policies").glob("*.yaml"))])
 def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
-    found = ROOT / path if (ROOT / path).exists() else ROOT / "policies" / path
-    assert re.findall(r"[\w.-]+@[\w-]+\.[\w.]+", found.read_text()) == []
+    file = ROOT / path if (ROOT / path).exists() else ROOT / "policies" / path
+    assert re.findall(r"[\w.-]+@[\w-]+\.[\w.]+", file.read_text()) == []
 
 
 def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
     assert counted["audit"] == counted["notify"]
-    told = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
-    assert f"{told}, one more with `SnoozeLinks`" in guide
+    sentence = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
+    assert f"{sentence}, one more with `SnoozeLinks`" in guide
     own = re.findall(
         r'^        \("(\w+)", MetricUnit', (ROOT / "functions/reaper/aws/lambda_function.py").read_text(), re.MULTILINE
     )

@@ -24,18 +24,18 @@ NAME = re.compile(r"(?<![:#\w])(?:#\w+|[A-Za-z_]\w*)\b(?!\s*\()")
 """A name or its placeholder in an expression: no value (`:now`) and no function (`attribute_not_exists(`)."""
 
 
-def guard(server: Server, found: Policies) -> Guard:
+def guard(server: Server, rights: Policies) -> Guard:
     """A rule for the server that lets pass what these policies allow."""
 
     def rule(call: Call) -> Fault | None:
-        return None if pass_all(found, questions(server, call)) else denied()
+        return None if pass_all(rights, questions(server, call)) else denied()
 
     return rule
 
 
-def pass_all(found: Policies, asked: list[Question]) -> bool:
+def pass_all(rights: Policies, questions: list[Question]) -> bool:
     """Whether all questions of one call are allowed; every one is asked."""
-    answers = [found.allow(*question) for question in asked]
+    answers = [rights.allow(*question) for question in questions]
     return all(answers)
 
 
@@ -49,56 +49,56 @@ def questions(server: Server, call: Call) -> list[Question]:
 
 def asked_of(call: Call) -> str:
     """The ARN that IAM would see."""
-    given, stem = call.params, SAGEMAKER.replace("us-east-1", call.region)
+    parameters, stem = call.params, SAGEMAKER.replace("us-east-1", call.region)
     if call.service == "dynamodb":
         return NAMES["LedgerTable.Arn"]
     if call.service == "ses":
         return NAMES["SesIdentity"]
     if call.service == "secretsmanager":
-        return _secret(given["SecretId"])
+        return _secret(parameters["SecretId"])
     if call.action == "sts:AssumeRole":
-        return str(given["RoleArn"])
+        return str(parameters["RoleArn"])
     if call.operation in {"RegisterScalableTarget", "DeregisterScalableTarget"}:
         return f"arn:aws:application-autoscaling:{call.region}:123456789012:scalable-target/0ec5"
-    if call.service == "sagemaker" and "ResourceArn" in given:
-        return str(given["ResourceArn"])
+    if call.service == "sagemaker" and "ResourceArn" in parameters:
+        return str(parameters["ResourceArn"])
     if call.operation == "DeleteApp":
-        home = given.get("SpaceName") or given["UserProfileName"]
-        return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
+        home = parameters.get("SpaceName") or parameters["UserProfileName"]
+        return f"{stem}app/{parameters['DomainId']}/{home}/{parameters['AppType']}/{parameters['AppName']}"
     if call.service == "sagemaker" and not call.operation.startswith("List"):
         for key, type_ in (("NotebookInstanceName", "notebook-instance"), ("ModelName", "model")):
-            if key in given:
-                return f"{stem}{type_}/{given[key]}"
+            if key in parameters:
+                return f"{stem}{type_}/{parameters[key]}"
         if call.operation in {"DeleteEndpoint", "UpdateEndpointWeightsAndCapacities"}:
-            return f"{stem}endpoint/{given['EndpointName'].lower()}"
-        if "InferenceComponentName" in given:
-            return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
+            return f"{stem}endpoint/{parameters['EndpointName'].lower()}"
+        if "InferenceComponentName" in parameters:
+            return f"{stem}inference-component/{parameters['InferenceComponentName'].lower()}"
     return _read(call)
 
 
 def _read(call: Call) -> str:
     """The same for what an audit does; `*` where the action knows no resource."""
-    stem, given = SAGEMAKER.replace("us-east-1", call.region), call.params
+    stem, parameters = SAGEMAKER.replace("us-east-1", call.region), call.params
     match call.action:
         case "sagemaker:DescribeEndpoint":
-            return f"{stem}endpoint/{given['EndpointName'].lower()}"
+            return f"{stem}endpoint/{parameters['EndpointName'].lower()}"
         case "sagemaker:DescribeEndpointConfig":
-            return f"{stem}endpoint-config/{given['EndpointConfigName'].lower()}"
+            return f"{stem}endpoint-config/{parameters['EndpointConfigName'].lower()}"
         case "sagemaker:DescribeInferenceComponent":
-            return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
+            return f"{stem}inference-component/{parameters['InferenceComponentName'].lower()}"
         case "sagemaker:DescribeApp":
-            home = given.get("SpaceName") or given["UserProfileName"]
-            return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
+            home = parameters.get("SpaceName") or parameters["UserProfileName"]
+            return f"{stem}app/{parameters['DomainId']}/{home}/{parameters['AppType']}/{parameters['AppName']}"
         case "cloudwatch:DescribeAlarms":
-            return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{given['AlarmNames'][0]}"
+            return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{parameters['AlarmNames'][0]}"
         case "logs:DescribeLogStreams":
-            return f"arn:aws:logs:{call.region}:123456789012:log-group:{given['logGroupName']}:log-stream:"
+            return f"arn:aws:logs:{call.region}:123456789012:log-group:{parameters['logGroupName']}:log-stream:"
         case "sns:Publish":
-            return str(given["TopicArn"])
+            return str(parameters["TopicArn"])
         case "s3:PutObject":
-            return f"arn:aws:s3:::{given['Bucket']}/{given['Key']}"
+            return f"arn:aws:s3:::{parameters['Bucket']}/{parameters['Key']}"
         case "ssm:GetParameter":
-            return f"arn:aws:ssm:{call.region}:123456789012:parameter{given['Name']}"
+            return f"arn:aws:ssm:{call.region}:123456789012:parameter{parameters['Name']}"
     return "*"
 
 
@@ -114,33 +114,33 @@ def context(server: Server, call: Call) -> dict[str, str | list[str]]:
     arn = asked_of(call).lower()
     shelves = server.world.region(call.account, call.region).shelves().values()
     tags = next((record.tags for shelf in shelves for record in shelf.values() if record.arn.lower() == arn), None) or {}
-    found: dict[str, str | list[str]] = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
-    found["aws:RequestedRegion"] = call.region
+    keys: dict[str, str | list[str]] = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+    keys["aws:RequestedRegion"] = call.region
     if "ServiceNamespace" in call.params:
-        found["application-autoscaling:service-namespace"] = call.params["ServiceNamespace"]
+        keys["application-autoscaling:service-namespace"] = call.params["ServiceNamespace"]
     if "if-none-match" in call.headers:
-        found["s3:if-none-match"] = call.headers["if-none-match"]
+        keys["s3:if-none-match"] = call.headers["if-none-match"]
     if call.service == "ses":
-        found["ses:FromAddress"] = parseaddr(call.params["FromEmailAddress"])[1]
-    return found | (table_keys(call.params) if call.service == "dynamodb" else {})
+        keys["ses:FromAddress"] = parseaddr(call.params["FromEmailAddress"])[1]
+    return keys | (table_keys(call.params) if call.service == "dynamodb" else {})
 
 
-def table_keys(given: Mapping[str, Any]) -> dict[str, str | list[str]]:
+def table_keys(parameters: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """DynamoDB's condition keys for the parameters of a request. A read without a projection names no attributes."""
-    batch = [key for part in given.get("RequestItems", {}).values() for key in part["Keys"]]
-    keys = [key for key in (given.get("Key"), given.get("Item"), *batch) if key]
-    leading = [key["pk"]["S"] for key in keys] or [given["ExpressionAttributeValues"][":pk"]["S"]]
-    found: dict[str, str | list[str]] = {"dynamodb:LeadingKeys": leading}
-    names = sorted({*given.get("Item", {}), *_named(given)})
+    batch = [key for part in parameters.get("RequestItems", {}).values() for key in part["Keys"]]
+    keys = [key for key in (parameters.get("Key"), parameters.get("Item"), *batch) if key]
+    leading = [key["pk"]["S"] for key in keys] or [parameters["ExpressionAttributeValues"][":pk"]["S"]]
+    context_keys: dict[str, str | list[str]] = {"dynamodb:LeadingKeys": leading}
+    names = sorted({*parameters.get("Item", {}), *_named(parameters)})
     if names:
-        found["dynamodb:Attributes"] = sorted({*names, *given.get("Key", {})})
-    return found | {f"dynamodb:{key}": given[key] for key in ("ReturnValues", "Select") if key in given}
+        context_keys["dynamodb:Attributes"] = sorted({*names, *parameters.get("Key", {})})
+    return context_keys | {f"dynamodb:{key}": parameters[key] for key in ("ReturnValues", "Select") if key in parameters}
 
 
-def _named(given: Mapping[str, Any]) -> Iterator[str]:
-    places = given.get("ExpressionAttributeNames", {})
+def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
+    places = parameters.get("ExpressionAttributeNames", {})
     for expression in EXPRESSIONS:
-        for word in NAME.findall(given.get(expression, "")):
+        for word in NAME.findall(parameters.get(expression, "")):
             if word not in WORDS:
                 yield places[word] if word.startswith("#") else word
 
@@ -158,10 +158,10 @@ def _ours(arn: str) -> bool:
 
 def _encrypted(service: str, arn: str) -> tuple[str, ...]:
     """https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html, .../AmazonS3/latest/userguide/UsingKMSEncryption.html"""
-    asked: dict[str, tuple[str, ...]] = {
+    arns: dict[str, tuple[str, ...]] = {
         "dynamodb": ("kms:Decrypt",),
         "secretsmanager": ("kms:Decrypt",),
         "s3": ("kms:GenerateDataKey",),
         "sns": ("kms:Decrypt", "kms:GenerateDataKey"),
     }
-    return asked.get(service, ())
+    return arns.get(service, ())

@@ -84,7 +84,7 @@ def test_the_page_documents_every_log_choice_and_every_alarm_of_the_stack():
     }
     alarms |= {"ActsFailed": "actions that failed", "Held": "actions on hold"}
     assert set(re.findall(r"^  (\w+)Alarm:$", template, re.MULTILINE)) == set(alarms)
-    assert all(said in page for said in alarms.values())
+    assert all(text in page for text in alarms.values())
 
 
 def test_a_summary_is_as_quiet_on_both_clouds_unless_asked():
@@ -134,8 +134,8 @@ def test_every_command_in_the_docs_runs(fleet: Fleet, command: str, tmp_path: Pa
     environ = {**{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}, **fleet.env}
     environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
     before = next((f"{first} && " for start, first in FIRST.items() if command.startswith(start)), "")
-    done = subprocess.run(
+    completed = subprocess.run(
         before + command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
     )
-    assert done.returncode in ({1} if "--fail-on" in command else {0}), done.stderr[-2000:]
-    assert "Traceback" not in done.stderr
+    assert completed.returncode in ({1} if "--fail-on" in command else {0}), completed.stderr[-2000:]
+    assert "Traceback" not in completed.stderr

@@ -101,9 +101,9 @@ def hits(path: Path) -> list[str]:
     """Each banned phrase of a file with its line."""
     read = literals if path.suffix == ".py" else prose
     return [
-        f"{path.relative_to(ROOT)}:{line}: {found[0]!r} in {' '.join(text.split())[max(0, found.start() - 40) : found.end() + 60]!r}"
+        f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {' '.join(text.split())[max(0, match.start() - 40) : match.end() + 60]!r}"
         for line, text in read(path)
-        for found in BANNED.finditer(text)
+        for match in BANNED.finditer(text)
         if not any(known in text for known in EXCEPTIONS)
     ]
 
@@ -116,5 +116,5 @@ def test_no_text_contains_a_banned_phrase(path: Path):
 def test_a_banned_phrase_would_be_noticed(tmp_path: Path):
     page = tmp_path / "page.py"
     page.write_text('"""Nobody is told."""\nNAME = f"{1} % of it"\n# it is left as it is\n')
-    assert [found[0] for _, text in literals(page) for found in BANNED.finditer(text)]
+    assert [match[0] for _, text in literals(page) for match in BANNED.finditer(text)]
     assert len([1 for _, text in literals(page) if BANNED.search(text)]) == 3

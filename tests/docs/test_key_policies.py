@@ -15,9 +15,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 def statements() -> list[Any]:
     """Every statement in the JSON of the guides that lets a service of AWS in."""
     pages = [page.read_text() for page in sorted(DOCS.glob("*.md"))]
-    said = [json.loads(block) for page in pages for block in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)]
-    found = [row for block in said for row in (block if isinstance(block, list) else [block])]
-    return [row for row in found if isinstance(row, dict) and "Service" in row.get("Principal", {})]
+    blocks = [json.loads(block) for page in pages for block in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)]
+    rows = [row for block in blocks for row in (block if isinstance(block, list) else [block])]
+    return [row for row in rows if isinstance(row, dict) and "Service" in row.get("Principal", {})]
 
 
 def test_the_guides_show_a_key_policy():

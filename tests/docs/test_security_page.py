@@ -15,8 +15,8 @@ TEMPLATE, BICEP = (ROOT / "template.yaml").read_text(), (ROOT / "infra/main.bice
 
 def anchors(page: Path) -> set[str]:
     """The names that headings of a page can be linked by."""
-    found = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
-    return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in found}
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(((?!http)[^)]+)\)", PAGE))))

@@ -69,13 +69,13 @@ def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Azure]:
 
 @pytest.fixture
 def posts() -> Iterator[Posts]:
-    kept = Posts()
+    new_posts = Posts()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-            status, headers, answer = kept.answer
+            new_posts.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+            status, headers, answer = new_posts.answer
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(answer))}.items():
                 self.send_header(name, value)
@@ -90,7 +90,7 @@ def posts() -> Iterator[Posts]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    kept.url = f"http://127.0.0.1:{server.server_port}"
-    yield kept
+    new_posts.url = f"http://127.0.0.1:{server.server_port}"
+    yield new_posts
     server.shutdown()
     server.server_close()

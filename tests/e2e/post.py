@@ -30,9 +30,9 @@ PASSWORD = "correct horse"
 
 def opened(text: str, **environ: str) -> list[delivery.OpenChannel]:
     """The channels of a policy with that list, its secrets in `environ`."""
-    found = parse_policy(HEAD + text, "policy", registry.kind_names())
+    parsed = parse_policy(HEAD + text, "policy", registry.kind_names())
     return delivery.open_channels(
-        found.channels, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW)
+        parsed.channels, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW)
     )
 
 
@@ -41,17 +41,17 @@ def sent(lines: list[delivery.OpenChannel], *messages: Message) -> list[Delivery
 
 
 def receipt(lines: list[delivery.OpenChannel], *messages: Message) -> str:
-    [done] = sent(lines, *messages)
-    assert done.error is None, done.error
-    assert done.receipt
-    return done.receipt
+    [delivery] = sent(lines, *messages)
+    assert delivery.error is None, delivery.error
+    assert delivery.receipt
+    return delivery.receipt
 
 
 def error(lines: list[delivery.OpenChannel], *messages: Message) -> CloudError:
-    done = sent(lines, *messages)
-    assert not delivery.receipts_by_id(done)
-    assert done[0].error is not None
-    return done[0].error
+    deliveries = sent(lines, *messages)
+    assert not delivery.receipts_by_id(deliveries)
+    assert deliveries[0].error is not None
+    return deliveries[0].error
 
 
 def digest(to: str = "dana@example.com") -> Message:
@@ -115,8 +115,8 @@ class Posts:
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
 
-def smtp(inbox: Inbox, **given: Any) -> str:
-    spec = {"type": "smtp", "host": "localhost", "port": inbox.port, "from": "reaper@example.com", **given}
+def smtp(inbox: Inbox, **fields: Any) -> str:
+    spec = {"type": "smtp", "host": "localhost", "port": inbox.port, "from": "reaper@example.com", **fields}
     return f"  - {json.dumps(spec)}\n"
 
 

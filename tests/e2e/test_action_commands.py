@@ -42,7 +42,7 @@ class Desk:
         self.policy(most=20)
 
     def _quiet(self, name: str) -> str:
-        found = self.account.endpoint(name, variants=(Variant(count=3),))
+        endpoint = self.account.endpoint(name, variants=(Variant(count=3),))
         self.account.alive(name, "AllTraffic", self.now - 20 * DAY, self.now + DAY)
         memory = Memory(
             idle_since=self.now - 20 * DAY,
@@ -52,10 +52,10 @@ class Desk:
             announced_action=StepName.STOP,
             act_not_before=self.now - DAY,
         )
-        kept = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {})
-        assert kept.remember(found.arn, memory, 0, self.now - HOUR)
-        kept.close()
-        return found.arn
+        ledger = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {})
+        assert ledger.remember(endpoint.arn, memory, 0, self.now - HOUR)
+        ledger.close()
+        return endpoint.arn
 
     def policy(self, most: int) -> None:
         (self.home / "policy.yaml").write_text(POLICY.format(most=most, folder=self.home / "mails"))
@@ -111,7 +111,7 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         pytest.param(lambda text: text.replace("stop", "delete"), "edited after it was written", id="changed by hand"),
         pytest.param(lambda text: "nonsense", "not a plan file of `reaper plan`: it isn't JSON", id="no plan"),
@@ -119,13 +119,13 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
         pytest.param(lambda text: "{}", "`reaper plan`: it has no 'sha256'", id="empty"),
     ],
 )
-def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, said):
+def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, message):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     file = desk.home / "plan.json"
     file.write_text(spoil(file.read_text()))
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
-    assert said in applied.stderr
+    assert message in applied.stderr
     assert "Error" not in applied.stderr
 
 
@@ -139,14 +139,18 @@ def test_apply_refuses_a_plan_of_another_policy(desk: Desk):
 
 def test_too_many_actions_wait_for_a_release(desk: Desk):
     desk.policy(most=2)
-    held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
-    assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
+    first_run = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["step"] for f in json.loads(first_run.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), (
+        first_run.stderr
+    )
     released = desk("release")
     assert (released.returncode, "Released until" in released.stdout) == (0, True), released.stderr
-    assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions exceed max_acts: 2\n" in released.stdout
+    assert f"(run {json.loads(first_run.stdout)['run']['id']}): 3 actions exceed max_acts: 2\n" in released.stdout
     assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
-    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
-    assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
+    completed = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["outcome"] for f in json.loads(completed.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), (
+        completed.stderr
+    )
 
 
 def test_a_release_names_its_scope_and_ledger(desk: Desk):
@@ -154,17 +158,17 @@ def test_a_release_names_its_scope_and_ledger(desk: Desk):
         ({}, f"sqlite://{desk.home}/ledger.db"),
         ({"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")}, "ledger.db (your own: REAPER_LEDGER is not set)"),
     ):
-        done = desk("release", "--for", "2h", **environ)
-        assert done.returncode == 0, done.stderr
-        assert "Nothing was on hold in " in done.stdout
-        assert "including those at the end of office hours" in done.stdout
-        assert where in done.stdout
+        completed = desk("release", "--for", "2h", **environ)
+        assert completed.returncode == 0, completed.stderr
+        assert "Nothing was on hold in " in completed.stdout
+        assert "including those at the end of office hours" in completed.stdout
+        assert where in completed.stdout
     desk.policy(most=2)
     acted = desk("sweep", "--cloud", "aws", "--mode", "enforce")
     assert desk.counts() == [1, 1, 1], acted.stdout
 
 
-def kept(desk: Desk) -> list[str]:
+def ledger_dump(desk: Desk) -> list[str]:
     """Everything in the ledger, as SQL."""
     with closing(sqlite3.connect(f"file:{desk.home}/ledger.db?mode=ro", uri=True)) as store:
         return list(store.iterdump())
@@ -176,9 +180,9 @@ def mails(desk: Desk) -> list[str]:
 
 def test_a_plan_writes_nothing_and_sends_no_notice(desk: Desk):
     desk.policy(most=2)
-    before = kept(desk)
+    before = ledger_dump(desk)
     assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
-    assert (kept(desk), mails(desk)) == (before, [])
+    assert (ledger_dump(desk), mails(desk)) == (before, [])
 
 
 def test_announce_with_release_and_apply_needs_no_enforce(desk: Desk):
@@ -250,8 +254,8 @@ def test_apply_refuses_a_memory_ledger(desk: Desk):
 
 
 def test_an_unwritable_report_stops_nothing(desk: Desk):
-    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--output", "nowhere/report")
-    assert (done.returncode, desk.counts()) == (2, [3, 3, 3])
+    completed = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--output", "nowhere/report")
+    assert (completed.returncode, desk.counts()) == (2, [3, 3, 3])
 
 
 def test_restoring_twice_does_no_harm(desk: Desk):
@@ -268,25 +272,25 @@ def test_restoring_twice_does_no_harm(desk: Desk):
 
 def test_a_denied_action_exits_with_3_and_names_the_permission(desk: Desk):
     desk.server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
-    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
-    report = json.loads(done.stdout)
-    assert (done.returncode, desk.counts()) == (3, [3, 3, 3])
+    completed = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    report = json.loads(completed.stdout)
+    assert (completed.returncode, desk.counts()) == (3, [3, 3, 3])
     assert {f["outcome"] for f in report["findings"]} == {"failed"}
     [row] = [c for c in report["coverage"] if c["kind"] == "acts"]
     assert row["missing"] == "sagemaker:UpdateEndpointWeightsAndCapacities"
 
 
 def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
-    done = desk("explain", "a", "--cloud", "aws")
-    assert done.returncode == 0, done.stderr
-    for said in (
+    completed = desk("explain", "a", "--cloud", "aws")
+    assert completed.returncode == 0, completed.stderr
+    for text in (
         "announced stop on or after",
         "kind can  stop, possible now",
         "next      stop: ",
         "busy above 0",
         "memory    notified",
     ):
-        assert said in done.stdout, done.stdout
+        assert text in completed.stdout, completed.stdout
 
 
 def test_below_enforce_no_action_is_carried_out(desk: Desk):
@@ -303,11 +307,11 @@ def test_a_components_owner_hears_of_its_endpoints_deletion(desk: Desk):
     memory = Memory(
         warned_at=desk.now - 4 * DAY, notice_receipt="r", announced_action=StepName.DELETE, act_not_before=desk.now - DAY
     )
-    kept = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
+    ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     for id_ in (host.arn, inside.arn):
         row = replace(memory, idle_since=desk.now - 20 * DAY, last_seen_idle_at=desk.now - HOUR)
-        assert kept.remember(id_, row, 0, desk.now - HOUR)
-    kept.close()
+        assert ledger.remember(id_, row, 0, desk.now - HOUR)
+    ledger.close()
     (desk.home / "policy.yaml").write_text(
         POLICY.format(most=20, folder=desk.home / "mails").replace("action: stop", "action: delete")
     )

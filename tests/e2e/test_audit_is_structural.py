@@ -53,12 +53,12 @@ def swept(mode: str, environ: dict[str, str], home: Path, ledger: bool) -> dict[
     }
     if ledger:
         ours["REAPER_LEDGER"] = f"sqlite://{home}/ledger.db"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", SWEEP], env={**plain, **environ, **ours}, capture_output=True, text=True, check=False, timeout=200
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    result: dict[str, Any] = json.loads(completed.stdout)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def swept(mode: str, environ: dict[str, str], home: Path, ledger: bool) -> dict[
 def test_below_enforce_the_acting_code_is_never_loaded(mode: str, ledger: bool, tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
-        found = swept(mode, aws.env | azure.env, tmp_path, ledger)
-    assert {"sagemaker-endpoint", "azureml-compute-cluster"} <= set(found["idle"]), "there was something to act on"
-    assert [m for m in found["modules"] if ACTING.fullmatch(m)] == []
+        result = swept(mode, aws.env | azure.env, tmp_path, ledger)
+    assert {"sagemaker-endpoint", "azureml-compute-cluster"} <= set(result["idle"]), "there was something to act on"
+    assert [m for m in result["modules"] if ACTING.fullmatch(m)] == []
 
 
 def test_an_enforcing_sweep_loads_the_acting_code(tmp_path: Path):

@@ -28,5 +28,5 @@ def test_benchmark_fleets_are_judged_correctly(fleet: str, policy: str):
         "--policy",
         policy,
     ]
-    done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False, timeout=280)
-    assert (done.returncode, "0 wrong verdicts" in done.stderr) == (0, True), done.stderr
+    completed = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False, timeout=280)
+    assert (completed.returncode, "0 wrong verdicts" in completed.stderr) == (0, True), completed.stderr

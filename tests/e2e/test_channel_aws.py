@@ -42,10 +42,10 @@ def test_an_sns_filter_policy_selects_by_owner_kind_or_audience(moto: str):
     instances = queue(topic, "instances", {"kind": ["azureml-compute-instance"], "action": ["warn"]})
     admins = queue(topic, "admins", {"audience": ["admins"]})
     dear = queue(topic, "dear", {"usd_per_hour": [{"numeric": [">", 100]}]})
-    done = sent(
+    deliveries = sent(
         opened(f"  - {{type: sns, topic: '{topic}', for: [owners, admins]}}\n"), digest(), digest("lee@example.com"), summary()
     )
-    assert all(d.receipt for d in done)
+    assert all(d.receipt for d in deliveries)
     assert [(m["Subject"], m["Message"]) for m in dana()] == [(digest().subject, digest().text)]
     assert len(instances()) == 2
     assert [m["Subject"] for m in admins()] == ["2 idle ? none new"]
@@ -68,8 +68,8 @@ def test_sns_text_contains_no_masked_link(moto: str):
     topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
     taken = queue(topic, "taken", {"audience": ["owners"]})
     masked = "[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"
-    said = Message(to="a@example.com", subject=masked, text=masked, html="", attributes={"audience": "owners"})
-    assert receipt(opened(f"  - {{type: sns, topic: '{topic}', for: owners}}\n"), said)
+    message = Message(to="a@example.com", subject=masked, text=masked, html="", attributes={"audience": "owners"})
+    assert receipt(opened(f"  - {{type: sns, topic: '{topic}', for: owners}}\n"), message)
     [got] = taken()
     assert not any(mask in got["Message"] + got["Subject"] for mask in ("](http", "<http", "<!"))
 
@@ -92,13 +92,13 @@ def test_ses_mail_has_two_bodies_a_named_sender_and_one_recipient(monkeypatch: p
         monkeypatch.setenv(name, value)
     assert receipt(opened("  - {type: ses, from: reaper@example.com, region: eu-west-1, configuration_set: bounces}\n")) == "m-1"
     [(path, headers, body)] = posts.got
-    asked = json.loads(body)
+    request = json.loads(body)
     assert path == "/v2/email/outbound-emails"
     assert "/eu-west-1/ses/aws4_request" in headers["authorization"]
-    assert asked["Destination"] == {"ToAddresses": ["dana@example.com"]}
-    assert asked["FromEmailAddress"] == "ML Idle Reaper <reaper@example.com>"
-    assert asked["ConfigurationSetName"] == "bounces"
-    simple = asked["Content"]["Simple"]
+    assert request["Destination"] == {"ToAddresses": ["dana@example.com"]}
+    assert request["FromEmailAddress"] == "ML Idle Reaper <reaper@example.com>"
+    assert request["ConfigurationSetName"] == "bounces"
+    simple = request["Content"]["Simple"]
     assert simple["Subject"]["Data"] == digest().subject
     assert (simple["Body"]["Text"]["Data"], simple["Body"]["Html"]["Data"]) == (digest().text, digest().html)
 

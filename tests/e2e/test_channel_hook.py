@@ -20,13 +20,13 @@ def test_a_webhook_is_signed_with_its_time(posts: Posts):
     )
     assert receipt(lines) == "HTTP 200 req-7"
     [(path, headers, body)] = posts.got
-    stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
+    stamp, signature = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
     assert path == "/hook"
     assert int(stamp) == int(NOW.timestamp())
-    assert given == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
-    said = json.loads(body)
-    assert (said["schema"], said["to"], said["subject"]) == (1, "dana@example.com", digest().subject)
-    assert said["resources"] == list(digest().resource_ids)
+    assert signature == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    body_json = json.loads(body)
+    assert (body_json["schema"], body_json["to"], body_json["subject"]) == (1, "dana@example.com", digest().subject)
+    assert body_json["resources"] == list(digest().resource_ids)
     assert "s3cret" not in body.decode()
 
 
@@ -54,10 +54,10 @@ def test_a_webhook_follows_no_redirect_and_reports_failures(status: int, headers
 def test_apprise_sends_subject_and_text(posts: Posts):
     address = posts.url.replace("http", "json") + "/chat"
     assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n")) == "accepted by JSON"
-    said = json.loads(posts.got[0][2])
-    assert said["title"] == digest().subject
-    assert "churn-scoring" in said["message"]
-    assert "Keep it: https://sample.invalid/keep?t=sample" in said["message"]
+    sent_json = json.loads(posts.got[0][2])
+    assert sent_json["title"] == digest().subject
+    assert "churn-scoring" in sent_json["message"]
+    assert "Keep it: https://sample.invalid/keep?t=sample" in sent_json["message"]
 
 
 def test_a_chat_address_stays_secret(posts: Posts):
@@ -81,15 +81,15 @@ def test_a_resource_name_makes_no_masked_link_in_a_chat(posts: Posts, channel: s
     assert receipt(
         opened(f"  - {line}\n", REAPER_SECRET_KEY="k"), Message(to="dana@example.com", subject=masked, text=masked, html="")
     )
-    said = posts.got[0][2].decode()
-    assert "evil.example" in said
-    assert not any(mask in said for mask in ("](http", "<http"))
+    sent_text = posts.got[0][2].decode()
+    assert "evil.example" in sent_text
+    assert not any(mask in sent_text for mask in ("](http", "<http"))
 
 
 def test_a_resource_name_cannot_mention_a_whole_channel(posts: Posts):
     address = posts.url.replace("http", "json")
     loud = Message(to="dana@example.com", subject="@everyone", text="<!channel> @here <@U123> ok@example.com", html="")
     assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n"), loud)
-    said = json.loads(posts.got[0][2])
-    assert not any(ring in said["title"] + said["message"] for ring in ("@everyone", "<!channel", "@here", "<@U123"))
-    assert "ok@example.com" in said["message"]
+    sent_json = json.loads(posts.got[0][2])
+    assert not any(ring in sent_json["title"] + sent_json["message"] for ring in ("@everyone", "<!channel", "@here", "<@U123"))
+    assert "ok@example.com" in sent_json["message"]

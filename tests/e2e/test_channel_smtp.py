@@ -77,14 +77,14 @@ def test_an_invalid_smtp_certificate_is_an_error(fault: str, serve: Serve, autho
 
 def test_an_unreachable_server_is_tried_three_times_and_then_given_up():
     lines = opened(smtp(Inbox(port=1), tls="none"))
-    done = sent(lines, digest(), digest("lee@example.com"), summary(), digest("kim@example.com"), digest("ann@example.com"))
-    assert [d.error and d.error.reason for d in done] == [Reason.UNREACHABLE] * 5
-    assert len({id(d.error) for d in done}) == delivery.MAX_MISSES == 3
+    deliveries = sent(lines, digest(), digest("lee@example.com"), summary(), digest("kim@example.com"), digest("ann@example.com"))
+    assert [d.error and d.error.reason for d in deliveries] == [Reason.UNREACHABLE] * 5
+    assert len({id(d.error) for d in deliveries}) == delivery.MAX_MISSES == 3
 
 
 def test_one_accepting_channel_makes_a_notice_count(inbox: Inbox):
     lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
-    done = sent(lines)
-    assert [d.channel for d in done if d.error] == ["old"]
-    assert set(delivery.receipts_by_id(done)) == set(digest().resource_ids)
-    assert all(receipt.startswith("new: 250") for receipt in delivery.receipts_by_id(done).values())
+    deliveries = sent(lines)
+    assert [d.channel for d in deliveries if d.error] == ["old"]
+    assert set(delivery.receipts_by_id(deliveries)) == set(digest().resource_ids)
+    assert all(receipt.startswith("new: 250") for receipt in delivery.receipts_by_id(deliveries).values())

@@ -50,9 +50,9 @@ def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess
 
 
 def test_the_json_report_has_the_documented_keys(server: Server, account: Account):
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    report = strict.loads(done.stdout)
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert completed.returncode == 0, completed.stderr
+    report = strict.loads(completed.stdout)
     jsonschema.validate(report, CONTRACT)
     by_name = {f["name"]: f for f in report["findings"]}
     assert (by_name["busy"]["state"], by_name["quiet"]["state"]) == ("active", "idle")
@@ -64,8 +64,8 @@ def test_the_json_report_has_the_documented_keys(server: Server, account: Accoun
 
 
 def test_an_audit_creates_no_ledger_file(server: Server, account: Account, tmp_path: Path):
-    done = reaper(server, "sweep", "--cloud", "aws", REAPER_LEDGER=f"sqlite://{tmp_path}/state/ledger.db")
-    assert done.returncode == 0, done.stderr
+    completed = reaper(server, "sweep", "--cloud", "aws", REAPER_LEDGER=f"sqlite://{tmp_path}/state/ledger.db")
+    assert completed.returncode == 0, completed.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +75,7 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "said"),
+    ("arguments", "environ", "message"),
     [
         (["sweep", "--cloud", "gcp"], {}, "gcp"),
         (["sweep", "--kind", "sagemaker-endpont"], {}, "did you mean sagemaker-endpoint?"),
@@ -104,25 +104,27 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
         (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "isn't a subscription ID such as 0000"),
     ],
 )
-def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: list[str], environ: dict[str, str], said: str):
-    done = reaper(server, *arguments, **environ)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: list[str], environ: dict[str, str], message: str):
+    completed = reaper(server, *arguments, **environ)
+    assert completed.returncode == 2
+    assert completed.stdout == ""
+    assert message in " ".join(completed.stderr.split())
+    assert "Traceback" not in completed.stderr
 
 
 def test_missing_credentials_are_an_error():
-    done = reaper(None, "sweep", AWS_SHARED_CREDENTIALS_FILE="/dev/null", AZURE_TOKEN_CREDENTIALS="ManagedIdentityCredential")
-    assert done.returncode == 2
-    assert "no credentials" in done.stderr
+    completed = reaper(
+        None, "sweep", AWS_SHARED_CREDENTIALS_FILE="/dev/null", AZURE_TOKEN_CREDENTIALS="ManagedIdentityCredential"
+    )
+    assert completed.returncode == 2
+    assert "no credentials" in completed.stderr
 
 
 def test_a_denied_list_exits_with_3_and_the_rest_is_judged(server: Server, account: Account):
     server.rules.append(on("ListNotebookInstances", denied()))
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
-    assert done.returncode == 3
-    report = json.loads(done.stdout)
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert completed.returncode == 3
+    report = json.loads(completed.stdout)
     assert {f["name"] for f in report["findings"]} == {"busy", "quiet"}
     row = next(c for c in report["coverage"] if c["kind"] == "sagemaker-notebook")
     assert (row["status"], row["missing"]) == ("denied", "sagemaker:ListNotebookInstances")
@@ -135,9 +137,9 @@ def test_exit_status_3_wins_over_1(server: Server, account: Account):
 
 def test_an_unavailable_account_is_a_coverage_row(server: Server):
     server.rules.append(on("GetCallerIdentity", denied()))
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["coverage"][0]["missing"] == "sts:GetCallerIdentity"
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert completed.returncode == 3
+    assert json.loads(completed.stdout)["coverage"][0]["missing"] == "sts:GetCallerIdentity"
 
 
 def test_a_sweep_completes_under_throttling(server: Server):
@@ -146,31 +148,33 @@ def test_a_sweep_completes_under_throttling(server: Server):
         account.endpoint(f"e{index:02}")
         account.alive(f"e{index:02}", "AllTraffic", NOW - 15 * DAY, NOW + DAY)
     server.rules.append(rate_limit(5, burst=5, operation="(List|Describe|Get).*"))
-    done = reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-endpoint", "--format", "json")
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert json.loads(done.stdout)["totals"]["by_state"]["idle"] == 15
+    completed = reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-endpoint", "--format", "json")
+    assert completed.returncode == 0, completed.stdout[-2000:]
+    assert json.loads(completed.stdout)["totals"]["by_state"]["idle"] == 15
 
 
 def test_region_all_sweeps_every_region(server: Server, account: Account):
-    done = reaper(server, "sweep", "--cloud", "aws", "--region", "all", "--kind", "sagemaker-notebook", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert {"us-east-1", "eu-west-1"} < {c["region"] for c in json.loads(done.stdout)["coverage"]}
+    completed = reaper(server, "sweep", "--cloud", "aws", "--region", "all", "--kind", "sagemaker-notebook", "--format", "json")
+    assert completed.returncode == 0, completed.stderr
+    assert {"us-east-1", "eu-west-1"} < {c["region"] for c in json.loads(completed.stdout)["coverage"]}
 
 
 def test_the_text_report_leads_with_money_and_ends_with_coverage(server: Server, account: Account):
-    done = reaper(server, "sweep", "--cloud", "aws")
-    order = [done.stdout.index(word) for word in ("Idle now", "resources", "Idle, most expensive first", "quiet", "Coverage")]
+    completed = reaper(server, "sweep", "--cloud", "aws")
+    order = [
+        completed.stdout.index(word) for word in ("Idle now", "resources", "Idle, most expensive first", "quiet", "Coverage")
+    ]
     assert order == sorted(order)
-    assert "would be notified. For every signal:" in done.stdout
-    assert "nothing was changed" in done.stdout
-    assert "sagemaker-endpoint: 2 seen" in done.stderr
+    assert "would be notified. For every signal:" in completed.stdout
+    assert "nothing was changed" in completed.stdout
+    assert "sagemaker-endpoint: 2 seen" in completed.stderr
 
 
 def test_csv_formulas_are_defused(server: Server):
     account = Account(server)
     account.notebook("nb", status="Stopped", tags={"owner": "=cmd()|x"})
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(completed.stdout)))
     assert [r["name"] for r in rows] == ["nb"]
     assert all(cell[:1] not in "=+-@" or not cell for r in rows for cell in r.values())
 
@@ -178,9 +182,9 @@ def test_csv_formulas_are_defused(server: Server):
 @pytest.mark.parametrize("format_", ["markdown", "html"])
 def test_every_format_has_the_same_findings(server: Server, account: Account, format_: str, tmp_path: Path):
     out = tmp_path / "report"
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith(f"Wrote {out}\n")
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
+    assert (completed.returncode, completed.stdout) == (0, "")
+    assert completed.stderr.endswith(f"Wrote {out}\n")
     assert "quiet" in out.read_text()
 
 
@@ -196,8 +200,8 @@ def test_every_format_has_the_same_findings(server: Server, account: Account, fo
     ],
 )
 def test_the_output_suffix_chooses_the_format(server: Server, account: Account, name: str, begins: str, tmp_path: Path):
-    done = reaper(server, "sweep", "--cloud", "aws", "--output", str(tmp_path / name))
-    assert (done.returncode, done.stdout) == (0, "")
+    completed = reaper(server, "sweep", "--cloud", "aws", "--output", str(tmp_path / name))
+    assert (completed.returncode, completed.stdout) == (0, "")
     assert (tmp_path / name).read_text().startswith(begins)
 
 
@@ -218,21 +222,21 @@ def test_columns_sets_the_width_of_the_report(server: Server, account: Account):
 
 def test_an_unreadable_cloud_exits_with_3_and_a_remedy(server: Server):
     server.rules.append(on("GetCallerIdentity", denied()))
-    done = reaper(server, "sweep", "--cloud", "aws")
-    assert done.returncode == 3
-    assert done.stdout.startswith("Nothing could be read.\n  AWS: check")
-    assert "allow them sts:GetCallerIdentity" in " ".join(done.stdout.split())
+    completed = reaper(server, "sweep", "--cloud", "aws")
+    assert completed.returncode == 3
+    assert completed.stdout.startswith("Nothing could be read.\n  AWS: check")
+    assert "allow them sts:GetCallerIdentity" in " ".join(completed.stdout.split())
 
 
 @pytest.mark.parametrize("command", [(), ("sweep",), ("explain",), ("policy", "check"), ("notify", "test")])
 def test_help_has_a_short_name(command: tuple[str, ...]):
-    done = reaper(None, *command, "-h")
-    assert done.returncode == 0
-    assert "Usage: reaper" in done.stdout
+    completed = reaper(None, *command, "-h")
+    assert completed.returncode == 0
+    assert "Usage: reaper" in completed.stdout
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (
             "sweep",
@@ -244,17 +248,17 @@ def test_help_has_a_short_name(command: tuple[str, ...]):
         ("release", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
     ],
 )
-def test_help_names_the_settings_of_a_command(command: str, said: list[str]):
-    done = reaper(None, command, "-h", COLUMNS="300")
-    assert [word for word in said if word not in " ".join(done.stdout.split())] == []
+def test_help_names_the_settings_of_a_command(command: str, message: list[str]):
+    completed = reaper(None, command, "-h", COLUMNS="300")
+    assert [word for word in message if word not in " ".join(completed.stdout.split())] == []
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "html", "markdown"])
 def test_a_report_in_a_file_mentions_gaps_on_stderr(server: Server, account: Account, format_: str):
     server.rules.append(on("ListNotebookInstances", denied()))
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
-    assert done.returncode == 3
-    assert "coverage incomplete: 3 of 4 complete; first: denied: sagemaker-notebook in 123456789012" in done.stderr
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
+    assert completed.returncode == 3
+    assert "coverage incomplete: 3 of 4 complete; first: denied: sagemaker-notebook in 123456789012" in completed.stderr
     assert "coverage incomplete" not in reaper(server, "sweep", "--cloud", "aws").stderr
 
 
@@ -268,8 +272,8 @@ def test_shell_completion_works():
 
 def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account):
     arn = account.arn("endpoint/quiet").upper()
-    done = reaper(server, "explain", arn, "--cloud", "aws")
-    assert done.returncode == 0, done.stderr
+    completed = reaper(server, "explain", arn, "--cloud", "aws")
+    assert completed.returncode == 0, completed.stderr
     for word in (
         "activity  Invocations",
         "heartbeat CPUUtilization",
@@ -277,21 +281,21 @@ def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account
         "the policy's defaults",
         "tags      ",
     ):
-        assert word in done.stdout
+        assert word in completed.stdout
 
 
 def test_explain_suggests_a_similar_name(server: Server, account: Account):
-    done = reaper(server, "explain", "QUIET", "--cloud", "aws")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "'QUIET' was not found in 2 resources; did you mean quiet?" in done.stderr
+    completed = reaper(server, "explain", "QUIET", "--cloud", "aws")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "'QUIET' was not found in 2 resources; did you mean quiet?" in completed.stderr
 
 
 def test_policy_check_and_schema_print_their_results(tmp_path: Path):
     path = tmp_path / "policy.yaml"
     path.write_text("version: 1\nrules: [{name: all}, {name: never, match: {region: us-east-1}}]\n")
-    done = reaper(None, "policy", "check", str(path))
-    assert done.returncode == 0
-    assert "never matches" in done.stderr
+    completed = reaper(None, "policy", "check", str(path))
+    assert completed.returncode == 0
+    assert "never matches" in completed.stderr
     jsonschema.Draft202012Validator.check_schema(json.loads(reaper(None, "policy", "schema").stdout))
 
 

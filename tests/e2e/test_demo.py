@@ -21,11 +21,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
     """The demo run as a newcomer runs it, in an environment without any account."""
     folder = tmp_path_factory.mktemp("demo")
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
-    done = subprocess.run(
+    completed = subprocess.run(
         [REAPER, "demo", "--output", str(folder)], env=plain, capture_output=True, text=True, timeout=240, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return folder, completed.stdout
 
 
 def test_the_demo_report_remembers_its_notices(demo):
@@ -39,8 +39,8 @@ def test_every_demo_verdict_is_right(demo, cloud: str):
     report = strict.loads((demo[0] / "report.json").read_text())
     expected = import_module(f"reaper_sandbox.{cloud}.fleet").EXPECTED
     name = (lambda f: f["name"]) if cloud == "aws" else (lambda f: f["id"].rpartition("/")[2])
-    found = {name(f): (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
-    assert found == {name: (e.state, e.confidence) for name, e in expected.items()}
+    verdicts = {name(f): (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
+    assert verdicts == {name: (e.state, e.confidence) for name, e in expected.items()}
 
 
 def test_demo_coverage_is_complete_for_every_kind(demo):
@@ -86,7 +86,7 @@ def test_the_demo_page_has_every_finding(demo):
 def test_the_demos_explain_command_works(demo):
     [command] = re.findall(r"For every signal:\s+(.* explain NAME --report .*)", demo[1])
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
-    done = subprocess.run(
+    completed = subprocess.run(
         command.replace("NAME", "churn-idle-9-days"),
         shell=True,
         env=plain,
@@ -95,5 +95,5 @@ def test_the_demos_explain_command_works(demo):
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "verdict   idle (proven)" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "verdict   idle (proven)" in completed.stdout

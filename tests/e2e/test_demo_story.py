@@ -46,13 +46,13 @@ ELSEWHERE = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Story:
     """What it printed, the folder of the story, and what is in the caller's other folders afterwards."""
 
     out: str
     err: str
     home: Path
-    left: list[str]
+    stray_files: list[str]
 
     @cached_property
     def text(self) -> str:
@@ -61,18 +61,18 @@ class Told:
 
     def day(self, title: str) -> str:
         """What is printed about one day."""
-        found = re.search(rf"^{title}[^\n]*\n(.*?)(?=^\S|\Z)", self.out, re.MULTILINE | re.DOTALL)
-        assert found, title
-        return re.sub(r"\s+", " ", found[1])
+        match = re.search(rf"^{title}[^\n]*\n(.*?)(?=^\S|\Z)", self.out, re.MULTILINE | re.DOTALL)
+        assert match, title
+        return re.sub(r"\s+", " ", match[1])
 
     @cached_property
     def mails(self) -> list[tuple[str, str, str]]:
         """Addressee, subject and plain text of every mail."""
-        found = [message_from_bytes(path.read_bytes()) for path in sorted((self.home / "mail").glob("*.eml"))]
-        plain = [next(p for p in m.walk() if p.get_content_type() == "text/plain") for m in found]
+        messages = [message_from_bytes(path.read_bytes()) for path in sorted((self.home / "mail").glob("*.eml"))]
+        plain = [next(p for p in m.walk() if p.get_content_type() == "text/plain") for m in messages]
         return [
             (str(m["To"]), str(m["Subject"]), part.get_payload(decode=True).decode())
-            for m, part in zip(found, plain, strict=True)
+            for m, part in zip(messages, plain, strict=True)
         ]
 
     @cached_property
@@ -85,174 +85,174 @@ class Told:
 
     def memory(self, name: str) -> Memory:
         [id_] = [f["id"] for f in self.report["findings"] if f["name"] == name]
-        kept = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
+        ledger = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
         try:
-            return kept.recall([id_], story_fleet.STORY_END).get(id_, Memory())
+            return ledger.recall([id_], story_fleet.STORY_END).get(id_, Memory())
         finally:
-            kept.close()
+            ledger.close()
 
     def finding(self, name: str) -> dict:
-        [found] = [f for f in self.report["findings"] if f["name"] == name]
-        return found
+        [finding] = [f for f in self.report["findings"] if f["name"] == name]
+        return finding
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     root = tmp_path_factory.mktemp("story")
     for name in ("cwd", "home", "tmp", "out"):
         (root / name).mkdir()
     environ = {**os.environ, **ELSEWHERE, "HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
     environ = {k: v for k, v in environ.items() if not k.startswith("XDG_")}
-    done = forks.reaper("demo", "--story", "--output", str(root / "out"), env=environ, cwd=root / "cwd", timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    left = [str(p.relative_to(root)) for name in ("cwd", "home", "tmp") for p in (root / name).rglob("*")]
-    return Told(done.stdout, done.stderr, root / "out" / "story", left)
+    completed = forks.reaper("demo", "--story", "--output", str(root / "out"), env=environ, cwd=root / "cwd", timeout=500)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    stray_files = [str(p.relative_to(root)) for name in ("cwd", "home", "tmp") for p in (root / name).rglob("*")]
+    return Story(completed.stdout, completed.stderr, root / "out" / "story", stray_files)
 
 
-def test_the_story_writes_only_to_its_output_folder(told: Told):
-    assert told.left == []
-    assert {p.name for p in told.home.parent.iterdir()} == {"story"}
+def test_the_story_writes_only_to_its_output_folder(story: Story):
+    assert story.stray_files == []
+    assert {p.name for p in story.home.parent.iterdir()} == {"story"}
 
 
-def test_the_story_goes_to_stdout_and_progress_to_stderr(told: Told):
-    assert "\x1b" not in told.out
-    assert max(map(len, told.out.partition("Two weeks later")[0].splitlines())) <= 120
-    assert re.search(r"Sun 15 Nov 09:30 \(\d+ of \d+\)", told.err)
-    assert "Traceback" not in told.err
+def test_the_story_goes_to_stdout_and_progress_to_stderr(story: Story):
+    assert "\x1b" not in story.out
+    assert max(map(len, story.out.partition("Two weeks later")[0].splitlines())) <= 120
+    assert re.search(r"Sun 15 Nov 09:30 \(\d+ of \d+\)", story.err)
+    assert "Traceback" not in story.err
 
 
-def test_the_story_has_every_day_in_order(told: Told):
-    days = re.findall(r"^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day (\d+) November 2026$", told.out, re.MULTILINE)
+def test_the_story_has_every_day_in_order(story: Story):
+    days = re.findall(r"^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day (\d+) November 2026$", story.out, re.MULTILINE)
     assert [int(day) for day in days] == list(range(2, 16))
 
 
-def test_every_mail_in_the_story_is_a_file(told: Told):
-    subjects = {f"{to}: {' '.join(subject.split())}" for to, subject, _ in told.mails}
-    lines = re.findall(r" mail (\S+@\S+: .{150})", told.text)
+def test_every_mail_in_the_story_is_a_file(story: Story):
+    subjects = {f"{to}: {' '.join(subject.split())}" for to, subject, _ in story.mails}
+    lines = re.findall(r" mail (\S+@\S+: .{150})", story.text)
     assert len(lines) > 10
     assert [line for line in lines if not line.startswith(tuple(subjects))] == []
 
 
-def test_story_notices_match_the_mails_cost_and_date(told: Told):
-    first = told.day("Monday 2 November")
+def test_story_notices_match_the_mails_cost_and_date(story: Story):
+    first = story.day("Monday 2 November")
     named = re.findall(
         r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ wasted|price unknown)\. ((?:It will be|From) .*?2026, \d\d:\d\d [A-Z][\w/]+)",
         first,
     )
     assert {name for name, *_ in named} == {*story_fleet.SILENT_ENDPOINTS, "gpu-nightly", "kim-sandbox", "dev-mia", "dev-ana"}
     for name, cost, following in named:
-        mine = [text for _, _, text in told.mails if f" {name}\n" in text]
+        mine = [text for _, _, text in story.mails if f" {name}\n" in text]
         assert any(f"Cost: {cost}\n" in text and f"Next: {following}" in text for text in mine), name
 
 
-def test_a_story_snooze_lasts_until_it_ends(told: Told):
-    assert "tom opens the link in the mail and sends the form: “churn-model” is snoozed" in told.day("Tuesday 3 November")
-    assert "exempt churn-model: snoozed until 2026-11-08 10:00 UTC by tom@example.com" in told.day("Tuesday 3 November")
-    assert "churn-model: $22.13 a day" in told.day("Monday 9 November")
-    assert "on or after Thu 12 Nov 2026" in told.day("Monday 9 November")
-    assert told.memory("churn-model").snoozed_until is None
+def test_a_story_snooze_lasts_until_it_ends(story: Story):
+    assert "tom opens the link in the mail and sends the form: “churn-model” is snoozed" in story.day("Tuesday 3 November")
+    assert "exempt churn-model: snoozed until 2026-11-08 10:00 UTC by tom@example.com" in story.day("Tuesday 3 November")
+    assert "churn-model: $22.13 a day" in story.day("Monday 9 November")
+    assert "on or after Thu 12 Nov 2026" in story.day("Monday 9 November")
+    assert story.memory("churn-model").snoozed_until is None
 
 
-def test_use_before_the_date_voids_a_notice(told: Told):
-    assert "active fraud-scorer: Invocations of AllTraffic showed use" in told.day("Wednesday 4 November")
-    assert (told.finding("fraud-scorer")["state"], told.memory("fraud-scorer").warned_at) == ("active", None)
-    assert [m for m in told.manifests if m["name"] == "fraud-scorer"] == []
+def test_use_before_the_date_voids_a_notice(story: Story):
+    assert "active fraud-scorer: Invocations of AllTraffic showed use" in story.day("Wednesday 4 November")
+    assert (story.finding("fraud-scorer")["state"], story.memory("fraud-scorer").warned_at) == ("active", None)
+    assert [m for m in story.manifests if m["name"] == "fraud-scorer"] == []
 
 
-def test_too_many_actions_stay_on_hold_until_released(told: Told):
-    day = told.day("Thursday 5 November")
+def test_too_many_actions_stay_on_hold_until_released(story: Story):
+    day = story.day("Thursday 5 November")
     assert "exceed max_share: 25%" in day
     assert "runs `reaper release`" in day
     assert day.index("on hold recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
-    assert any(to == "ml-admins@example.com" and "ON HOLD (" in text for to, _, text in told.mails)
+    assert any(to == "ml-admins@example.com" and "ON HOLD (" in text for to, _, text in story.mails)
     assert "mail ml-admins@example.com: [ML Idle Reaper] 6 actions on hold" in day
-    assert min(m["at"] for m in told.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
+    assert min(m["at"] for m in story.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
 
 
-def test_a_keep_tag_set_before_the_recheck_wins(told: Told):
-    assert "refused pricing-ab: it is exempt now: kept by tag reaper:keep='true'" in told.day("Thursday 5 November")
-    assert [m for m in told.manifests if m["name"] == "pricing-ab"] == []
-    assert told.finding("pricing-ab")["state"] == "exempt"
+def test_a_keep_tag_set_before_the_recheck_wins(story: Story):
+    assert "refused pricing-ab: it is exempt now: kept by tag reaper:keep='true'" in story.day("Thursday 5 November")
+    assert [m for m in story.manifests if m["name"] == "pricing-ab"] == []
+    assert story.finding("pricing-ab")["state"] == "exempt"
 
 
-def test_stopped_resources_are_smaller_at_the_end(told: Told):
-    sizes = {name: told.finding(name)["size"] for name in ("recommender-old", "gb300-trial", "churn-model")}
+def test_stopped_resources_are_smaller_at_the_end(story: Story):
+    sizes = {name: story.finding(name)["size"] for name in ("recommender-old", "gb300-trial", "churn-model")}
     assert {name: size.rpartition(" ")[2] for name, size in sizes.items()} == dict.fromkeys(sizes, "x1")
-    assert told.finding("kim-sandbox")["status"] == "Stopped"
-    assert "its minimum is 0 nodes" in told.finding("gpu-nightly")["because"]
+    assert story.finding("kim-sandbox")["status"] == "Stopped"
+    assert "its minimum is 0 nodes" in story.finding("gpu-nightly")["because"]
 
 
-def test_a_deleted_resource_is_restored_the_same(told: Told):
-    [deleted] = [m for m in told.manifests if m["move"] == "delete"]
+def test_a_deleted_resource_is_restored_the_same(story: Story):
+    [deleted] = [m for m in story.manifests if m["move"] == "delete"]
     assert deleted["name"] == "legacy-ranker"
-    restored = told.day("Monday 9 November")
+    restored = story.day("Monday 9 November")
     assert "it was recreated, the same as before in variants, configuration, tags, autoscaling" in restored
-    assert (told.finding("legacy-ranker")["state"], told.memory("legacy-ranker").warned_at) == ("active", None)
+    assert (story.finding("legacy-ranker")["state"], story.memory("legacy-ranker").warned_at) == ("active", None)
 
 
-def test_a_metrics_outage_stops_nothing_in_use(told: Told):
-    day = told.day("Thursday 12 November")
+def test_a_metrics_outage_stops_nothing_in_use(story: Story):
+    day = story.day("Thursday 12 November")
     assert "on hold churn-model: because 11 of 14 sagemaker-endpoint resources are idle, up from 21%" in day
-    assert "8 notices no longer count" in told.day("Friday 13 November")
-    assert {told.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
-    assert [m["name"] for m in told.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
-    stopped = {m["name"] for m in told.manifests if m["at"].startswith("2026-11-12")}
+    assert "8 notices no longer count" in story.day("Friday 13 November")
+    assert {story.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
+    assert [m["name"] for m in story.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
+    stopped = {m["name"] for m in story.manifests if m["at"].startswith("2026-11-12")}
     assert stopped == {"dev-ana", "dev-mia"}, "the breaker holds what the outage may be behind, not what a calendar asks for"
 
 
-def test_office_hours_stop_evenings_and_start_mornings(told: Told):
-    stops = Counter(m["name"] for m in told.manifests if m["name"].startswith("dev-"))
+def test_office_hours_stop_evenings_and_start_mornings(story: Story):
+    stops = Counter(m["name"] for m in story.manifests if m["name"].startswith("dev-"))
     assert set(stops) == {"dev-ana", "dev-mia"}
     for name in stops:
-        assert f"{name} stopped {stops[name]} times" in told.text
-        assert f"{name} started {stops[name] - 1} times" in told.text
-        assert told.memory(name).last_action is StepName.STOP
-    assert not [s for _, s, _ in told.mails if "was started" in s], "a start in the morning is no news"
+        assert f"{name} stopped {stops[name]} times" in story.text
+        assert f"{name} started {stops[name] - 1} times" in story.text
+        assert story.memory(name).last_action is StepName.STOP
+    assert not [s for _, s, _ in story.mails if "was started" in s], "a start in the morning is no news"
 
 
-def test_office_hours_get_one_notice_then_weekly_summaries(told: Told):
-    first = told.day("Monday 2 November")
+def test_office_hours_get_one_notice_then_weekly_summaries(story: Story):
+    first = story.day("Monday 2 November")
     for name, owner in (("dev-mia", "mia@example.com"), ("dev-ana", "ana@example.com")):
         about = [
             following
-            for to, _, text in told.mails
+            for to, _, text in story.mails
             if to == owner
             for following in re.findall(rf"^\d+\. {name}\n(?:   .*\n)*?   Next: (.+)$", text, re.MULTILINE)
         ]
-        assert sorted(said.split()[0] for said in about) == ["From", "Its"]
+        assert sorted(text.split()[0] for text in about) == ["From", "Its"]
         enrolment, week = sorted(about)
         assert "it will be stopped outside its office hours (mon-fri 09:00-19:00, UTC)" in enrolment
         assert re.search(r"apply\. Since Mon 2 Nov 2026, 19:30 UTC it was stopped \d+ times and started \d+ times", week)
         assert f"- {name}: " in first
-        assert re.search(rf"- {name}: [^\n]*\. Its office\s+hours", told.text)
+        assert re.search(rf"- {name}: [^\n]*\. Its office\s+hours", story.text)
 
 
-def test_the_storys_last_sweep_equals_the_final_report(told: Told):
-    sums = told.report["totals"]
-    assert f"{sums['resources']} resources: {sums['by_state']['active']} active, {sums['by_state']['idle']} idle" in told.day(
+def test_the_storys_last_sweep_equals_the_final_report(story: Story):
+    sums = story.report["totals"]
+    assert f"{sums['resources']} resources: {sums['by_state']['active']} active, {sums['by_state']['idle']} idle" in story.day(
         "Sunday 15"
     )
-    assert f"idle costs ${sums['idle_usd_per_hour']:,.2f} an hour, {sums['unpriced_idle']} with unknown price" in told.day(
+    assert f"idle costs ${sums['idle_usd_per_hour']:,.2f} an hour, {sums['unpriced_idle']} with unknown price" in story.day(
         "Sunday 15"
     )
-    assert {c["status"] for c in told.report["coverage"]} == {"ok"}
+    assert {c["status"] for c in story.report["coverage"]} == {"ok"}
 
 
-def test_story_savings_are_stopped_hours_times_price(told: Told):
+def test_story_savings_are_stopped_hours_times_price(story: Story):
     """For the cluster, reckoned from its manifest and the price book; the one without a price is in hours and in no sum."""
-    end = datetime.fromisoformat(told.report["run"]["started_at"])
-    [stopped] = [m for m in told.manifests if m["name"] == "gpu-nightly"]
+    end = datetime.fromisoformat(story.report["run"]["started_at"])
+    [stopped] = [m for m in story.manifests if m["name"] == "gpu-nightly"]
     usd = (end - datetime.fromisoformat(stopped["at"])) / timedelta(hours=1) * _cluster_usd()
-    assert f"gpu-nightly ${usd:,.0f}" in told.text
-    [trial] = [m for m in told.manifests if m["name"] == "gb300-trial"]
+    assert f"gpu-nightly ${usd:,.0f}" in story.text
+    [trial] = [m for m in story.manifests if m["name"] == "gb300-trial"]
     hours = (end - datetime.fromisoformat(trial["at"])) / timedelta(hours=1)
-    assert f"not counted {hours:,.0f} hours of gb300-trial, price unknown" in told.text
+    assert f"not counted {hours:,.0f} hours of gb300-trial, price unknown" in story.text
 
 
-def test_the_storys_folders_contain_what_it_counts(told: Told):
-    assert f"{len(told.mails)} in {told.home / 'mail'}" in told.text
-    assert f"{len(told.manifests)} in {told.home / 'manifests'}" in told.text
-    assert (told.home / "report.html").read_text().startswith("<!doctype html>")
+def test_the_storys_folders_contain_what_it_counts(story: Story):
+    assert f"{len(story.mails)} in {story.home / 'mail'}" in story.text
+    assert f"{len(story.manifests)} in {story.home / 'manifests'}" in story.text
+    assert (story.home / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_rerunning_the_story_deletes_only_its_own_files(tmp_path: Path):
@@ -269,12 +269,12 @@ def test_rerunning_the_story_deletes_only_its_own_files(tmp_path: Path):
 
 
 def test_the_story_accepts_no_policy_of_your_own(tmp_path: Path):
-    done = subprocess.run(
+    completed = subprocess.run(
         [REAPER, "demo", "--story", "--policy", "version: 1", "--output", str(tmp_path / "x")],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout, (tmp_path / "x").exists()) == (2, "", False)
-    assert "drop --policy and --format" in done.stderr
+    assert (completed.returncode, completed.stdout, (tmp_path / "x").exists()) == (2, "", False)
+    assert "drop --policy and --format" in completed.stderr
 
 
 def _cluster_usd() -> float:

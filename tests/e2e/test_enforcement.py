@@ -70,8 +70,8 @@ class Stage:
     def source(self) -> PolicySource:
         return load_policy(POLICY.format(folder=self.home / "mails", action=self.action))
 
-    def sweep(self, **given: object) -> Report:
-        return run(self.settings, self.source, lambda: self.now, **given)  # type: ignore[arg-type]
+    def sweep(self, **fields: object) -> Report:
+        return run(self.settings, self.source, lambda: self.now, **fields)  # type: ignore[arg-type]
 
     def audit(self) -> Report:
         return run(replace(self.settings, mode=Mode.AUDIT), self.source, lambda: self.now)
@@ -110,11 +110,11 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 def _on_aws(server: Aws) -> Truth:
     account = Account(server)
-    found = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": OWNER})
+    endpoint = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": OWNER})
     account.alive("quiet", "AllTraffic", NOW - 20 * DAY, NOW + 90 * DAY)
 
     def tag(tags: dict[str, str]) -> None:
-        found.tags = {"owner": OWNER, **tags}
+        endpoint.tags = {"owner": OWNER, **tags}
 
     def use(when: datetime) -> None:
         account.invoked("quiet", "AllTraffic", when)
@@ -149,8 +149,8 @@ def test_notice_stop_restore_and_new_notice(stage: Stage):
     assert (stopped.step.name, stopped.outcome.result) == ("stop", "done"), stopped.outcome
     assert stage.running() != before
     assert one(stage.later(hours=2)).step.name == "none"
-    done = restore.restore_resource(stopped.case.resource.id, stage.bench())
-    assert (done.error, done.undone and done.undone.not_restored) == (None, ())
+    result = restore.restore_resource(stopped.case.resource.id, stage.bench())
+    assert (result.error, result.undone and result.undone.not_restored) == (None, ())
     assert stage.running() == before
     assert one(stage.later(days=2)).step.name == "warn"
     assert one(stage.later(days=3)).step.name == "stop"
@@ -174,9 +174,9 @@ def test_a_plan_can_be_applied_and_undone(stage: Stage):
     assert (plan_file.not_performed(agreed, report), stage.running() == before) == ([], False)
     stage.now += HOUR
     stage.set_clock(stage.now)
-    [done] = restore.undo_run(report.run.id, stage.bench())
-    assert isinstance(done, restore.RestoreResult)
-    assert (done.error, stage.running()) == (None, before)
+    [result] = restore.undo_run(report.run.id, stage.bench())
+    assert isinstance(result, restore.RestoreResult)
+    assert (result.error, stage.running()) == (None, before)
 
 
 def test_a_plan_is_refused_if_tags_changed(stage: Stage):
@@ -190,23 +190,23 @@ def test_a_plan_is_refused_if_tags_changed(stage: Stage):
     )
     stage.tag({"team": "vision"})
     after = stage.sweep(agreed=agreed)
-    [left] = plan_file.not_performed(agreed, after)
-    assert "changed since the plan was made: tags" in left
+    [line] = plan_file.not_performed(agreed, after)
+    assert "changed since the plan was made: tags" in line
     assert stage.running() == before
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         pytest.param(lambda text: text.replace('"stop"', '"delete"'), "edited after it was written", id="changed by hand"),
         pytest.param(lambda text: text[: len(text) // 2], "not a plan file of", id="cut short"),
         pytest.param(lambda text: "[]", "not a plan file of", id="something else"),
     ],
 )
-def test_an_edited_plan_is_refused(stage: Stage, change, said):
+def test_an_edited_plan_is_refused(stage: Stage, change, message):
     report = due(stage).sweep()
     text = change(plan_file.plan_json(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now))
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         plan_file.parse_plan(text, "plan.json", stage.now)
 
 
@@ -235,6 +235,6 @@ def test_use_between_judging_and_acting_refuses_the_action(stage: Stage):
             stage.use(stage.now - PUBLISHED[stage.cloud])
         return value
 
-    found = one(run_phases(open_run(stage.settings, stage.source, lambda: stage.now), meanwhile))
-    assert (found.step.name, found.outcome.result, stage.running()) == ("stop", "refused", before), found.outcome
-    assert "it is active now" in (found.outcome.because or "")
+    finding = one(run_phases(open_run(stage.settings, stage.source, lambda: stage.now), meanwhile))
+    assert (finding.step.name, finding.outcome.result, stage.running()) == ("stop", "refused", before), finding.outcome
+    assert "it is active now" in (finding.outcome.because or "")

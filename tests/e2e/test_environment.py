@@ -51,19 +51,19 @@ def reaper(server: Server | None, *arguments: str, stdout: Any = subprocess.PIPE
     )
 
 
-def refused(done: Any, said: str) -> None:
-    assert done.returncode == 2, done.stdout
-    assert said in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+def refused(completed: Any, message: str) -> None:
+    assert completed.returncode == 2, completed.stdout
+    assert message in " ".join(completed.stderr.split())
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize("output", ["nowhere/report.json", ".", ""])
 def test_an_unwritable_output_fails_before_notices(server: Server, tmp_path: Path, output: str):
-    told = {"REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db", "REAPER_POLICY": POLICY.format(tmp_path)}
+    environ = {"REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db", "REAPER_POLICY": POLICY.format(tmp_path)}
     where = f"{tmp_path}/{output}" if output else ""
-    done = reaper(server, "sweep", "--cloud", "aws", "--mode", "notify", "--output", where, **told)
-    refused(done, "can't be written" if output else "--output '' names no file")
-    assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
+    completed = reaper(server, "sweep", "--cloud", "aws", "--mode", "notify", "--output", where, **environ)
+    refused(completed, "can't be written" if output else "--output '' names no file")
+    assert (completed.stdout, list(tmp_path.iterdir())) == ("", [])
 
 
 def test_checking_the_output_leaves_an_old_report_intact(server: Server, tmp_path: Path):
@@ -75,9 +75,9 @@ def test_checking_the_output_leaves_an_old_report_intact(server: Server, tmp_pat
 
 
 def test_a_report_goes_to_stdout_if_its_file_fails(server: Server):
-    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json", "--output", "/dev/full")
-    refused(done, "it went to standard output")
-    assert [f["name"] for f in json.loads(done.stdout)["findings"]] == ["quiet"]
+    completed = reaper(server, "sweep", "--cloud", "aws", "--format", "json", "--output", "/dev/full")
+    refused(completed, "it went to standard output")
+    assert [f["name"] for f in json.loads(completed.stdout)["findings"]] == ["quiet"]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
@@ -94,24 +94,24 @@ def test_a_full_stdout_is_a_plain_error(server: Server, arguments: list[str], un
 def test_a_closed_pipe_never_exits_with_1(arguments: list[str], unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)
-    done = reaper(None, *arguments, stdout=writing, PYTHONUNBUFFERED=unbuffered)
+    completed = reaper(None, *arguments, stdout=writing, PYTHONUNBUFFERED=unbuffered)
     os.close(writing)
-    assert (done.returncode, "Traceback" in done.stderr, "Exception ignored" in done.stderr) == (2, False, False)
+    assert (completed.returncode, "Traceback" in completed.stderr, "Exception ignored" in completed.stderr) == (2, False, False)
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         pytest.param({"REQUESTS_CA_BUNDLE": "/nope"}, "REQUESTS_CA_BUNDLE='/nope'", id="no certificates"),
         pytest.param({"AZURE_TOKEN_CREDENTIALS": "bogus"}, "AZURE_TOKEN_CREDENTIALS: bogus", id="no such credential"),
     ],
 )
-def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], said: str):
-    done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
-    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    assert done.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
-    [row] = json.loads(done.stdout)["coverage"]
-    assert (row["cloud"], row["status"], said in row["error"]) == ("azure", "failed", True)
+def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], message: str):
+    completed = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
+    assert (completed.returncode, completed.stderr.count("\n")) == (3, 1)
+    assert completed.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
+    [row] = json.loads(completed.stdout)["coverage"]
+    assert (row["cloud"], row["status"], message in row["error"]) == ("azure", "failed", True)
 
 
 @pytest.mark.parametrize(
@@ -120,23 +120,23 @@ def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], said:
     ids=lambda environ: next(iter(environ)),
 )
 def test_an_invalid_azure_setting_does_not_block_aws(server: Server, environ: dict[str, str]):
-    done = reaper(server, "sweep", "--format", "json", REAPER_SUBSCRIPTIONS="1111", **environ)
-    report = json.loads(done.stdout)
-    assert (done.returncode, [f["name"] for f in report["findings"]]) == (3, ["quiet"])
+    completed = reaper(server, "sweep", "--format", "json", REAPER_SUBSCRIPTIONS="1111", **environ)
+    report = json.loads(completed.stdout)
+    assert (completed.returncode, [f["name"] for f in report["findings"]]) == (3, ["quiet"])
     [row] = [c for c in report["coverage"] if c["status"] != "ok"]
     assert (row["cloud"], row["status"]) == ("azure", "failed")
 
 
 @pytest.mark.parametrize("mode", ["notify", "enforce"])
 def test_a_memory_ledger_is_refused_above_audit(server: Server, tmp_path: Path, mode: str):
-    told = {"REAPER_LEDGER": "memory:", "REAPER_POLICY": POLICY.format(tmp_path)}
-    refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **told), "would notify the owners again on every run")
+    environ = {"REAPER_LEDGER": "memory:", "REAPER_POLICY": POLICY.format(tmp_path)}
+    refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **environ), "would notify the owners again on every run")
     assert list(tmp_path.iterdir()) == []
-    assert reaper(server, "sweep", "--cloud", "aws", **told).returncode == 0
+    assert reaper(server, "sweep", "--cloud", "aws", **environ).returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["sweep", "--cloud", "aws", "--kind", "azure*"], "no kind in cloud aws fits 'azure*'"),
         (["sweep", "--cloud", "azure", "--kind", "sagemaker-endpoint"], "no kind in cloud azure fits 'sagemaker-endpoint'"),
@@ -153,36 +153,36 @@ def test_a_memory_ledger_is_refused_above_audit(server: Server, tmp_path: Path, 
         (["release", "--for", "soon"], "--for 'soon': expected a duration such as"),
     ],
 )
-def test_contradictory_options_are_errors(server: Server, arguments: list[str], said: str):
-    done = reaper(server, *arguments)
-    refused(done, said)
-    assert done.stdout == ""
+def test_contradictory_options_are_errors(server: Server, arguments: list[str], message: str):
+    completed = reaper(server, *arguments)
+    refused(completed, message)
+    assert completed.stdout == ""
 
 
 def test_a_missing_s3_policy_is_named_by_its_address(server: Server):
-    done = reaper(server, "sweep", "--cloud", "aws", "--policy", "s3://nowhere/policy.yaml")
-    refused(done, "policy s3://nowhere/policy.yaml: can't be read")
-    assert "REAPER_POLICY" not in done.stderr
+    completed = reaper(server, "sweep", "--cloud", "aws", "--policy", "s3://nowhere/policy.yaml")
+    refused(completed, "policy s3://nowhere/policy.yaml: can't be read")
+    assert "REAPER_POLICY" not in completed.stderr
 
 
 def test_an_invalid_address_error_shows_a_valid_one():
-    done = reaper(None, "sweep", "--cloud", "azure", REAPER_METRICS_ENDPOINT="http://plain")
-    refused(done, "such as https://{region}.metrics.monitor.azure.com; tokens are only sent over https")
+    completed = reaper(None, "sweep", "--cloud", "azure", REAPER_METRICS_ENDPOINT="http://plain")
+    refused(completed, "such as https://{region}.metrics.monitor.azure.com; tokens are only sent over https")
 
 
 def test_explain_takes_account_and_region_from_the_arn(server: Server):
-    there = Account(server).arn("endpoint/quiet")
-    done = reaper(server, "explain", there, REAPER_REGIONS="eu-west-1,us-east-1", REAPER_SUBSCRIPTIONS="1111")
-    assert (done.returncode, "verdict   idle" in done.stdout) == (0, True), done.stderr
-    assert ("eu-west-1" in done.stderr, "azure" in done.stderr) == (False, False)
+    arn = Account(server).arn("endpoint/quiet")
+    completed = reaper(server, "explain", arn, REAPER_REGIONS="eu-west-1,us-east-1", REAPER_SUBSCRIPTIONS="1111")
+    assert (completed.returncode, "verdict   idle" in completed.stdout) == (0, True), completed.stderr
+    assert ("eu-west-1" in completed.stderr, "azure" in completed.stderr) == (False, False)
 
 
 def test_an_option_wins_over_the_arn(server: Server):
-    done = reaper(server, "explain", Account(server).arn("endpoint/quiet"), "--region", "eu-west-1")
-    refused(done, "was not found")
-    assert "us-east-1: " not in done.stderr
+    completed = reaper(server, "explain", Account(server).arn("endpoint/quiet"), "--region", "eu-west-1")
+    refused(completed, "was not found")
+    assert "us-east-1: " not in completed.stderr
 
 
 def test_an_arn_of_another_account_names_the_credentials(server: Server):
-    done = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
-    refused(done, "--account 999999999999: the current credentials belong to 123456789012")
+    completed = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
+    refused(completed, "--account 999999999999: the current credentials belong to 123456789012")

@@ -22,8 +22,8 @@ def loaded(module: str) -> set[str]:
     """The names of everything that a fresh process has loaded once it has imported `module`."""
     code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "functions")]), "AWS_REGION": "us-east-1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True, timeout=120)
-    return set(json.loads(done.stdout))
+    completed = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True, timeout=120)
+    return set(json.loads(completed.stdout))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def loaded(module: str) -> set[str]:
     ],
 )
 def test_an_entry_point_loads_nothing_heavy(module: str, not_yet: tuple[str, ...]):
-    found = loaded(module)
-    assert module in found
-    assert sorted(found & set(not_yet)) == []
+    modules = loaded(module)
+    assert module in modules
+    assert sorted(modules & set(not_yet)) == []

@@ -53,9 +53,9 @@ def admin_mail() -> Message:
         missing="sagemaker:ListNotebookInstances",
         error="sagemaker:ListNotebookInstances: access denied",
     )
-    found = tuple(sample_notice.sample_findings("dana@example.com", NOW))
-    report = Report(run=run, coverage=(denied,), findings=found)
-    message = admin_summary(report, sample_notice.sample_context("dana@example.com", NOW), {found[0].case.resource.id})
+    findings = tuple(sample_notice.sample_findings("dana@example.com", NOW))
+    report = Report(run=run, coverage=(denied,), findings=findings)
+    message = admin_summary(report, sample_notice.sample_context("dana@example.com", NOW), {findings[0].case.resource.id})
     assert message is not None
     return message
 
@@ -63,9 +63,9 @@ def admin_mail() -> Message:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     with sync.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield chromium
+        chromium.close()
 
 
 @pytest.mark.parametrize("mail", [owner_mail, sample_mail, admin_mail], ids=["mail", "sample", "mail-summary"])
@@ -74,10 +74,10 @@ def browser() -> Iterator[object]:
 )
 def test_mails_render_everywhere_and_load_nothing(look: str, width: int, scheme: str, mail, browser):
     page = browser.new_page(viewport={"width": width, "height": 700}, color_scheme=scheme, device_scale_factor=1.5)
-    asked: list[str] = []
-    page.on("request", lambda r: asked.append(r.url))
+    urls: list[str] = []
+    page.on("request", lambda r: urls.append(r.url))
     page.set_content(mail().html)
-    assert asked == []
+    assert urls == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     violations = axe.Axe().run(page).response["violations"]
     assert [

@@ -30,8 +30,8 @@ def test_secrets_manager_secrets_are_read_whole_or_by_key(moto: str, posts: Post
     line = f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'secretsmanager:reaper/hook#signing', for: owners}}\n"
     assert receipt(opened(line, REAPER_SECRETS="reaper/*"))
     _, headers, body = posts.got[0]
-    stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
-    assert given == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    stamp, signature = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
+    assert signature == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
     assert error(opened(line.replace("hook#", "gone#"), REAPER_SECRETS="reaper/*")).operation == "secretsmanager:GetSecretValue"
 
 
@@ -48,32 +48,32 @@ def reaper_notify(*arguments: str, **environ: str) -> Any:
 
 def test_notify_test_sends_a_sample_and_prints_receipts(inbox: Inbox, tmp_path: Path):
     lines = smtp(inbox, **LOGIN) + f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_SECRET_SMTP=PASSWORD)
-    assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[0] == "smtp: 250 2.0.0 OK queued as M1"
-    assert done.stdout.splitlines()[1].startswith("looks: ")
+    completed = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_SECRET_SMTP=PASSWORD)
+    assert completed.exit_code == 0, completed.output
+    assert completed.stdout.splitlines()[0] == "smtp: 250 2.0.0 OK queued as M1"
+    assert completed.stdout.splitlines()[1].startswith("looks: ")
     assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped")
 
 
 def test_notify_test_never_reads_a_forbidden_secret(posts: Posts):
     line = f"  - {{type: webhook, url: '{posts.url}', secret: env:REAPER_SECRET_KEYS, for: owners}}\n"
     keys = {"REAPER_SECRET_KEYS": "k" * 40, "REAPER_SNOOZE_KEYS": "env:REAPER_SECRET_KEYS"}
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + line, **keys)
-    assert (done.exit_code, posts.got) == (3, [])
-    assert "the keys of snooze links are never sent anywhere" in done.stdout
+    completed = reaper_notify("--to", "dana@example.com", "--policy", HEAD + line, **keys)
+    assert (completed.exit_code, posts.got) == (3, [])
+    assert "the keys of snooze links are never sent anywhere" in completed.stdout
 
 
 def test_notify_test_exits_with_3_if_a_channel_fails(inbox: Inbox):
-    done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
-    assert done.exit_code == 3
-    assert "smtp: FAILED smtp:Send: " in done.stdout
-    assert "550" in done.stdout
+    completed = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
+    assert completed.exit_code == 3
+    assert "smtp: FAILED smtp:Send: " in completed.stdout
+    assert "550" in completed.stdout
 
 
 def test_notify_test_needs_an_allowed_address_and_a_channel(inbox: Inbox):
-    done = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
-    assert isinstance(done.exception, SettingsError)
-    assert "owners.domains" in str(done.exception)
+    completed = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
+    assert isinstance(completed.exception, SettingsError)
+    assert "owners.domains" in str(completed.exception)
     none = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""))
     assert "no channel" in str(none.exception)
     assert inbox.mails == []
@@ -85,21 +85,21 @@ def test_notify_test_uses_the_deployments_channels_by_default(azure: Azure):
         "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
         "REAPER_EMAIL_TO": "admins@example.com",
     }
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""), **environ)
-    assert done.exit_code == 0, done.output
+    completed = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""), **environ)
+    assert completed.exit_code == 0, completed.output
     assert azure.mails[0]["recipients"]["to"] == [{"address": "dana@example.com"}]
 
 
 def test_notify_test_lists_channels_if_the_name_is_unknown(tmp_path: Path):
     lines = f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, "--channel", "looks", "--channel", "nope")
-    assert isinstance(done.exception, SettingsError)
-    assert "'nope': no channel has this name or type; use looks" in str(done.exception)
+    completed = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, "--channel", "looks", "--channel", "nope")
+    assert isinstance(completed.exception, SettingsError)
+    assert "'nope': no channel has this name or type; use looks" in str(completed.exception)
     assert not (tmp_path / "mail").exists()
 
 
 def test_notify_test_rejects_a_misspelled_setting_first(tmp_path: Path):
     lines = f"  - {{type: folder, path: '{tmp_path}/mail'}}\n"
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_LEDGR="memory:")
-    assert "did you mean REAPER_LEDGER?" in str(done.exception)
+    completed = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_LEDGR="memory:")
+    assert "did you mean REAPER_LEDGER?" in str(completed.exception)
     assert not (tmp_path / "mail").exists()

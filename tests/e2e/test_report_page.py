@@ -47,31 +47,31 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *ROOT])
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *ROOT])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a report from its file; whatever the page asks for, complains of or pops up makes the test fail at the end."""
-    contexts, said = [], []
+    contexts, messages = [], []
 
     def opened(of: Report, where: str = "", **context: Any) -> Any:
         (tmp_path / "report.html").write_text(html.render(of), encoding="utf-8")
         contexts.append(browser.new_context(**{"viewport": WIDE, "locale": "de-DE", **context}))
         tab = contexts[-1].new_page()
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("dialog", lambda dialog: said.append(dialog.message))
-        tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else said.append(asked.url))
+        tab.on("console", lambda message: messages.append(message.text))
+        tab.on("pageerror", lambda error: messages.append(str(error)))
+        tab.on("dialog", lambda dialog: messages.append(dialog.message))
+        tab.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else messages.append(request.url))
         tab.goto((tmp_path / "report.html").as_uri() + where)
         return tab
 
     yield opened
     for context in contexts:
         context.close()
-    assert said == []
+    assert messages == []
 
 
 def names(tab: Any) -> list[str]:
@@ -85,8 +85,8 @@ def column(tab: Any, place: int) -> list[str]:
 
 def complaints(tab: Any) -> list[str]:
     """What axe finds wrong, in words."""
-    found = axe.Axe().run(tab).response["violations"]
-    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html'][:200]}" for v in found]
+    violations = axe.Axe().run(tab).response["violations"]
+    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html'][:200]}" for v in violations]
 
 
 def picture(tab: Any, name: str, height: int) -> None:
@@ -172,7 +172,7 @@ def test_every_filter_counts_its_rows(show: Open):
 
 
 @pytest.mark.parametrize(
-    ("step", "outcome", "mode", "told"),
+    ("step", "outcome", "mode", "expected_text"),
     [
         pytest.param(StepName.NONE, Result.PLANNED, Mode.AUDIT, "Next nothing", id="nothing to do"),
         pytest.param(StepName.STOP, Result.PLANNED, Mode.AUDIT, "Next would stop", id="an audit would"),
@@ -188,18 +188,18 @@ def test_every_filter_counts_its_rows(show: Open):
         pytest.param(StepName.HOLD, Result.PLANNED, Mode.ENFORCE, "On hold until a person releases it", id="over a limit"),
     ],
 )
-def test_one_line_shows_the_step_and_its_outcome(show: Open, step: StepName, outcome: Result, mode: Mode, told: str):
-    found = replace(
+def test_one_line_shows_the_step_and_its_outcome(show: Open, step: StepName, outcome: Result, mode: Mode, expected_text: str):
+    item = replace(
         finding(), step=Step(name=step, because="this is why"), outcome=Outcome(result=outcome, error="and this happened")
     )
-    tab = show(report((found,), run=replace(RUN, mode=mode)))
+    tab = show(report((item,), run=replace(RUN, mode=mode)))
     tab.locator(".open").click()
     planned = {
         "Done owner notified": ["A channel accepted the mail to jo@example.com."],
         "Done scaled in": [],
-    }.get(told, ["This is why."])
+    }.get(expected_text, ["This is why."])
     assert tab.locator(".facts dl").first.inner_text().split("\nRule")[0].split("\n") == [
-        *told.replace(" ", "\n", 2 if told.startswith("On") else 1).replace("On\n", "On ").split("\n"),
+        *expected_text.replace(" ", "\n", 2 if expected_text.startswith("On") else 1).replace("On\n", "On ").split("\n"),
         *planned,
         "And this happened.",
     ]
@@ -218,7 +218,7 @@ def test_a_narrow_screen_shows_and_sorts_wasted_money(show: Open, width: int):
     assert wide.evaluate("e => e.scrollWidth <= e.clientWidth"), "no figure is out of sight"
     tab.get_by_role("button", name="llm-ranker-a100", exact=True).click()
     shown = tab.locator(".detail").inner_text()
-    assert all(said in shown for said in ("6 days 9 hours", "$5,789", "mara.lindt@example.com"))
+    assert all(text in shown for text in ("6 days 9 hours", "$5,789", "mara.lindt@example.com"))
 
 
 def test_a_phone_without_scripts_shows_duration_and_owner(show: Open):
@@ -288,7 +288,7 @@ def test_an_open_row_shows_rule_evidence_and_keep_command(show: Open):
     tab = show(report())
     tab.get_by_role("button", name="churn-scoring-staging", exact=True).click()
     shown = tab.locator(".detail").inner_text()
-    for said in (
+    for text in (
         "Invocations silent for 9 days 4 hours while CPUUtilization reported every hour.",
         "would notify the owner",
         "defaults",
@@ -299,7 +299,7 @@ def test_an_open_row_shows_rule_evidence_and_keep_command(show: Open):
         "endpoint/churn-scoring-staging",
         "22 Sep 2026, 10:17 UTC, 60 days ago",
     ):
-        assert said in shown
+        assert text in shown
     rows = tab.locator(".proof tbody tr")
     assert [row.split("\t")[0] for row in rows.all_inner_texts()] == ["Invocations", "CPUUtilization"]
     assert tab.locator(".proof svg").nth(1).get_attribute("aria-label") == "heartbeat in 56 of 56 periods of 6 hours"

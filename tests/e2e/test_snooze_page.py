@@ -61,9 +61,9 @@ class Desk(BaseHTTPRequestHandler):
         self._answer(self.rfile.read(int(self.headers["content-length"])))
 
     def _answer(self, body: bytes) -> None:
-        asked = urlsplit(self.path)
-        self.server.asked.append(f"{self.command} {asked.path}")
-        request = Request(method=self.command, path=asked.path, query=asked.query, body=body, source_ip=self.client_address[0])
+        url = urlsplit(self.path)
+        self.server.calls.append(f"{self.command} {url.path}")
+        request = Request(method=self.command, path=url.path, query=url.query, body=body, source_ip=self.client_address[0])
         reply: Reply = handle_request(
             request, Desks(ledger=lambda: self.server.ledger, keys=lambda wanted: KEYS, now=self.server.now)
         )
@@ -83,7 +83,7 @@ class Site(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Desk)
         self.now = NOW
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.ledger = InMemoryLedger()
         self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR), 0, NOW)
 
@@ -96,19 +96,19 @@ class Site(ThreadingHTTPServer):
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    found = Site()
-    threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield found
-    found.shutdown()
-    found.server_close()
+    new_site = Site()
+    threading.Thread(target=new_site.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield new_site
+    new_site.shutdown()
+    new_site.server_close()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     with sync.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(params=[pytest.param(True, id="with JavaScript"), pytest.param(False, id="without JavaScript")])
@@ -120,8 +120,8 @@ def tab(browser, request: pytest.FixtureRequest):
 
 def complaints(tab) -> list[str]:
     """What axe finds wrong, in words."""
-    found = axe.Axe().run(tab).response["violations"]
-    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html']}" for v in found]
+    violations = axe.Axe().run(tab).response["violations"]
+    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html']}" for v in violations]
 
 
 def picture(tab, name: str) -> None:
@@ -146,9 +146,9 @@ def test_choice_reason_and_name_are_saved_and_changeable(site: Site, tab):
     tab.get_by_label("Why").fill("Demo für Ōsaka <script>")
     tab.get_by_label("Your name").fill("Jo")
     tab.get_by_role("button", name="Keep it").click()
-    found = site.memory()
-    assert (found.snoozed_until, found.snooze_reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
-    assert found.snoozed_by == "Jo (jo.martin@example.com)"
+    memory = site.memory()
+    assert (memory.snoozed_until, memory.snooze_reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
+    assert memory.snoozed_by == "Jo (jo.martin@example.com)"
     tab.get_by_role("link", name="Choose again").click()
     assert "Snoozed until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
@@ -174,7 +174,7 @@ def test_reloading_the_snoozed_page_changes_nothing(site: Site, tab):
     tab.get_by_role("status").wait_for()
     before = site.memory()
     tab.reload()
-    assert site.asked.count("POST /keep") == 2
+    assert site.calls.count("POST /keep") == 2
     assert site.memory() == before
 
 
@@ -189,15 +189,15 @@ def test_an_expired_link_shows_an_error_page(site: Site, tab):
 def test_the_snooze_page_obeys_its_security_policy(site: Site, browser):
     context = browser.new_context()
     tab = context.new_page()
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
+    messages: list[str] = []
+    tab.on("console", lambda message: messages.append(message.text))
+    tab.on("pageerror", lambda error: messages.append(str(error)))
     tab.goto(site.link())
     card = tab.locator("main").evaluate("e => getComputedStyle(e).maxWidth")
     tab.get_by_role("button", name="Keep it").click()
     tab.get_by_role("status").wait_for()
-    assert (said, card) == ([], "560px"), "the style passed the content security policy"
-    assert site.asked == ["GET /keep", "POST /keep"], "nothing else was fetched"
+    assert (messages, card) == ([], "560px"), "the style passed the content security policy"
+    assert site.calls == ["GET /keep", "POST /keep"], "nothing else was fetched"
     context.close()
 
 

@@ -136,20 +136,20 @@ def test_notice_reminder_and_new_notice_after_use(stage: Stage):
 
 
 def test_hourly_sweeps_send_no_extra_notices(stage: Stage):
-    told = []
+    recipients = []
     for hour in range(30):
         stage.at(NOW + hour * HOUR).sweep()
-        told += stage.mails()
-    assert told == [OWNER]
+        recipients += stage.mails()
+    assert recipients == [OWNER]
 
 
 def test_a_snooze_silences_notices_until_it_ends(stage: Stage):
     stage.sweep()
     assert stage.snooze(days=3) == 200
-    kept = one(stage.at(NOW + 2 * DAY).sweep())
-    assert (kept.case.verdict.state, kept.step.name, stage.mails()) == ("exempt", "none", [])
-    assert "snoozed until 2026-11-24" in kept.case.verdict.because
-    assert "demo" in kept.case.verdict.because
+    finding = one(stage.at(NOW + 2 * DAY).sweep())
+    assert (finding.case.verdict.state, finding.step.name, stage.mails()) == ("exempt", "none", [])
+    assert "snoozed until 2026-11-24" in finding.case.verdict.because
+    assert "demo" in finding.case.verdict.because
     over = one(stage.at(NOW + 4 * DAY).sweep())
     assert (over.case.verdict.state, over.step.name, stage.mails()) == ("idle", "warn", [OWNER])
 
@@ -165,8 +165,8 @@ def test_two_concurrent_sweeps_send_one_notice(stage: Stage):
     assert len(reports) == 2
     assert sorted(one(r).step.name for r in reports) == ["none", "warn"]
     assert [m["To"] for m in stage.messages()] == [OWNER]
-    kept = opening.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
-    assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
+    ledger = opening.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
+    assert [entry.what for entry in ledger.history(one(reports[0]).case.resource.id)] == ["warned"]
 
 
 def test_a_refused_notice_is_a_failure_and_does_not_count(stage: Stage):
@@ -210,7 +210,7 @@ def test_an_unavailable_ledger_ends_the_run_before_notices(stage: Stage):
 
 def test_admins_get_a_new_summary_only_with_news(stage: Stage):
     both = POLICY.replace("for: owners", "for: [owners, admins]")
-    told = []
+    recipients = []
     for hour in range(5):
         stage.at(NOW + hour * HOUR)
         folder = stage.home / f"hour-{hour}"
@@ -218,8 +218,8 @@ def test_admins_get_a_new_summary_only_with_news(stage: Stage):
             mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db"
         )
         run(settings, load_policy(both.format(folder=folder)), lambda: stage.now)
-        told.append(sorted(path.name.rpartition("-")[0] for path in folder.glob("*.eml")))
-    assert told == [["admins@example.com", OWNER], [], [], [], []]
+        recipients.append(sorted(path.name.rpartition("-")[0] for path in folder.glob("*.eml")))
+    assert recipients == [["admins@example.com", OWNER], [], [], [], []]
 
 
 def test_an_undeliverable_notice_is_a_coverage_failure(stage: Stage):

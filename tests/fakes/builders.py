@@ -18,7 +18,7 @@ END = datetime(2026, 11, 21, 10, 10, tzinfo=UTC)
 SPAN = 14 * 24
 
 
-def resource(**given: Any) -> Resource:
+def resource(**overrides: Any) -> Resource:
     """An endpoint created long ago, without tags."""
     fields = {
         "kind": "sagemaker-endpoint",
@@ -28,13 +28,13 @@ def resource(**given: Any) -> Resource:
         "region": "us-east-1",
         "created": NOW - 60 * DAY,
     }
-    return Resource(**{**fields, **given})
+    return Resource(**{**fields, **overrides})
 
 
-def rule(**given: Any) -> Rule:
+def rule(**overrides: Any) -> Rule:
     """Idle after a day, with notices, acted on after three days."""
     fields = {"name": "test", "action": Ceiling.STOP, "idle_after": DAY, "grace": 3 * DAY, "remind_every": 7 * DAY}
-    return Rule(**{**fields, **given})
+    return Rule(**{**fields, **overrides})
 
 
 def series(points: dict[int, float], hours: int = SPAN) -> Series:
@@ -45,18 +45,18 @@ def series(points: dict[int, float], hours: int = SPAN) -> Series:
     return Series(start=END - hours * HOUR, step=HOUR, values=values)
 
 
-def activity(points: dict[int, float] | None = None, **given: Any) -> Reading:
+def activity(points: dict[int, float] | None = None, **fields: Any) -> Reading:
     """Invocations; silent unless `points` says otherwise."""
-    return Reading(**{"signal": "Invocations", "role": Role.ACTIVITY, "series": series(points or {}), **given})
+    return Reading(**{"signal": "Invocations", "role": Role.ACTIVITY, "series": series(points or {}), **fields})
 
 
-def heartbeat(hours: int = SPAN, **given: Any) -> Reading:
+def heartbeat(hours: int = SPAN, **fields: Any) -> Reading:
     """CPU samples in each of the last `hours` buckets."""
     return Reading(
-        **{"signal": "CPUUtilization", "role": Role.HEARTBEAT, "series": series(dict.fromkeys(range(hours), 60.0)), **given}
+        **{"signal": "CPUUtilization", "role": Role.HEARTBEAT, "series": series(dict.fromkeys(range(hours), 60.0)), **fields}
     )
 
 
-def observation(*readings: Reading, **given: Any) -> Observation:
+def observation(*readings: Reading, **fields: Any) -> Observation:
     """What those readings make together."""
-    return Observation(resource=given.pop("resource", resource()), readings=readings, **given)
+    return Observation(resource=fields.pop("resource", resource()), readings=readings, **fields)

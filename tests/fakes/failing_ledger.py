@@ -21,11 +21,11 @@ class FailingLedger(InMemoryLedger):
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         self.fail_on("recall", "")
-        found = super().recall(ids, now)
+        memories = super().recall(ids, now)
         spoilt = {
-            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in found if id in self.unreadable_ids
+            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in memories if id in self.unreadable_ids
         }
-        return Recalled({id: memory for id, memory in found.items() if id not in spoilt}, spoilt)
+        return Recalled({id: memory for id, memory in memories.items() if id not in spoilt}, spoilt)
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None

@@ -74,8 +74,8 @@ class FakeCloud:
     on_action: Callable[[Manifest, FakeResource], None] = lambda manifest, thing: None
     before_permit: Callable[[], None] = lambda: None
 
-    def add(self, name: str, **given: Any) -> FakeResource:
-        self.things[name] = FakeResource(**{"name": name, "whole": given.get("variants", 1), **given})
+    def add(self, name: str, **fields: Any) -> FakeResource:
+        self.things[name] = FakeResource(**{"name": name, "whole": fields.get("variants", 1), **fields})
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
@@ -202,7 +202,7 @@ def look(yard: FakeSession, one: Resource) -> Resource:
 
 def record(yard: FakeSession, one: Resource, move: StepName, earlier: Earlier) -> dict[str, Any]:
     thing = yard.cloud.thing("record", one.name)
-    kept = {
+    state = {
         "instance": thing.instance,
         "tags": dict(thing.tags or {}),
         "created": thing.created.isoformat(),
@@ -210,7 +210,7 @@ def record(yard: FakeSession, one: Resource, move: StepName, earlier: Earlier) -
     }
     inside = {inner.name: dict(inner.tags or {}) for inner in yard.cloud.inside(one.name)}
     return {
-        **kept,
+        **state,
         "host": thing.host,
         "inside": inside,
         "previous": earlier.manifest_address,
@@ -272,17 +272,17 @@ def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:
 
     Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
     """
-    cloud, now, kept = yard.cloud, yard.cloud.clock(), manifest.undo_state
+    cloud, now, state = yard.cloud, yard.cloud.clock(), manifest.undo_state
     thing = cloud.things.get(manifest.name) or cloud.add(
-        manifest.name, created=now, running_since=None, host=kept.get("host", "")
+        manifest.name, created=now, running_since=None, host=state.get("host", "")
     )
-    thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
-    for name, tags in kept.get("inside", {}).items():
+    thing.instance, thing.tags = state["instance"], dict(state["tags"])
+    for name, tags in state.get("inside", {}).items():
         if name not in cloud.things:
             cloud.add(name, created=now, running_since=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
         return UndoResult(because="not all of it is back", not_restored=("one variant: no machine is to be had",), run_again=True)
-    thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
+    thing.variants = thing.whole = max(state.get("whole", 1), thing.whole)
     thing.running_since, thing.changed = thing.running_since or now, now
     return UndoResult(because="it runs again")
 

@@ -111,9 +111,9 @@ class FakeDeployment:
             action_functions=lambda name: self.acts,
         )
 
-    def sweep_after(self, **given: Any) -> Report:
+    def sweep_after(self, **fields: Any) -> Report:
         """A sweep after so much time."""
-        self.now += timedelta(**given)
+        self.now += timedelta(**fields)
         return self.sweep()
 
     def restore_context(self) -> restore.RestoreContext:
@@ -136,10 +136,10 @@ def policy(text: str) -> Policy:
 
 
 def only(report: Report) -> Finding:
-    [found] = report.findings
-    return found
+    [finding] = report.findings
+    return finding
 
 
 def finding_of(report: Report, name: str) -> Finding:
-    [found] = [f for f in report.findings if f.case.resource.name == name]
-    return found
+    [finding] = [f for f in report.findings if f.case.resource.name == name]
+    return finding

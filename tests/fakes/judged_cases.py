@@ -14,17 +14,17 @@ WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
 
 
-def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **given: Any) -> Case:
+def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **fields: Any) -> Case:
     """A resource that is idle for three days, if nothing else is said; `last_busy`, `changed` and what a rule has may be said."""
     verdict = Verdict(
         state=state,
         because="said so",
         idle_for=idle_for if state is State.IDLE else None,
-        last_busy=given.pop("last_busy", None),
+        last_busy=fields.pop("last_busy", None),
         confidence=Confidence.PROVEN if state is State.IDLE else None,
     )
-    thing, acts = resource(changed=given.pop("changed", None)), given.pop("acts", {})
-    return Case(resource=thing, rule=rule(**given), verdict=verdict, blocked=acts)
+    thing, acts = resource(changed=fields.pop("changed", None)), fields.pop("acts", {})
+    return Case(resource=thing, rule=rule(**fields), verdict=verdict, blocked=acts)
 
 
 def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> StepName:

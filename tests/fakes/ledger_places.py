@@ -137,8 +137,8 @@ def _copy_memory(ledger_location: LedgerLocation, place: str, id: str, others: S
 def _copy_sqlite(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.row_factory = sqlite3.Row
-        [held] = connection.execute("SELECT * FROM memory WHERE key = ?", (comparable_id(id),))
-        whole = dict(held)
+        [stored] = connection.execute("SELECT * FROM memory WHERE key = ?", (comparable_id(id),))
+        whole = dict(stored)
         names = ", ".join(whole)
         for other in others:
             row = whole | {
@@ -157,8 +157,8 @@ def _copy_dynamodb(ledger_location: LedgerLocation, place: str, id: str, others:
             {**item, "pk": {"S": f"memory#{comparable_id(other)}"}, "id": {"S": other}, "receipt": {"S": other}}
             for other in others[start : start + 25]
         ]
-        left = client.batch_write_item(RequestItems={place: [{"PutRequest": {"Item": copy}} for copy in copies]})
-        assert not left["UnprocessedItems"]
+        reply = client.batch_write_item(RequestItems={place: [{"PutRequest": {"Item": copy}} for copy in copies]})
+        assert not reply["UnprocessedItems"]
 
 
 def _copy_table(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
@@ -190,8 +190,8 @@ def _stored_memory(ledger_location: LedgerLocation, place: str, id: str) -> Mapp
 def _stored_sqlite(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     with closing(sqlite3.connect(place)) as connection:
         [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
-    found: Mapping[str, Any] = json.loads(row)
-    return found
+    row_values: Mapping[str, Any] = json.loads(row)
+    return row_values
 
 
 def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:

@@ -105,7 +105,7 @@ class Oracle:
 
     knobs: Knobs = field(default_factory=Knobs)
     mode: Mode = Mode.ENFORCE
-    told: list[Told] = field(default_factory=list)
+    notices: list[Told] = field(default_factory=list)
     acts: list[tuple[StepName, str, datetime, str]] = field(default_factory=list)
     snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     known: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
@@ -115,15 +115,15 @@ class Oracle:
         """Notes what a mail announces. Yields what is wrong with it. `addresses`: by name, where mails about a thing may go."""
         if message.audience is not Audience.OWNERS:
             return
-        for name, said in NEXT.findall(message.text):
-            sort, date = _announced(said, now)
+        for name, sentence in NEXT.findall(message.text):
+            sort, date = _announced(sentence, now)
             if sort and self.mode not in {Mode.ENFORCE, Mode.ANNOUNCE}:
-                yield f"{name}: {said!r} in mode {self.mode}"
-            if message.to not in addresses.get(name, set()) and not _past(said):
+                yield f"{name}: {sentence!r} in mode {self.mode}"
+            if message.to not in addresses.get(name, set()) and not _past(sentence):
                 yield f"{name}: told to {message.to}"
-            if sort or not _past(said):
-                grace, close = GRACES[self.knobs.grace], CLOSE.search(said)
-                self.told.append(
+            if sort or not _past(sentence):
+                grace, close = GRACES[self.knobs.grace], CLOSE.search(sentence)
+                self.notices.append(
                     Told(
                         name=name, when=now, sort=sort, date=date, grace=grace, to=message.to, close=int(close[1]) if close else 0
                     )
@@ -141,7 +141,7 @@ class Oracle:
         if move is StepName.START:
             yield from self._unasked(thing, now)
             return
-        yield from self.kept(thing, now)
+        yield from self.active_snoozes(thing, now)
         busy = _busy(thing, self.knobs, now)
         forced = _strict(thing.name) and _shut(now, _close(thing, self.knobs)) and not self.snoozed(thing.host, now)
         if forced:
@@ -151,12 +151,12 @@ class Oracle:
         if (_office(thing.name) or _tagged(thing)) and not _shut(now, _close(thing, self.knobs)):
             yield "inside its office hours"
         if not self.right(thing, move, now):
-            why = [(t.when.isoformat(), t.sort, *self._void(t, thing, move, now)) for t in self.told if t.name == thing.name]
+            why = [(t.when.isoformat(), t.sort, *self._void(t, thing, move, now)) for t in self.notices if t.name == thing.name]
             yield f"no notice: {why}"
         if forced and busy and not self._same_day(thing, now):
             yield "busy, and not told on the same day"
 
-    def kept(self, thing: FakeResource, now: datetime) -> Iterator[str]:
+    def active_snoozes(self, thing: FakeResource, now: datetime) -> Iterator[str]:
         """Which snooze keeps it: its own, or that of its host."""
         for name in (thing.name, thing.host):
             if self.snoozed(name, now):
@@ -164,16 +164,16 @@ class Oracle:
 
     def snoozed(self, name: str, now: datetime) -> bool:
         """Whether a snooze holds that was given before the permit was requested."""
-        return any(given <= now < until for given, until in self.known.get(name, []))
+        return any(begin <= now < until for begin, until in self.known.get(name, []))
 
     def right(self, thing: FakeResource, move: StepName, now: datetime) -> list[Told]:
         """The mails that give the right to this action: of idleness, or under a rule's office hours the enrolment."""
-        mine = [told for told in self.told if told.name == thing.name]
+        mine = [notice for notice in self.told if notice.name == thing.name]
         if not mine or not mine[-1].sort:
             return []
-        return [told for told in mine if not [*self._void(told, thing, move, now)]]
+        return [notice for notice in mine if not [*self._void(notice, thing, move, now)]]
 
-    def _void(self, told: Told, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
+    def _void(self, notice: Told, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
         """Why that mail gives no right to this action."""
         wanted = (
             {"hours"}
@@ -182,43 +182,45 @@ class Oracle:
             if move is StepName.DELETE
             else {"deleted", "stopped", "rest"}
         )
-        if told.sort not in wanted:
-            yield f"announced {told.sort} only"
-        if now - told.when < told.grace:
-            yield f"the grace of {told.grace} is not over"
-        if now < told.date:
-            yield f"it said {told.date}"
-        last = max(t.when for t in self.told if t.name == told.name)
-        if now > max(last, told.date) + LAPSE:
+        if notice.sort not in wanted:
+            yield f"announced {notice.sort} only"
+        if now - notice.when < notice.grace:
+            yield f"the grace of {notice.grace} is not over"
+        if now < notice.date:
+            yield f"it said {notice.date}"
+        last = max(t.when for t in self.notices if t.name == notice.name)
+        if now > max(last, notice.date) + LAPSE:
             yield f"so long ago that it lapsed, the last letter was of {last}"
-        if told.to != address(thing):
-            yield f"told to {told.to}, who is no longer its owner"
+        if notice.to != address(thing):
+            yield f"told to {notice.to}, who is no longer its owner"
         both = [
             *self.known.get(thing.name, []),
             *(self.known.get(thing.host, [])),
         ]  # what came after the leave nobody could know of
-        if any(until > told.when for given, until in both if given < now):
+        if any(until > notice.when for begin, until in both if begin < now):
             yield "answered by a snooze"
-        if thing.created > told.when:
+        if thing.created > notice.when:
             yield "made anew since"
         if _office(thing.name):
-            if told.close != _close(thing, self.knobs):
+            if notice.close != _close(thing, self.knobs):
                 yield "about other hours"
             return
-        after = told.sort == "rest"
-        if any(name == thing.name and (when > told.when if after else when >= told.when) for _, name, when, _ in self.acts):
+        after = notice.sort == "rest"
+        if any(name == thing.name and (when > notice.when if after else when >= notice.when) for _, name, when, _ in self.acts):
             yield "used up by an act"
-        if any(told.when < use <= now for use in thing.uses):
+        if any(notice.when < use <= now for use in thing.uses):
             yield "used since"
-        if thing.changed and thing.changed > told.when:
+        if thing.changed and thing.changed > notice.when:
             yield "changed since"
-        if not thing.without_heartbeat and any(start < now - 2 * TICK and end > told.when for start, end in thing.metric_gaps):
+        if not thing.without_heartbeat and any(start < now - 2 * TICK and end > notice.when for start, end in thing.metric_gaps):
             yield "without proof since"
 
     def _same_day(self, thing: FakeResource, now: datetime) -> bool:
         """Whether its owner was notified of its hours today, an hour ago or a whole grace."""
         days = {now.date(), (now - TICK).date()}
-        mine = [t for t in self.told if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)]
+        mine = [
+            t for t in self.notices if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)
+        ]
         return any(t.when.date() in days and now - t.when >= min(t.grace, HOUR) for t in mine)
 
     def _unasked(self, thing: FakeResource, now: datetime) -> Iterator[str]:
@@ -236,24 +238,24 @@ class Oracle:
             yield "started although it was changed after today's opening"
 
 
-def _announced(said: str, now: datetime) -> tuple[str, datetime]:
+def _announced(sentence: str, now: datetime) -> tuple[str, datetime]:
     """What a sentence announces and for when; for nothing, and now, where it announces nothing."""
     for sort, pattern in SORTS.items():
-        if found := pattern.search(said):
-            date = found.group(1)
+        if match := pattern.search(sentence):
+            date = match.group(1)
             return sort, datetime.strptime(date, "%d %b %Y, %H:%M").replace(tzinfo=UTC) if date else now
     return "", now
 
 
-def _past(said: str) -> bool:
+def _past(sentence: str) -> bool:
     """Whether a sentence is about what was done, or may have been, and nothing that comes."""
-    return not said.startswith(("It will", "From ", "Its office hours", "Nothing is done", "The evidence"))
+    return not sentence.startswith(("It will", "From ", "Its office hours", "Nothing is done", "The evidence"))
 
 
 def address(thing: FakeResource) -> str:
     """The addresses that mails about it go to."""
-    said = (thing.tags or {}).get("reaper:owner", "")
-    return said if said.endswith("@example.com") else FALLBACK
+    owner = (thing.tags or {}).get("reaper:owner", "")
+    return owner if owner.endswith("@example.com") else FALLBACK
 
 
 def ceiling(name: str, knobs: Knobs) -> str:

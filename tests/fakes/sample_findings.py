@@ -16,38 +16,38 @@ CLIPPED = 102_000
 """Bytes of HTML above which Gmail hides the rest."""
 
 
-def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = "lee@example.com", **given: Any) -> Finding:
+def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = "lee@example.com", **overrides: Any) -> Finding:
     """An endpoint idle for nine days, whose owner is due a first notice."""
-    thing = given.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
+    thing = overrides.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
     verdict = Verdict(
-        state=given.pop("state", State.IDLE),
-        because=given.pop("because", "Invocations silent for 9 days while CPUUtilization reported every hour"),
+        state=overrides.pop("state", State.IDLE),
+        because=overrides.pop("because", "Invocations silent for 9 days while CPUUtilization reported every hour"),
         idle_for=9 * DAY,
         last_busy=NOW - 9 * DAY,
-        confidence=given.pop("confidence", Confidence.PROVEN),
+        confidence=overrides.pop("confidence", Confidence.PROVEN),
     )
     price = None if usd is None else Price(usd_per_hour=usd, source="test", as_of="2026-11-20")
     fields: dict[str, Any] = {
         "case": Case(
             resource=thing,
-            rule=given.pop("rule", rule()),
+            rule=overrides.pop("rule", rule()),
             verdict=verdict,
             usd_per_hour=usd,
-            blocked=given.pop("acts", {StepName.STOP: None, StepName.DELETE: None}),
+            blocked=overrides.pop("acts", {StepName.STOP: None, StepName.DELETE: None}),
             saves_usd_per_hour={} if usd is None else {StepName.STOP: usd / 2, StepName.DELETE: usd},
         ),
-        "step": Step(name=given.pop("move", StepName.WARN), because="idle under the rule"),
+        "step": Step(name=overrides.pop("move", StepName.WARN), because="idle under the rule"),
         "outcome": Outcome(result=Result.PLANNED),
         "owner": Owner(address=address, source="tag owner"),
         "price": price,
         "wasted_usd": None if usd is None else usd * 9 * 24,
         "evidence": (),
     }
-    return Finding(**{**fields, **given})
+    return Finding(**{**fields, **overrides})
 
 
-def occasion(**given: Any) -> NoticeContext:
-    return NoticeContext(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **given})
+def occasion(**fields: Any) -> NoticeContext:
+    return NoticeContext(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **fields})
 
 
 def report(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:

@@ -51,28 +51,28 @@ UNKNOWN = (
 WORDS = ("ranker", "churn", "vision", "forecast", "search", "fraud", "labels", "embed", "speech", "pricing")
 
 
-def report(findings: tuple[Finding, ...] | None = None, **given: Any) -> Report:
+def report(findings: tuple[Finding, ...] | None = None, **fields: Any) -> Report:
     """Thirteen idle ones of 48, three unknown, three lists with gaps."""
     return Report(
-        **{"run": RUN, "coverage": tuple(coverage()), "findings": tuple(estate()) if findings is None else findings, **given}
+        **{"run": RUN, "coverage": tuple(coverage()), "findings": tuple(estate()) if findings is None else findings, **fields}
     )
 
 
-def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | None = "jo@example.com", **given: Any) -> Finding:
+def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | None = "jo@example.com", **fields: Any) -> Finding:
     """One line of the report: idle for nine days, proven and priced by default; what is left goes to the resource."""
-    idle_for = given.pop("idle_for", 9 * DAY + 4 * HOUR) if state is State.IDLE else None
-    confidence = given.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
-    because = given.pop(
+    idle_for = fields.pop("idle_for", 9 * DAY + 4 * HOUR) if state is State.IDLE else None
+    confidence = fields.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
+    because = fields.pop(
         "because",
         f"Invocations silent for {format_duration(idle_for)} while CPUUtilization reported every hour" if idle_for else state,
     )
-    evidence = given.pop("evidence", ())
-    found = resource(**{"size": "ml.g5.xlarge x2", "status": "InService", **given})
+    evidence = fields.pop("evidence", ())
+    thing = resource(**{"size": "ml.g5.xlarge x2", "status": "InService", **fields})
     verdict = Verdict(
         state=state, because=because, idle_for=idle_for, confidence=confidence, last_busy=NOW - idle_for if idle_for else None
     )
     return Finding(
-        case=Case(resource=found, rule=rule(name="defaults"), verdict=verdict, usd_per_hour=usd),
+        case=Case(resource=thing, rule=rule(name="defaults"), verdict=verdict, usd_per_hour=usd),
         step=STEPS.get(state, Step(name=StepName.NONE, because=f"nothing to do: it is {state}")),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=owner, source="tag reaper:owner" if owner else "nobody: no tag and no fallback"),

@@ -37,9 +37,9 @@ WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="
 
 def warned() -> InMemoryLedger:
     """A ledger that knows of one warning about the link's resource."""
-    found = InMemoryLedger()
-    assert found.remember(ID, WARNED, 0, NOW)
-    return found
+    ledger = InMemoryLedger()
+    assert ledger.remember(ID, WARNED, 0, NOW)
+    return ledger
 
 
 class UnreachableLedger(InMemoryLedger):
@@ -68,8 +68,8 @@ class ContendedLedger(InMemoryLedger):
     ) -> bool:
         if self.times:
             self.times -= 1
-            seen = self.recall([id], now).get(id, Memory())
-            super().remember(id, replace(seen, reminded_at=now), seen.version, now)
+            old_memory = self.recall([id], now).get(id, Memory())
+            super().remember(id, replace(old_memory, reminded_at=now), old_memory.version, now)
         return super().remember(id, memory, expected_version, now)
 
 
@@ -89,11 +89,11 @@ class Page(HTMLParser):
         self.text += data
 
     def fields(self) -> dict[str, list[str | None]]:
-        found: dict[str, list[str | None]] = {}
+        fields: dict[str, list[str | None]] = {}
         for tag, attrs in self.tags:
             if tag in {"input", "textarea"}:
-                found.setdefault(attrs["name"] or "", []).append(attrs.get("value"))
-        return found
+                fields.setdefault(attrs["name"] or "", []).append(attrs.get("value"))
+        return fields
 
 
 def desk(ledger: Ledger, keys: Keys = KEYS, now: datetime = NOW) -> SnoozeContext:

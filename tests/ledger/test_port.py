@@ -98,10 +98,10 @@ def test_only_one_of_two_identical_writes_wins(ledger_location):
 def test_a_snooze_during_a_sweep_is_not_lost(ledger_location):
     sweep, page = ledger_location.open_ledger(), ledger_location.open_ledger()
     sweep.remember(ARN, Memory(idle_since=NOW), 0, NOW)
-    seen = recall(sweep, ARN)
+    memory = recall(sweep, ARN)
     clicked = recall(page, ARN)
     assert page.remember(ARN, replace(clicked, snoozed_until=NOW + 7 * DAY, snoozed_by="jo"), clicked.version, NOW)
-    assert not sweep.remember(ARN, replace(seen, warned_at=NOW), seen.version, NOW)
+    assert not sweep.remember(ARN, replace(memory, warned_at=NOW), memory.version, NOW)
     assert recall(sweep, ARN).snoozed_by == "jo"
     assert recall(sweep, ARN).warned_at is None
 
@@ -151,8 +151,8 @@ def test_two_thousand_memories_are_recalled_at_once(ledger_location):
     for id in ids[::100]:
         assert ledger.remember(id, replace(FULL, notice_receipt=id), 0, NOW)
     ledger_location.copy(ids[0], [id for index, id in enumerate(ids) if index % 100])
-    found = ledger.recall([*ids, ARM, ARN, *ids[:50]], NOW)
-    assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
+    memories = ledger.recall([*ids, ARM, ARN, *ids[:50]], NOW)
+    assert {id: memory.notice_receipt for id, memory in memories.items()} == {id: id for id in ids}
 
 
 def test_a_few_of_many_memories_are_recalled(ledger):
@@ -205,12 +205,12 @@ def test_an_unreadable_memory_is_no_missing_one_and_spoils_no_other(ledger_locat
     for id in [ARN, *ids]:
         ledger.remember(id, FULL, 0, NOW)
     ledger_location.overwrite(ARN, field, value)
-    found = ledger.recall([*ids, ARN, ARM], NOW)
-    assert found == dict.fromkeys(ids, replace(FULL, version=1))
-    assert found.unreadable == {ARN}
-    assert found.get(ARM) is None
-    assert [error.reason for error in found.errors] == [Reason.UNREADABLE]
-    for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
+    memories = ledger.recall([*ids, ARN, ARM], NOW)
+    assert memories == dict.fromkeys(ids, replace(FULL, version=1))
+    assert memories.unreadable == {ARN}
+    assert memories.get(ARM) is None
+    assert [error.reason for error in memories.errors] == [Reason.UNREADABLE]
+    for ask in (lambda: memories[ARN], lambda: memories.get(ARN, Memory())):
         with pytest.raises(CloudError, match=r"endpoint/churn can't be read"):
             ask()
 

@@ -25,9 +25,9 @@ def opened(file: Path):
 
 
 def test_the_default_ledger_is_in_the_users_state_directory(tmp_path):
-    kept = opening.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
-    kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
-    kept.close()
+    ledger = opening.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
+    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger.close()
     assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
 
 
@@ -45,9 +45,9 @@ def test_processes_share_one_file_and_each_write_wins_once(file):
     command = [sys.executable, "-c", code, f"sqlite://{file}"]
     running = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
     assert sum(int(process.communicate(timeout=60)[0]) for process in running) == 50
-    kept = opened(file)
-    assert len(kept.recall([f"r{n}" for n in range(50)], NOW)) == 50
-    kept.close()
+    ledger = opened(file)
+    assert len(ledger.recall([f"r{n}" for n in range(50)], NOW)) == 50
+    ledger.close()
 
 
 def test_a_file_in_which_another_process_is_writing_is_opened(file):
@@ -70,15 +70,15 @@ def test_a_file_of_a_newer_version_is_refused(file):
         opened(file)
 
 
-def seen(folder: Path) -> dict[str, tuple[bytes, int]]:
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 
 def test_an_audit_without_a_file_reads_nothing_and_creates_none(file, tmp_path):
-    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert kept.recall([ARN], NOW) == {}
+    ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    assert ledger.recall([ARN], NOW) == {}
     assert list(tmp_path.iterdir()) == []
-    kept.close()
+    ledger.close()
 
 
 @pytest.mark.parametrize("writing", [False, True])
@@ -87,27 +87,27 @@ def test_an_audit_reads_the_file_and_changes_nothing(file, tmp_path, writing):
     other.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     if not writing:
         other.close()
-    before = seen(tmp_path)
-    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert kept.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
+    before = snapshot(tmp_path)
+    ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    assert ledger.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
     with pytest.raises(CloudError, match="sqlite:Remember"):
-        kept.remember(ARN, Memory(), 1, NOW)
-    kept.close()
-    assert {path: data for path, data in seen(tmp_path).items() if not path.endswith("-shm")} == {
+        ledger.remember(ARN, Memory(), 1, NOW)
+    ledger.close()
+    assert {path: data for path, data in snapshot(tmp_path).items() if not path.endswith("-shm")} == {
         path: data for path, data in before.items() if not path.endswith("-shm")
     }
-    assert set(seen(tmp_path)) == set(before)
+    assert set(snapshot(tmp_path)) == set(before)
     other.close()
 
 
 def test_an_audit_does_not_upgrade_the_file(file, tmp_path):
     file.parent.mkdir(parents=True)
     sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
-    before = seen(tmp_path)
-    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert kept.recall([ARN], NOW) == {}
-    kept.close()
-    assert seen(tmp_path) == before
+    before = snapshot(tmp_path)
+    ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    assert ledger.recall([ARN], NOW) == {}
+    ledger.close()
+    assert snapshot(tmp_path) == before
 
 
 def test_an_audit_refuses_a_file_of_a_newer_version_too(file):
@@ -134,9 +134,9 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_an_unreadable_memory_is_an_error_and_never_empty(file):
-    kept = opened(file)
-    kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
-    kept.remember(ARM, Memory(warned_at=NOW), 0, NOW)
+    ledger = opened(file)
+    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger.remember(ARM, Memory(warned_at=NOW), 0, NOW)
     for broken in (
         "not JSON",
         "[]",
@@ -149,23 +149,23 @@ def test_an_unreadable_memory_is_an_error_and_never_empty(file):
         with sqlite3.connect(file) as connection:
             connection.execute("UPDATE memory SET row = ? WHERE key = ?", (broken, ARN))
         connection.close()
-        found = kept.recall([ARN, ARM], NOW)
-        assert set(found) == {ARM}
+        memories = ledger.recall([ARN, ARM], NOW)
+        assert set(memories) == {ARM}
         with pytest.raises(CloudError, match="Read"):
-            found.get(ARN, Memory())
-    kept.close()
+            memories.get(ARN, Memory())
+    ledger.close()
 
 
 def test_a_failing_statement_is_a_cloud_error(file):
-    kept = opened(file)
+    ledger = opened(file)
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE memory")
     connection.close()
     with pytest.raises(CloudError, match="sqlite:Recall: no such table"):
-        kept.recall([ARN], NOW)
+        ledger.recall([ARN], NOW)
     with pytest.raises(CloudError, match="sqlite:Remember"):
-        kept.remember(ARN, Memory(), 0, NOW + DAY)
-    kept.close()
+        ledger.remember(ARN, Memory(), 0, NOW + DAY)
+    ledger.close()
 
 
 def test_a_tilde_in_the_address_is_the_home_directory(tmp_path, monkeypatch):

@@ -23,20 +23,22 @@ def test_the_summary_has_every_section():
         missing="sagemaker:ListNotebookInstances",
         error="not allowed",
     )
-    held = finding("held", 9, move=StepName.HOLD, step=Step(name=StepName.HOLD, because="over the cap of 20 acts"))
+    hold = finding("held", 9, move=StepName.HOLD, step=Step(name=StepName.HOLD, because="over the cap of 20 acts"))
     blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=StepName.NONE)
     nobody = finding("stray", 1, address=None)
-    told = report(teams, held, blind, nobody, coverage=(denied,))
+    run_report = report(teams, hold, blind, nobody, coverage=(denied,))
     owners = Owners(domains=["example.com"])
-    summary = admin_summary(told, occasion(owners=owners), known_topics={held.case.resource.id}, failures=["smtp: login refused"])
+    summary = admin_summary(
+        run_report, occasion(owners=owners), known_topics={hold.case.resource.id}, failures=["smtp: login refused"]
+    )
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $13.00 an hour; 2 new; coverage 0 of 1"
-    for said in (
+    for text in (
         "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
         "SageMaker endpoint: $13.00 an hour, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
         "Grant sagemaker:ListNotebookInstances.", "Over the cap of 20 acts.", "smtp: login refused", "NO OWNER ADDRESS",
     ):  # fmt: skip
-        assert said in summary.text
+        assert text in summary.text
     assert "growth" in summary.html
     assert "On hold (1)" in summary.html
 
@@ -56,21 +58,21 @@ def test_a_summary_is_sent_only_if_something_is_new():
 
 def test_a_new_gap_in_coverage_is_news_once():
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.FAILED, error="down")
-    seen = report(coverage=(gap,))
-    assert admin_summary(seen, occasion()) is not None
-    assert admin_summary(seen, occasion(), topics(seen)) is None
+    run_report = report(coverage=(gap,))
+    assert admin_summary(run_report, occasion()) is not None
+    assert admin_summary(run_report, occasion(), topics(run_report)) is None
 
 
 def test_a_failure_in_the_reaper_is_listed_apart_from_gaps():
     listed = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.OK)
     ours = Coverage(cloud="reaper", account="", region=None, kind="channel smtp", status=Status.FAILED, error="login refused")
-    seen = report(finding("a"), coverage=(listed, ours))
+    run_report = report(finding("a"), coverage=(listed, ours))
     for troubles in ([], ["channel smtp: login refused"]):
-        summary = admin_summary(seen, occasion(), failures=troubles)
+        summary = admin_summary(run_report, occasion(), failures=troubles)
         assert "coverage" not in summary.subject
         assert summary.text.count("channel smtp: login refused") == 1
         assert "COVERAGE GAPS" not in summary.text.upper()
-    assert admin_summary(seen, occasion(), topics(seen)) is None
+    assert admin_summary(run_report, occasion(), topics(run_report)) is None
     mixed = report(coverage=(listed, ours, replace(listed, status=Status.DENIED)))
     assert "coverage 1 of 2" in admin_summary(mixed, occasion()).subject
 
@@ -84,8 +86,8 @@ def test_the_summary_stays_short_for_any_report():
     assert len(summary.resource_ids) == 400
 
 
-def acted(result: Result, **given: Any) -> Finding:
-    return finding("dev", move=StepName.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
+def acted(result: Result, **fields: Any) -> Finding:
+    return finding("dev", move=StepName.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**fields))
 
 
 def test_office_hours_actions_are_news_only_if_they_fail():
@@ -105,9 +107,9 @@ def test_actions_show_their_saving_and_no_longer_count_as_idle():
     assert "It is stopping." in summary.text
 
 
-def announced(*found: Finding) -> Report:
-    told = report(*found)
-    return replace(told, run=replace(told.run, mode=Mode.ANNOUNCE))
+def announced(*findings: Finding) -> Report:
+    run_report = report(*findings)
+    return replace(run_report, run=replace(run_report.run, mode=Mode.ANNOUNCE))
 
 
 def test_actions_waiting_for_apply_are_named_once():

@@ -42,11 +42,11 @@ def hostile(text: str) -> Finding:
         tags={text: text, "team": text},
         target=Target(cloud="aws", account=text, region=text),
     )
-    seen = Evidence(
+    evidence = Evidence(
         signal=text, subject=text, role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=(1, 2, 3)
     )
     owner = Owner(address="ml-admins@example.com", source=f"fallback; tag owner names {text}")
-    return finding(resource=thing, because=text, owner=owner, evidence=(seen,), rule=rule(name=text))
+    return finding(resource=thing, because=text, owner=owner, evidence=(evidence,), rule=rule(name=text))
 
 
 LETTERS = st.text(
@@ -121,7 +121,7 @@ def test_every_name_in_a_command_is_one_shell_argument(text: str):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"subject": "a\r\nBcc: x@evil.example"},
         {"subject": ""},
@@ -134,9 +134,9 @@ def test_every_name_in_a_command_is_one_shell_argument(text: str):
     ],
     ids=repr,
 )
-def test_an_empty_or_hostile_message_cannot_be_created(given: dict[str, Any]):
+def test_an_empty_or_hostile_message_cannot_be_created(fields: dict[str, Any]):
     with pytest.raises(ValueError):
-        Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
+        Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **fields})
 
 
 @given(st.text(max_size=40))

@@ -39,13 +39,13 @@ def test_an_unreadable_row_has_no_topics():
 
 
 def test_the_topic_of_a_hold_has_its_beginning():
-    held = report(finding("a", move=StepName.HOLD))
-    id_ = held.findings[0].case.resource.id
-    first, second = urgent_topics(held, {id_: {NOW}}), urgent_topics(held, {id_: {NOW + DAY}})
+    run_report = report(finding("a", move=StepName.HOLD))
+    id_ = run_report.findings[0].case.resource.id
+    first, second = urgent_topics(run_report, {id_: {NOW}}), urgent_topics(run_report, {id_: {NOW + DAY}})
     assert len(first) == len(second) == 1
     assert first != second
-    assert urgent_topics(held, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
-    assert first <= topics(held, {id_: {NOW}})
+    assert urgent_topics(run_report, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
+    assert first <= topics(run_report, {id_: {NOW}})
 
 
 def test_very_many_holds_share_one_key_per_place():

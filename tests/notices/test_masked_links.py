@@ -80,8 +80,8 @@ def test_no_name_tag_or_reason_puts_markup_into_a_message(attack: str):
     summary = admin_summary(report(hostile(attack)), occasion(), None, [attack])
     assert summary is not None
     for message in (only(owner_notice.owner_notices([hostile(attack)], occasion())), summary):
-        said = message_json(message)
-        for part in (said["subject"], said["text"]):
+        message_parts = message_json(message)
+        for part in (message_parts["subject"], message_parts["text"]):
             assert "](" not in part
             assert not re.search(r"<\S", part.replace("<\u2060", ""))
             assert not re.search(r"(?<![A-Za-z0-9])@\w", part)
@@ -109,9 +109,9 @@ def test_text_like_an_address_mentions_no_one(text: str):
     assert re.search(r"@\u2060(everyone|here|all|lee)", without_markup(text))
 
 
-@pytest.mark.parametrize(("attack", "said"), OTHERS)
-def test_ticket_system_links_are_broken_up(attack: str, said: str):
-    assert without_markup(attack) == said
+@pytest.mark.parametrize(("attack", "expected_text"), OTHERS)
+def test_ticket_system_links_are_broken_up(attack: str, expected_text: str):
+    assert without_markup(attack) == expected_text
 
 
 @given(st.text(alphabet="a@.+-_'", max_size=200))

@@ -26,17 +26,17 @@ STOPPED = finding("stopped", move=StepName.STOP, outcome=DONE)
 """Was idle, and is scaled in."""
 
 
-def _in_hours(name: str, *, force: bool = False, **given: Any) -> Finding:
+def _in_hours(name: str, *, force: bool = False, **fields: Any) -> Finding:
     return finding(
         name,
         resource=resource(kind="sagemaker-notebook", id=name, name=name),
         rule=rule(hours=replace(OFFICE, force=force), grace=timedelta(hours=1)),
         acts={StepName.STOP: None, StepName.START: None},
-        **{"state": State.ACTIVE, "move": StepName.REMIND, **given},
+        **{"state": State.ACTIVE, "move": StepName.REMIND, **fields},
     )
 
 
-def _subject(*found: Finding) -> str:
+def _subject(*findings: Finding) -> str:
     """Of the one mail about them, to an owner who has known of the office hours for three days."""
     enrolled = {
         f.case.resource.id: Memory(
@@ -46,30 +46,32 @@ def _subject(*found: Finding) -> str:
             notified_owner=f.case.owner.address,
             notice_receipt="r",
         )
-        for f in found
+        for f in findings
         if f.case.rule.hours and f.step.name is StepName.REMIND
     }
-    return only(owner_notice.owner_notices(found, occasion(now=EVENING, memories=enrolled))).subject
+    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, memories=enrolled))).subject
 
 
 def test_a_stop_in_use_is_not_hidden_by_a_past_stop():
-    said = _subject(STOPPED, _in_hours("lab", force=True))
+    subject = _subject(STOPPED, _in_hours("lab", force=True))
 
-    assert said.startswith("1 ML resource will be stopped today from 21:17 UTC, ")
-    assert said.endswith(", even while used; 1 idle ML resource was scaled in, saving $24.00 a day")
+    assert subject.startswith("1 ML resource will be stopped today from 21:17 UTC, ")
+    assert subject.endswith(", even while used; 1 idle ML resource was scaled in, saving $24.00 a day")
 
 
 def test_a_summary_of_office_hours_is_no_uncertain_action():
-    said = _subject(STOPPED, _in_hours("lab"))
+    subject = _subject(STOPPED, _in_hours("lab"))
 
-    assert said == ("1 idle ML resource was scaled in, saving $24.00 a day; weekly summary: office hours apply to 1 ML resource")
+    assert subject == (
+        "1 idle ML resource was scaled in, saving $24.00 a day; weekly summary: office hours apply to 1 ML resource"
+    )
 
 
 def test_new_office_hours_precede_what_was_done():
-    said = _subject(STOPPED, _in_hours("lab", force=True, move=StepName.WARN))
+    subject = _subject(STOPPED, _in_hours("lab", force=True, move=StepName.WARN))
 
-    assert said.startswith("1 ML resource will be stopped outside office hours from ")
-    assert said.endswith("; 1 idle ML resource was scaled in, saving $24.00 a day")
+    assert subject.startswith("1 ML resource will be stopped outside office hours from ")
+    assert subject.endswith("; 1 idle ML resource was scaled in, saving $24.00 a day")
 
 
 def test_only_an_action_that_began_may_have_been_made():
@@ -87,27 +89,27 @@ def test_office_hours_subjects_do_not_say_until_you_stop_it():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "ending"),
     [
         pytest.param(DONE, "; 1 was deleted", id="made"),
         pytest.param(BEGUN, "; 1 may have been deleted, please check", id="perhaps made"),
     ],
 )
-def test_deletions_are_named_beside_idle_resources(outcome: Outcome, said: str):
+def test_deletions_are_named_beside_idle_resources(outcome: Outcome, ending: str):
     subject = _subject(finding("idle"), finding("gone", move=StepName.DELETE, outcome=outcome))
 
     assert subject.startswith("1 idle ML resource costs $48.00 a day; 1 will be scaled in from ")
-    assert subject.endswith(said)
+    assert subject.endswith(ending)
 
 
 def test_next_to_no_money_makes_a_whole_sentence():
-    found = [finding("a", usd=0.00001), finding("b", usd=None), _in_hours("lab")]
+    findings = [finding("a", usd=0.00001), finding("b", usd=None), _in_hours("lab")]
 
-    assert "2 of 3 ML resources are idle, price unknown for 1" in _subject(*found)
+    assert "2 of 3 ML resources are idle, price unknown for 1" in _subject(*findings)
 
 
-def _enforced(*found: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
-    plain = report(*found, coverage=coverage)
+def _enforced(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
+    plain = report(*findings, coverage=coverage)
     return replace(plain, run=replace(plain.run, mode=Mode.ENFORCE))
 
 

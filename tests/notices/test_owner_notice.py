@@ -26,8 +26,8 @@ from reaper.text import format_time
 
 
 def test_every_owner_gets_one_message_about_their_own():
-    found = [finding("a"), finding("b", address="dana@example.com"), finding("c", address="Lee@example.com")]
-    by_address = {m.to.lower(): m for m in owner_notice.owner_notices(found, occasion())}
+    findings = [finding("a"), finding("b", address="dana@example.com"), finding("c", address="Lee@example.com")]
+    by_address = {m.to.lower(): m for m in owner_notice.owner_notices(findings, occasion())}
     assert set(by_address) == {"lee@example.com", "dana@example.com"}
     assert [i.rpartition("/")[2] for i in by_address["lee@example.com"].resource_ids] == ["a", "c"]
     assert "churn" not in by_address["dana@example.com"].text
@@ -78,7 +78,7 @@ def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes
 
 
 @pytest.mark.parametrize(
-    ("found", "subject"),
+    ("findings", "subject"),
     [
         pytest.param(
             [finding("churn", 2.816)],
@@ -110,8 +110,8 @@ def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes
         ),
     ],
 )
-def test_the_subject_has_count_cost_consequence_and_date(found: list[Finding], subject: str):
-    assert only(owner_notice.owner_notices(found, occasion())).subject == subject
+def test_the_subject_has_count_cost_consequence_and_date(findings: list[Finding], subject: str):
+    assert only(owner_notice.owner_notices(findings, occasion())).subject == subject
 
 
 def test_each_resource_has_every_line_in_a_notice():
@@ -133,7 +133,7 @@ def test_each_resource_has_every_line_in_a_notice():
 
 
 @pytest.mark.parametrize(
-    ("mode", "given", "said"),
+    ("mode", "fields", "sentence"),
     [
         pytest.param(Mode.AUDIT, {}, "It won't be stopped automatically", id="audit"),
         pytest.param(Mode.NOTIFY, {}, "It won't be stopped automatically", id="notify"),
@@ -154,11 +154,11 @@ def test_each_resource_has_every_line_in_a_notice():
         ),
     ],
 )
-def test_only_what_will_happen_is_announced(mode: Mode, given: dict[str, Any], said: str):
-    message = only(owner_notice.owner_notices([finding(**given)], occasion(mode=mode)))
-    assert said in message.text
-    assert ("will be" in message.text) is said.startswith("It will be")
-    assert ("reaper restore " in message.html) is said.startswith("It will be")
+def test_only_what_will_happen_is_announced(mode: Mode, fields: dict[str, Any], sentence: str):
+    message = only(owner_notice.owner_notices([finding(**fields)], occasion(mode=mode)))
+    assert sentence in message.text
+    assert ("will be" in message.text) is sentence.startswith("It will be")
+    assert ("reaper restore " in message.html) is sentence.startswith("It will be")
 
 
 NOTEBOOK = resource(kind="sagemaker-notebook", id="arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/nb", name="nb")
@@ -166,7 +166,7 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
 
 
 @pytest.mark.parametrize(
-    ("found", "text", "html"),
+    ("findings", "text", "html"),
     [
         pytest.param(
             finding(),
@@ -200,8 +200,8 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
         ),
     ],
 )
-def test_owners_get_no_command_that_only_admins_can_run(found: Finding, text: str, html: str):
-    message = only(owner_notice.owner_notices([found], occasion()))
+def test_owners_get_no_command_that_only_admins_can_run(findings: Finding, text: str, html: str):
+    message = only(owner_notice.owner_notices([findings], occasion()))
     assert text in message.text
     assert html in message.html
     assert ("ask your admins" in message.text) is ("reaper restore" in message.text)
@@ -214,15 +214,15 @@ def test_admins_standing_in_are_not_referred_to_themselves():
 
 
 @pytest.mark.parametrize(
-    ("warned", "said"),
+    ("warned", "date_text"),
     [(NOW - DAY, "on or after Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
 )
-def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
-    found = finding(move=StepName.REMIND)
-    message = only(owner_notice.owner_notices([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
-    assert message.text.count(f"It will be scaled in {said}") == 2
+def test_the_grace_runs_from_the_first_notice(warned: Any, date_text: str):
+    item = finding(move=StepName.REMIND)
+    message = only(owner_notice.owner_notices([item], occasion(memories={item.case.resource.id: Memory(warned_at=warned)})))
+    assert message.text.count(f"It will be scaled in {date_text}") == 2
     page = message.html.partition("</title>")[2]
-    assert page.count(f"will be scaled in {said}") + page.count(f"will be scaled in</b> {said}") == 3
+    assert page.count(f"will be scaled in {date_text}") + page.count(f"will be scaled in</b> {date_text}") == 3
 
 
 def test_the_top_says_all_if_all_are_meant():
@@ -232,10 +232,10 @@ def test_the_top_says_all_if_all_are_meant():
 
 
 def test_idleness_with_unknown_start_says_at_least():
-    found = finding()
-    unseen = replace(found, case=replace(found.case, verdict=replace(found.case.verdict, last_busy=None)))
+    item = finding()
+    unseen = replace(item, case=replace(item.case, verdict=replace(item.case.verdict, last_busy=None)))
     assert "at least" in only(owner_notice.owner_notices([unseen], occasion())).text
-    assert "at least" not in only(owner_notice.owner_notices([found], occasion())).text
+    assert "at least" not in only(owner_notice.owner_notices([item], occasion())).text
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
@@ -274,13 +274,13 @@ def test_many_resources_make_several_messages_none_is_clipped():
     count = 2 * (MAX_DETAILED + MAX_ROWS) + 1
     link = "https://keep.example.com/keep?t=" + "x" * 900
     shape = tuple(range(0, 100, 2))[:56]
-    seen = Evidence(
+    evidence = Evidence(
         signal="Invocations", subject="", role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=shape
     )
-    found = [finding(f"{'n' * 50}-{n:03}", n, because="why " * 75, evidence=(seen,)) for n in range(count)]
-    messages = owner_notice.owner_notices(found, occasion(snooze_link=lambda i: link))
-    told = [i for m in messages for i in m.resource_ids]
-    assert sorted(told) == sorted(f.case.resource.id for f in found)
+    findings = [finding(f"{'n' * 50}-{n:03}", n, because="why " * 75, evidence=(evidence,)) for n in range(count)]
+    messages = owner_notice.owner_notices(findings, occasion(snooze_link=lambda i: link))
+    ids = [i for m in messages for i in m.resource_ids]
+    assert sorted(ids) == sorted(f.case.resource.id for f in findings)
     assert [m.subject[-8:] for m in messages] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
     for message in messages:
         assert len(message.html.encode()) < CLIPPED
@@ -289,9 +289,9 @@ def test_many_resources_make_several_messages_none_is_clipped():
 
 
 def test_every_listed_action_has_its_undo_command():
-    done = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
+    outcome = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
     idle = [finding(f"idle-{n}", n) for n in range(MAX_DETAILED)]
-    message = only(owner_notice.owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=done)], occasion()))
+    message = only(owner_notice.owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=outcome)], occasion()))
     for body in (message.text, message.html):
         assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/gone" in body
 
@@ -314,8 +314,8 @@ def test_days_are_counted_from_the_moment_of_the_sweep():
 # --- what was done, in part, or perhaps
 
 
-def acted(name: str = "churn", move: StepName = StepName.STOP, **given: Any) -> Finding:
-    outcome = Outcome(**{"result": Result.DONE, "because": "it is going", "begun": True, **given})
+def acted(name: str = "churn", move: StepName = StepName.STOP, **fields: Any) -> Finding:
+    outcome = Outcome(**{"result": Result.DONE, "because": "it is going", "begun": True, **fields})
     return finding(name, move=move, outcome=outcome)
 
 
@@ -362,42 +362,42 @@ EVENING = NOW.replace(hour=20)
 
 def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
     """A notebook in use after its hours, whose owner was enrolled days ago, and what holds for its same-day notice."""
-    found = finding(
+    item = finding(
         "nb",
         move=StepName.REMIND,
         state=State.ACTIVE,
         rule=rule(hours=HOURS, grace=timedelta(hours=1)),
         acts={StepName.STOP: None, StepName.START: None},
     )
-    found = replace(found, case=replace(found.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
+    item = replace(item, case=replace(item.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
     memory = Memory(
         warned_at=now - 3 * DAY,
         announced_action=AnnouncedAction.HOURS,
         enrolment_digest=enrolment.hours_digest(HOURS),
-        notified_owner=found.case.owner.address,
+        notified_owner=item.case.owner.address,
         notice_receipt="r",
     )
-    return found, occasion(now=now, memories={"nb": memory})
+    return item, occasion(now=now, memories={"nb": memory})
 
 
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
-    found, when = busy()
-    message = only(owner_notice.owner_notices([found], when))
+    finding, when = busy()
+    message = only(owner_notice.owner_notices([finding], when))
     assert message.subject == "1 ML resource will be stopped today from 21:17 UTC, even while used: nb"
     assert f"It will be stopped on or after {format_time(EVENING + timedelta(hours=1))}, even if it is in use." in message.text
 
 
 def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
-    found, when = busy(NOW.replace(hour=23, minute=30))
-    message = only(owner_notice.owner_notices([found], when))
+    finding, when = busy(NOW.replace(hour=23, minute=30))
+    message = only(owner_notice.owner_notices([finding], when))
     assert message.subject == "Weekly summary: office hours apply to 1 ML resource: nb"
     assert "will be stopped on" not in message.text
 
 
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
-    found, when = busy()
+    finding, when = busy()
     message = only(
-        owner_notice.owner_notices([replace(found, step=replace(found.step, name=StepName.WARN))], replace(when, memories={}))
+        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, memories={}))
     )
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 

@@ -27,12 +27,12 @@ BOTH = {StepName.STOP: None, StepName.START: None}
 PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
 
 
-def owner_mail(*found: Finding, **given: Any) -> Message:
-    return only(owner_notice.owner_notices(list(found), occasion(**given)))
+def owner_mail(*findings: Finding, **fields: Any) -> Message:
+    return only(owner_notice.owner_notices(list(findings), occasion(**fields)))
 
 
-def admin_mail(*found: Finding, coverage: tuple[Coverage, ...] = (), **given: Any) -> Message:
-    made = admin_summary(report(*found, coverage=coverage), occasion(**given), frozenset())
+def admin_mail(*findings: Finding, coverage: tuple[Coverage, ...] = (), **fields: Any) -> Message:
+    made = admin_summary(report(*findings, coverage=coverage), occasion(**fields), frozenset())
     assert made is not None
     return made
 
@@ -74,16 +74,16 @@ RHYTHMS = [
 
 @pytest.mark.parametrize(("every", "promised", "named"), RHYTHMS)
 def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: str, named: str):
-    given = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
-    assert promised in owner_mail(finding("nb", **given)).text
-    kept = finding("nb", move=StepName.REMIND, **given)
-    known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    assert owner_headline._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
+    fields = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
+    assert promised in owner_mail(finding("nb", **fields)).text
+    item = finding("nb", move=StepName.REMIND, **fields)
+    known = {item.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
+    assert owner_headline._hours_headline([item], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
-    kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    assert owner_headline._hours_headline(kept, occasion()) == "Summary: office hours apply to 2 ML resources"
+    items = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
+    assert owner_headline._hours_headline(items, occasion()) == "Summary: office hours apply to 2 ML resources"
 
 
 # --- money that nobody knows
@@ -137,13 +137,13 @@ def test_a_small_cost_is_never_shown_as_zero(usd: float):
 # --- subjects
 
 
-def subject(*found: Finding, **given: Any) -> str:
-    return owner_mail(*found, **given).subject
+def subject(*findings: Finding, **fields: Any) -> str:
+    return owner_mail(*findings, **fields).subject
 
 
-def clusters(count: int, **given: Any) -> list[Finding]:
+def clusters(count: int, **fields: Any) -> list[Finding]:
     made = [resource(kind="azureml-compute-cluster", name=f"c{n}", id=f"{CLUSTER['id']}{n}") for n in range(count)]
-    return [finding(f"c{n}", 400.0, resource=one, **given) for n, one in enumerate(made)]
+    return [finding(f"c{n}", 400.0, resource=one, **fields) for n, one in enumerate(made)]
 
 
 def test_a_long_subject_keeps_what_happens_and_when():
@@ -159,21 +159,21 @@ def test_a_long_subject_keeps_what_happens_and_when():
             for n in range(5)
         ),
     ]
-    said = subject(*stopped)
-    assert len(said) <= MAX_SUBJECT
-    assert "10 of 15" in said
-    assert "10 will be " in said
-    assert "5 will be " in said
-    assert said.count("from Tue 24 Nov") == 2
-    assert "…" not in said
+    line = subject(*stopped)
+    assert len(line) <= MAX_SUBJECT
+    assert "10 of 15" in line
+    assert "10 will be " in line
+    assert "5 will be " in line
+    assert line.count("from Tue 24 Nov") == 2
+    assert "…" not in line
 
 
 def test_a_long_name_is_cut_before_what_happens_and_when():
-    [found] = clusters(1, address=None)
-    named = replace(found, case=replace(found.case, resource=replace(found.case.resource, name="n" * 300)))
-    said = subject(named)
-    assert len(said) <= MAX_SUBJECT
-    assert "it will be set to a minimum of 0 nodes from Tue 24 Nov: nnnn" in said
+    [cluster] = clusters(1, address=None)
+    named = replace(cluster, case=replace(cluster.case, resource=replace(cluster.case.resource, name="n" * 300)))
+    line = subject(named)
+    assert len(line) <= MAX_SUBJECT
+    assert "it will be set to a minimum of 0 nodes from Tue 24 Nov: nnnn" in line
 
 
 def test_each_of_several_messages_has_its_number_in_the_subject():
@@ -186,9 +186,9 @@ def test_a_subject_never_counts_more_actions_than_resources():
     idle = [finding(f"a{n}", 1.0) for n in range(7)]
     used = [finding(f"nb{n}", 1.0, rule=rule(hours=replace(BERLIN, force=True)), state=State.ACTIVE, acts=BOTH) for n in range(2)]
     both = [finding(f"i{n}", 1.0, rule=rule(hours=BERLIN)) for n in range(3)]
-    said = subject(*idle, *used, *both)
-    assert said.startswith("10 of 12 ML resources are idle and cost $240 a day; 7 will be scaled in from ")
-    assert "; 5 will be scaled in outside office hours from " in said
+    line = subject(*idle, *used, *both)
+    assert line.startswith("10 of 12 ML resources are idle and cost $240 a day; 7 will be scaled in from ")
+    assert "; 5 will be scaled in outside office hours from " in line
 
 
 def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
@@ -196,10 +196,10 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
     gone = [
         finding(f"g{n}", 900.0, move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it stopped")) for n in range(12)
     ]
-    held = [finding(f"h{n}", 900.0, move=StepName.HOLD) for n in range(12)]
+    holds = [finding(f"h{n}", 900.0, move=StepName.HOLD) for n in range(12)]
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.DENIED, error="no")
-    said = admin_mail(*lost, *gone, *held, finding("x", None), coverage=(gap,)).subject
-    assert len(said) <= MAX_SUBJECT
+    line = admin_mail(*lost, *gone, *holds, finding("x", None), coverage=(gap,)).subject
+    assert len(line) <= MAX_SUBJECT
     for part in (
         "12 actions on hold",
         "25 idle, at least $21,600 an hour",
@@ -207,7 +207,7 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
         "12 failed or unknown",
         "coverage 0 of 1",
     ):
-        assert part in said
+        assert part in line
 
 
 # --- the sample
@@ -259,26 +259,26 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
 
 
 def test_a_summary_lists_one_cause_once_with_its_places():
-    found = report(finding("a"), coverage=rows())
-    summary = compose_summary(found, occasion())
-    assert "0 of 3 complete" in brief.render(found)
+    run_report = report(finding("a"), coverage=rows())
+    summary = compose_summary(run_report, occasion())
+    assert "0 of 3 complete" in brief.render(run_report)
     assert "coverage 0 of 3" in summary.subject
-    for said in (brief.render(found), summary.text, summary.html):
-        assert said.count("not allowed") == 1
+    for wording in (brief.render(run_report), summary.text, summary.html):
+        assert wording.count("not allowed") == 1
         for n in (1, 2, 3):
-            assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
+            assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in wording
 
 
 def test_a_summary_says_what_to_do_if_nothing_was_read():
-    found = report(coverage=rows())
-    for said in (brief.render(found), compose_summary(found, occasion()).text):
-        assert said.startswith("Nothing could be read.\n")
-        assert "aws sts get-caller-identity" in said
-        assert "Planning" not in said
-    assert "aws sts get-caller-identity" in compose_summary(found, occasion()).html
+    run_report = report(coverage=rows())
+    for wording in (brief.render(run_report), compose_summary(run_report, occasion()).text):
+        assert wording.startswith("Nothing could be read.\n")
+        assert "aws sts get-caller-identity" in wording
+        assert "Planning" not in wording
+    assert "aws sts get-caller-identity" in compose_summary(run_report, occasion()).html
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
 def test_complete_coverage_is_counted_in_every_mode(mode: Mode):
-    seen = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))
+    run_report = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
+    assert "1 of 1 complete" in brief.render(replace(run_report, run=replace(run_report.run, mode=mode)))

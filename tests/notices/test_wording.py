@@ -38,19 +38,19 @@ SPACE = f"/subscriptions/{AZURE.account}/resourceGroups/vision/providers/Microso
 PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
 
 
-def subject(*found: Finding, **given: Any) -> str:
-    return only(owner_notice.owner_notices(list(found), occasion(**given))).subject
+def subject(*findings: Finding, **fields: Any) -> str:
+    return only(owner_notice.owner_notices(list(findings), occasion(**fields))).subject
 
 
-def text(*found: Finding, **given: Any) -> str:
-    return only(owner_notice.owner_notices(list(found), occasion(**given))).text
+def text(*findings: Finding, **fields: Any) -> str:
+    return only(owner_notice.owner_notices(list(findings), occasion(**fields))).text
 
 
 # --- only what is true in the run mode
 
 
 @pytest.mark.parametrize(
-    ("mode", "said", "never"),
+    ("mode", "ending", "never"),
     [
         pytest.param(
             Mode.NOTIFY, "costs $48.00 a day until you stop it: churn", ("will be scaled", "may be scaled"), id="notify"
@@ -59,23 +59,23 @@ def text(*found: Finding, **given: Any) -> str:
         pytest.param(Mode.ENFORCE, "; it will be scaled in from Tue 24 Nov: churn", ("may be scaled",), id="enforce"),
     ],
 )
-def test_a_notice_promises_no_more_than_its_run_mode_does(mode: Mode, said: str, never: tuple[str, ...]):
+def test_a_notice_promises_no_more_than_its_run_mode_does(mode: Mode, ending: str, never: tuple[str, ...]):
     message = only(owner_notice.owner_notices([finding()], occasion(mode=mode)))
-    assert message.subject.endswith(said)
+    assert message.subject.endswith(ending)
     for words in never:
         assert words not in message.subject + message.text + message.html
 
 
 def test_the_rest_of_an_action_only_may_follow_in_announce():
-    done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
-    part = finding(move=StepName.STOP, outcome=done)
+    outcome = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
+    part = finding(move=StepName.STOP, outcome=outcome)
     assert "The rest may be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ANNOUNCE)
     assert "The rest will be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ENFORCE)
 
 
 def test_a_partial_actions_subject_says_when_the_rest_comes():
-    done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
-    part = finding(move=StepName.STOP, outcome=done)
+    outcome = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
+    part = finding(move=StepName.STOP, outcome=outcome)
     head = "1 idle ML resource was partly scaled in, saving $24.00 a day"
     assert subject(part) == f"{head}; the rest will be scaled in from Tue 24 Nov: churn"
     assert subject(part, mode=Mode.NOTIFY) == f"{head}: churn"
@@ -98,15 +98,15 @@ def test_an_unpriced_resource_has_a_consequence_in_its_subject_too():
 
 
 def test_a_stopped_resource_shows_a_saving_not_a_cost():
-    done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
-    said = text(done)
-    assert "Saving: $24.00 a day, it cost $48.00 a day" in said
-    assert "Cost:" not in said
+    item = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
+    wording = text(item)
+    assert "Saving: $24.00 a day, it cost $48.00 a day" in wording
+    assert "Cost:" not in wording
     lost = replace(
-        done, outcome=Outcome(result=Result.FAILED, error="it isn't known whether the action was carried out", begun=True)
+        item, outcome=Outcome(result=Result.FAILED, error="it isn't known whether the action was carried out", begun=True)
     )
     assert "Cost: $48.00 a day, if it still runs" in text(lost)
-    summary = admin_summary(report(done), occasion(), frozenset())
+    summary = admin_summary(report(item), occasion(), frozenset())
     assert summary is not None
     assert "It was scaled in. It saves $24.00 a day." in summary.text
 
@@ -146,9 +146,9 @@ def test_an_enrolment_has_its_first_day_in_the_subject():
 # --- how to stop it now
 
 
-def made(kind: str, id_: str, details: Any = None, **given: Any) -> Resource:
+def made(kind: str, id_: str, details: Any = None, **fields: Any) -> Resource:
     target = AZURE if kind.startswith("azureml") else resource().target
-    return resource(kind=kind, id=id_, name=id_.rpartition("/")[2], target=target, details=details, **given)
+    return resource(kind=kind, id=id_, name=id_.rpartition("/")[2], target=target, details=details, **fields)
 
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
@@ -208,9 +208,11 @@ def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
 
 def test_active_or_settled_resources_have_no_stop_command():
     used = finding(state=State.ACTIVE, resource=WAYS[0].values[0])
-    done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
-    for found in (used, done):
-        shown = notice_item(found, occasion())
+    stopped = finding(
+        move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0]
+    )
+    for item in (used, stopped):
+        shown = notice_item(item, occasion())
         assert (shown.stop, shown.console) == (None, None)
 
 
@@ -321,8 +323,8 @@ def test_contacts_are_not_referred_to_themselves():
 @settings(deadline=None)
 @given(HOSTILE)
 def test_a_mailto_link_has_one_recipient_and_no_other_header(name: str):
-    found = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
-    message = only(owner_notice.owner_notices([found], occasion()))
+    item = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
+    message = only(owner_notice.owner_notices([item], occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     parts = urlsplit(unescape(link))
     assert (parts.scheme, parts.path) == ("mailto", "ml-admins@example.com")
@@ -334,8 +336,8 @@ def test_a_mailto_link_has_one_recipient_and_no_other_header(name: str):
 
 
 def test_a_not_mine_mail_names_only_a_few_resources():
-    found = [finding(f"r{n}", 1.0) for n in range(20)]
-    message = only(owner_notice.owner_notices(found, occasion()))
+    findings = [finding(f"r{n}", 1.0) for n in range(20)]
+    message = only(owner_notice.owner_notices(findings, occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     fields = parse_qs(urlsplit(unescape(link)).query)
     assert fields["subject"] == ["Not my resources: 20 ML resources"]
@@ -347,14 +349,14 @@ def test_a_not_mine_mail_names_only_a_few_resources():
 
 
 def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
-    held = finding("held", move=StepName.HOLD, step=Step(name=StepName.HOLD, because="would stop, but is on hold"))
-    done = finding("done", move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
-    summary = admin_summary(report(held, done), occasion(location_settings=PLACES), frozenset())
+    hold = finding("held", move=StepName.HOLD, step=Step(name=StepName.HOLD, because="would stop, but is on hold"))
+    stopped = finding("done", move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
+    summary = admin_summary(report(hold, stopped), occasion(location_settings=PLACES), frozenset())
     assert summary is not None
     named = "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper"
     for body in (summary.text, summary.html):
         assert f"{named} release" in body
-        assert f"{named} restore {done.case.resource.id}" in body
+        assert f"{named} restore {stopped.case.resource.id}" in body
     assert f"To undo this later: {named} restore arn:" in text(finding(address=None), location_settings=PLACES)
     assert "REAPER_LEDGER" not in text(finding(), location_settings=PLACES)
 
@@ -388,19 +390,19 @@ def test_the_sample_shows_what_a_real_notice_shows():
         sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     assert message.text.partition("\n\n")[2] == real.text
-    for said in (
+    for text in (
         "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then. This saves",
         "It can't be stopped automatically because it already runs no more than one instance per variant.",
         "The evidence is indirect, so it won't be stopped automatically.",
         "Scale it in now: aws", "Delete it now", "Stop it now: az", "n the console: https://", "Keep it: https://",
         "Not yours, or questions? Contact ml-admins@example.com.",
     ):  # fmt: skip
-        assert said in real.text
+        assert text in real.text
 
 
 def test_the_subject_of_a_sample_stays_within_its_limit():
-    found = [finding("n" * 60, 2.0)]
-    made_up = only(owner_notice.owner_notices(found, occasion(sample=True, now=NOW + timedelta(days=1))))
+    findings = [finding("n" * 60, 2.0)]
+    made_up = only(owner_notice.owner_notices(findings, occasion(sample=True, now=NOW + timedelta(days=1))))
     assert made_up.subject.startswith("[Sample] ")
     assert len(made_up.subject) <= MAX_SUBJECT
 

@@ -47,10 +47,10 @@ class Result:
     """A sweep's findings by name and coverage by kind, for short assertions."""
 
     swept: Report
-    found: dict[str, Finding]
+    findings: dict[str, Finding]
 
     def state(self, name: str) -> State:
-        return self.found[name].case.verdict.state
+        return self.findings[name].case.verdict.state
 
     def coverage(self, kind: str, region: str = "us-east-1") -> Coverage:
         return next(c for c in self.swept.coverage if (c.kind, c.region) == (kind, region))
@@ -59,7 +59,7 @@ class Result:
         return sum(self.coverage(kind).calls.values())
 
     def idle(self) -> list[str]:
-        return [name for name, f in self.found.items() if f.case.verdict.state is State.IDLE]
+        return [name for name, f in self.findings.items() if f.case.verdict.state is State.IDLE]
 
 
 Sweep = Callable[..., Result]
@@ -68,9 +68,9 @@ Sweep = Callable[..., Result]
 @pytest.fixture
 def run_sweep(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", regions: tuple[str, ...] = ("us-east-1",), now: datetime = NOW) -> Result:
-        asked = [k for k in registry.kinds("aws") if not kinds or k.name in kinds]
+        chosen_kinds = [k for k in registry.kinds("aws") if not kinds or k.name in kinds]
         order = SweepOrder(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
-        done = sweep(targets.target_sessions(regions, (), _session()), asked, order)
-        return Result(done, {f.case.resource.name: f for f in done.findings})
+        report = sweep(targets.target_sessions(regions, (), _session()), chosen_kinds, order)
+        return Result(report, {f.case.resource.name: f for f in report.findings})
 
     return run

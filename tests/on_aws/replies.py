@@ -84,8 +84,8 @@ class Fleet:
 
     def answer(self, call: Call) -> Reply:
         """A refusal now and then, else what the operation's output shape allows; the same for the same call, in whatever order they come."""
-        asked = json.dumps(call.params, sort_keys=True, default=str) if call.operation != "GetMetricData" else ""
-        return copy(self)._answered(call, random.Random(f"{self.seed} {call.operation} {asked}"))
+        parameters = json.dumps(call.params, sort_keys=True, default=str) if call.operation != "GetMetricData" else ""
+        return copy(self)._answered(call, random.Random(f"{self.seed} {call.operation} {parameters}"))
 
     def _answered(self, call: Call, dice: random.Random) -> Reply:
         self.dice = dice
@@ -97,8 +97,8 @@ class Fleet:
         if call.operation == "GetMetricData":
             return reply.result(call, self._metrics(call.params))
         shape = model(call.service).operation_model(call.operation).output_shape
-        given = known(call.params) if known else {"NextToken": ABSENT, "nextToken": ABSENT, "PaginationToken": ABSENT}
-        return reply.result(call, self.fill(shape, given))
+        values = known(call.params) if known else {"NextToken": ABSENT, "nextToken": ABSENT, "PaginationToken": ABSENT}
+        return reply.result(call, self.fill(shape, values))
 
     def _build(self) -> None:
         for n in range(self.dice.randint(0, 4)):
@@ -122,9 +122,9 @@ class Fleet:
             self._add_app(n)
         self._settle_families()
 
-    def _add(self, kind: str, name: str, path: str, how: str, **given: Any) -> None:
+    def _add(self, kind: str, name: str, path: str, how: str, **fields: Any) -> None:
         used = how if self.dice.random() < 0.4 else None
-        thing = Thing(kind=f"sagemaker-{kind}", name=name, arn=f"{STEM}{path}{name}", used=used, **given)
+        thing = Thing(kind=f"sagemaker-{kind}", name=name, arn=f"{STEM}{path}{name}", used=used, **fields)
         thing.at = self.now - timedelta(minutes=self.dice.randint(15, 20 * 60)) if used else None
         if used == "Busy" or (kind in {"notebook", "studio-app"} and self.dice.random() < 0.6):
             thing.published = self.dice.choice([thing.arn, thing.arn.lower()])
@@ -157,32 +157,32 @@ class Fleet:
 
     # What any shape allows
 
-    def fill(self, shape: Shape, given: Any = None, depth: int = 0) -> Any:
+    def fill(self, shape: Shape, value: Any = None, depth: int = 0) -> Any:
         """Anything that the shape allows, with what is `given` in its place."""
-        return getattr(self, f"_a_{shape.type_name}", self._a_string)(shape, given, depth)
+        return getattr(self, f"_a_{shape.type_name}", self._a_string)(shape, value, depth)
 
-    def _a_structure(self, shape: Shape, given: Any, depth: int) -> dict[str, Any]:
-        given = given or {}
-        found = {}
+    def _a_structure(self, shape: Shape, value: Any, depth: int) -> dict[str, Any]:
+        value = value or {}
+        members = {}
         for name, member in shape.members.items():
-            if name in given:
-                if given[name] is not ABSENT:
-                    found[name] = given[name]
+            if name in value:
+                if value[name] is not ABSENT:
+                    members[name] = value[name]
             elif name in shape.required_members or (depth < 5 and self.dice.random() < 0.5):
-                found[name] = self.fill(member, None, depth + 1)
-        return found
+                members[name] = self.fill(member, None, depth + 1)
+        return members
 
-    def _a_list(self, shape: Shape, given: Any, depth: int) -> list[Any]:
+    def _a_list(self, shape: Shape, value: Any, depth: int) -> list[Any]:
         least = int(shape.metadata.get("min", 0))
         count = max(least, self.dice.randint(0, 2)) if depth < 5 else least
         return [self.fill(shape.member, None, depth + 1) for _ in range(count)]
 
-    def _a_map(self, shape: Shape, given: Any, depth: int) -> dict[str, Any]:
+    def _a_map(self, shape: Shape, value: Any, depth: int) -> dict[str, Any]:
         return {
             self.fill(shape.key, None, depth + 1): self.fill(shape.value, None, depth + 1) for _ in range(self.dice.randint(0, 2))
         }
 
-    def _a_string(self, shape: Shape, given: Any, depth: int) -> str:
+    def _a_string(self, shape: Shape, value: Any, depth: int) -> str:
         enum = getattr(shape, "enum", None)
         if enum:
             return "OfANewerService" if self.dice.random() < 0.05 else self.dice.choice(enum)
@@ -190,21 +190,21 @@ class Fleet:
         text = self.dice.choice(["", "x", "model", "ml.m5.large", "arn:aws:x:y:1:z/a", "Ünï-cödé ☃", "0", "-", "a" * 63])
         return text.ljust(least, "x")
 
-    def _a_integer(self, shape: Shape, given: Any, depth: int) -> int:
+    def _a_integer(self, shape: Shape, value: Any, depth: int) -> int:
         least, most = (int(shape.metadata.get(key, other)) for key, other in (("min", 0), ("max", 2**31 - 1)))
         return min(most, max(least, self.dice.choice([0, 1, 1, 2, 7, least, most])))
 
     _a_long = _a_integer
 
-    def _a_float(self, shape: Shape, given: Any, depth: int) -> float:
+    def _a_float(self, shape: Shape, value: Any, depth: int) -> float:
         return self.dice.choice([0.0, 0.5, 1.0, 1e-9, 1e12])
 
     _a_double = _a_float
 
-    def _a_boolean(self, shape: Shape, given: Any, depth: int) -> bool:
+    def _a_boolean(self, shape: Shape, value: Any, depth: int) -> bool:
         return self.dice.random() < 0.5
 
-    def _a_timestamp(self, shape: Shape, given: Any, depth: int) -> datetime:
+    def _a_timestamp(self, shape: Shape, value: Any, depth: int) -> datetime:
         days = self.dice.choice([0.01, 0.5, 2, 30, 30, 30, 200, 8000, -1])
         return (self.now - days * DAY).replace(microsecond=0)
 
@@ -221,9 +221,9 @@ class Fleet:
             return {member: [*again, *rows[first:]], token: ABSENT}
         return {member: rows[:cut], token: str(cut) if cut < len(rows) else ABSENT}
 
-    def _row(self, shape: str, **given: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self.fill(model("sagemaker").shape_for(shape), given)
-        return found
+    def _row(self, shape: str, **values: Any) -> dict[str, Any]:
+        row: dict[str, Any] = self.fill(model("sagemaker").shape_for(shape), values)
+        return row
 
     def _status(self, enum: str, usual: str) -> str:
         return usual if self.dice.random() < 0.8 else self.dice.choice(model("sagemaker").shape_for(enum).enum)
@@ -253,10 +253,10 @@ class Fleet:
         cut = self.dice.randint(0, len(rows)) if self.dice.random() < 0.2 else len(rows)
         queue = {"AsyncInferenceConfig": self._row("AsyncInferenceConfig") if thing.asynchronous else ABSENT}
         status = self._status("EndpointStatus", "InService")
-        found = {"EndpointName": thing.name, "EndpointArn": thing.arn, "EndpointStatus": status, **self._old(), **queue}
+        description = {"EndpointName": thing.name, "EndpointArn": thing.arn, "EndpointStatus": status, **self._old(), **queue}
         if self.dice.random() < 0.05:
-            return {**found, "ProductionVariants": ABSENT, "ShadowProductionVariants": ABSENT}
-        return {**found, "ProductionVariants": rows[:cut], "ShadowProductionVariants": rows[cut:]}
+            return {**description, "ProductionVariants": ABSENT, "ShadowProductionVariants": ABSENT}
+        return {**description, "ProductionVariants": rows[:cut], "ShadowProductionVariants": rows[cut:]}
 
     def _usual_variant(self) -> dict[str, Any]:
         """Mostly instances that run, and a model of its own."""
@@ -268,9 +268,9 @@ class Fleet:
     def _DescribeEndpointConfig(self, params: Mapping[str, Any]) -> dict[str, Any]:
         usual = self.dice.random() < 0.8
         names = ["v0", "v1", "v2"] if usual else self.dice.sample(["v0", "v1", "v2"], self.dice.randint(0, 3))
-        given = {"ModelName": "model", "ServerlessConfig": ABSENT} if usual else {}
+        fields = {"ModelName": "model", "ServerlessConfig": ABSENT} if usual else {}
         return {
-            "ProductionVariants": [self._row("ProductionVariant", VariantName=name, **given) for name in names],
+            "ProductionVariants": [self._row("ProductionVariant", VariantName=name, **fields) for name in names],
             "ShadowProductionVariants": ABSENT,
             "AsyncInferenceConfig": ABSENT,
         }
@@ -355,8 +355,8 @@ class Fleet:
             rows += [[("EndpointName", name), ("VariantName", v)] for name, v in pairs]
         if params.get("Namespace") == "/aws/sagemaker/InferenceComponents" and not self.of("sagemaker-inference-component"):
             rows = []
-        found = [{"Dimensions": [{"Name": k, "Value": v} for k, v in pairs], **_same(params)} for pairs in rows]
-        return self._page("Metrics", found, params)
+        metrics = [{"Dimensions": [{"Name": k, "Value": v} for k, v in pairs], **_same(params)} for pairs in rows]
+        return self._page("Metrics", metrics, params)
 
     def _metrics(self, params: Mapping[str, Any]) -> dict[str, Any]:
         start, end = read(params["StartTime"]), read(params["EndTime"])

@@ -30,14 +30,14 @@ def patient(ledger_location: LedgerLocation, waited: list[float]) -> DynamoLedge
 
 def unprocessed(some: int, times: int):
     """A guard under which the table does not get to `some` keys of a batch and does not say what the others hold."""
-    left = [times]
+    remaining = [times]
 
     def guard(call: Call):
-        if call.operation != "BatchGetItem" or left[0] == 0:
+        if call.operation != "BatchGetItem" or remaining[0] == 0:
             return None
-        left[0] -= 1
-        [(table, asked)] = call.params["RequestItems"].items()
-        data = {"Responses": {table: []}, "UnprocessedKeys": {table: {**asked, "Keys": asked["Keys"][:some]}}}
+        remaining[0] -= 1
+        [(table, request)] = call.params["RequestItems"].items()
+        data = {"Responses": {table: []}, "UnprocessedKeys": {table: {**request, "Keys": request["Keys"][:some]}}}
         return fault.Fault(answer=lambda call: reply.result(call, data))
 
     return guard
@@ -50,8 +50,8 @@ def test_unprocessed_keys_are_read_again(ledger_location, server):
     for id in ids:
         ledger.remember(id, Memory(notice_receipt=id), 0, NOW)
     server.rules.append(unprocessed(100, 3))
-    found = ledger.recall(ids, NOW)
-    assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
+    memories = ledger.recall(ids, NOW)
+    assert {id: memory.notice_receipt for id, memory in memories.items()} == {id: id for id in ids}
     assert len(waited) == 3
     assert sorted(waited) == waited
 
@@ -68,7 +68,7 @@ def test_keys_that_stay_unprocessed_raise_an_error(ledger_location, server):
 def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(ledger_location, server):
     server.calls.clear()
     ledger_location.open_ledger().recall([f"{ARN}-{n % 250}" for n in range(500)], NOW)
-    sizes = [len(asked["Keys"]) for call in server.calls for asked in call.params["RequestItems"].values()]
+    sizes = [len(request["Keys"]) for call in server.calls for request in call.params["RequestItems"].values()]
     assert sizes == [100, 100, 50]
 
 

@@ -55,7 +55,7 @@ def test_observed_details_survive_json_and_contain_no_other_details(account: Acc
     account.component("extra", "e", base="one")
     name = {"sagemaker-endpoint": "e", "sagemaker-inference-component": "one"}[kind]
     stage = Stage(server, kind)
-    resource = stage.again(stage.seen(name)).resource
+    resource = stage.again(stage.resource(name)).resource
     adapter = TypeAdapter(registry.kind(kind).details)
     assert adapter.validate_json(adapter.dump_json(resource.details)) == resource.details
     assert resource.contained

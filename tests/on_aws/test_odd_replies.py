@@ -25,8 +25,8 @@ KIND = "sagemaker-endpoint"
 LONG_AGO = NOW - 15 * DAY
 
 
-def silent(account: Account, name: str = "quiet", **given: Any) -> None:
-    account.endpoint(name, **given)
+def silent(account: Account, name: str = "quiet", **setup: Any) -> None:
+    account.endpoint(name, **setup)
     account.alive(name, "AllTraffic", LONG_AGO, NOW)
 
 
@@ -69,11 +69,11 @@ def test_an_error_on_one_page_outlasts_the_next_page(account: Account, server: S
     assert result.coverage(KIND).status == "partial"
 
 
-@pytest.mark.parametrize("kept", [0, 1], ids=["no rows at all", "a row is missing"])
-def test_missing_metric_results_are_reported(account: Account, server: Server, run_sweep: Sweep, kept: int):
+@pytest.mark.parametrize("count", [0, 1], ids=["no rows at all", "a row is missing"])
+def test_missing_metric_results_are_reported(account: Account, server: Server, run_sweep: Sweep, count: int):
     silent(account)
     server.rules.append(
-        rewriting("GetMetricData", lambda call, data: data | {"MetricDataResults": data["MetricDataResults"][:kept]})
+        rewriting("GetMetricData", lambda call, data: data | {"MetricDataResults": data["MetricDataResults"][:count]})
     )
     result = run_sweep(KIND)
     assert result.idle() == []
@@ -130,20 +130,20 @@ def test_a_host_is_as_young_as_its_youngest_component(account: Account, run_swee
 def test_a_host_without_components_is_idle_since_its_last_change(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))], changed=NOW - 9 * DAY)
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
-    verdict = run_sweep(KIND).found["host"].case.verdict
+    verdict = run_sweep(KIND).findings["host"].case.verdict
     assert (verdict.state, verdict.confidence, verdict.idle_for) == (State.IDLE, Confidence.PROVEN, 9 * DAY)
     assert "it hosts no inference component" in verdict.because
 
 
 @pytest.mark.parametrize(
-    "given",
+    "setup",
     [
         pytest.param({"config_deleted": True}, id="whether it has models is not known"),
         pytest.param({"variants": [Variant(model=None), Variant(name="other")]}, id="a variant has a model"),
     ],
 )
-def test_a_host_that_may_have_models_of_its_own_proves_nothing(account: Account, run_sweep: Sweep, given: dict[str, Any]):
-    account.endpoint("host", **{"variants": [Variant(model=None)], **given})
+def test_a_host_that_may_have_models_of_its_own_proves_nothing(account: Account, run_sweep: Sweep, setup: dict[str, Any]):
+    account.endpoint("host", **{"variants": [Variant(model=None)], **setup})
     for name in ("AllTraffic", "other"):
         account.alive("host", name, LONG_AGO, NOW)
     assert run_sweep(KIND).state("host") is State.UNKNOWN
@@ -267,13 +267,13 @@ def test_the_recheck_sees_the_same_hours_as_the_sweep(account: Account, server: 
     account.invoked("quiet", "AllTraffic", NOW.replace(hour=7, minute=55))
     server.now = now
     policy = parse_policy("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.kind_names())
-    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
+    finding = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).findings["quiet"]
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     server.now = later = now + timedelta(minutes=3)
-    again = assess_again(cloud, registry.kind(KIND), found.case.resource, SweepOrder(policy=policy, now=later))
-    states = (found.case.verdict.state, again.verdict.state)
+    again = assess_again(cloud, registry.kind(KIND), finding.case.resource, SweepOrder(policy=policy, now=later))
+    states = (finding.case.verdict.state, again.verdict.state)
     assert states == (State.IDLE, State.IDLE)
-    assert found.case.verdict.last_busy == again.verdict.last_busy == NOW.replace(hour=8, minute=0)
+    assert finding.case.verdict.last_busy == again.verdict.last_busy == NOW.replace(hour=8, minute=0)
 
 
 @pytest.mark.parametrize(
@@ -295,10 +295,10 @@ def test_a_row_listed_twice_is_reported_once_even_if_the_kind_fails(account: Acc
 
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
-        done = sweep([cloud], [given], order)
-        assert [c.resources for c in done.coverage] == [len(done.findings)] == [1]
-        assert ("couldn't be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
+    for broken_kind in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
+        report = sweep([cloud], [broken_kind], order)
+        assert [c.resources for c in report.coverage] == [len(report.findings)] == [1]
+        assert ("couldn't be observed" in report.findings[0].case.verdict.because) == (broken_kind.observe is broken)
 
 
 TRIPS = [IndexError, KeyError, LookupError, OverflowError, RecursionError, UnicodeError, TypeError, AttributeError]
@@ -317,10 +317,10 @@ def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, run_sweep:
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     broken = replace(registry.kind("sagemaker-notebook"), **{part: trip})
-    done = sweep([cloud], [broken, registry.kind(KIND)], order)
-    states = {f.case.resource.name: f.case.verdict.state for f in done.findings}
+    report = sweep([cloud], [broken, registry.kind(KIND)], order)
+    states = {f.case.resource.name: f.case.verdict.state for f in report.findings}
     assert states["quiet"] is State.IDLE
-    assert [c.status for c in done.coverage] == [
+    assert [c.status for c in report.coverage] == [
         {"discover": "failed", "observe": "partial", "blocked_actions": "ok"}[part],
         "ok",
     ]
@@ -344,7 +344,7 @@ def test_a_host_is_unsettled_while_a_component_is_described_so(account: Account,
     for name in ("moving", "resting"):
         account.component(name, "host")
     server.rules.append(_of_component("moving", {"InferenceComponentStatus": status}))
-    verdict = run_sweep(KIND).found["host"].case.verdict
+    verdict = run_sweep(KIND).findings["host"].case.verdict
     assert (verdict.state, verdict.because) == (State.YOUNG, f"its component moving is {status}")
 
 
@@ -369,14 +369,14 @@ def test_a_host_is_unknown_while_a_component_cannot_be_described(account: Accoun
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("hidden", "host")
     server.rules.append(on("DescribeInferenceComponent", denied()))
-    found = run_sweep(KIND)
-    assert found.state("host") is State.UNKNOWN
-    assert found.coverage(KIND).status != "ok"
+    result = run_sweep(KIND)
+    assert result.state("host") is State.UNKNOWN
+    assert result.coverage(KIND).status != "ok"
 
 
-def _of_component(name: str, said: dict[str, Any]) -> Any:
+def _of_component(name: str, fields: dict[str, Any]) -> Any:
     """A guard that changes the description of one component."""
     return rewriting(
         "DescribeInferenceComponent",
-        lambda call, data: data | said if call.params["InferenceComponentName"] == name else data,
+        lambda call, data: data | fields if call.params["InferenceComponentName"] == name else data,
     )

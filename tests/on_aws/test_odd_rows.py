@@ -67,7 +67,7 @@ def _odd_row(server: Server, kind: str, field: str, value: Any) -> None:
 
 def _by_end(result: Result) -> dict[str, State]:
     """The states by the last part of their names."""
-    return {name.rpartition("/")[2]: f.case.verdict.state for name, f in result.found.items()}
+    return {name.rpartition("/")[2]: f.case.verdict.state for name, f in result.findings.items()}
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -129,7 +129,7 @@ def test_a_component_without_an_endpoint_fails_its_kind(account: Account, server
     _house(account, COMPONENT)
     _odd_row(server, COMPONENT, field, 5)
     result = run_sweep(COMPONENT)
-    assert (result.found, result.coverage(COMPONENT).status) == ({}, "failed")
+    assert (result.findings, result.coverage(COMPONENT).status) == ({}, "failed")
 
 
 @pytest.mark.parametrize("value", [5, [], "Novel"], ids=repr)
@@ -190,8 +190,8 @@ def test_a_tag_that_is_not_a_string_affects_only_its_resource(
     assert result.coverage(NOTEBOOK).status == "partial"
 
 
-def _other_spelling(row: dict[str, Any], **given: Any) -> dict[str, Any]:
-    return row | {"ResourceARN": row["ResourceARN"].replace("/JupyterLab/", "/jupyterlab/")} | given
+def _other_spelling(row: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return row | {"ResourceARN": row["ResourceARN"].replace("/JupyterLab/", "/jupyterlab/")} | fields
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_a_tag_under_either_spelling_of_an_app_protects_it(
 
 
 def test_tags_of_names_that_differ_in_case_stay_apart():
-    found: tags.TagsByArn = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
-    assert (tags.tags_of(found, "arn:x/A"), tags.tags_of(found, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
+    tags_by_arn: tags.TagsByArn = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
+    assert (tags.tags_of(tags_by_arn, "arn:x/A"), tags.tags_of(tags_by_arn, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
 
 
 # Whatever a kind yields
@@ -245,17 +245,17 @@ PLAIN = Resource(
 def test_a_resource_whose_every_field_is_odd_hides_no_other(server: Server, value: Any):
     everything = {field.name: value for field in fields(Resource)}
     named = Resource(**{**everything, "id": PLAIN.id.replace("plain", "odd")})
-    done = _yielding(Resource(**everything), named, value, PLAIN)
-    assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"odd": State.UNKNOWN, "plain": State.EXEMPT}
-    assert [(c.status, c.resources) for c in done.coverage] == [("partial", 2)]
+    report = _yielding(Resource(**everything), named, value, PLAIN)
+    assert {f.case.resource.name: f.case.verdict.state for f in report.findings} == {"odd": State.UNKNOWN, "plain": State.EXEMPT}
+    assert [(c.status, c.resources) for c in report.coverage] == [("partial", 2)]
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Resource) if field.name not in {"id", "kind", "target"}])
 def test_each_unreadable_field_is_reported_and_blocks_actions(server: Server, field: str):
     odd = replace(PLAIN, **{field: object()}, **({} if field == "status" else {"status": "InService"}))
-    [found] = _yielding(odd).findings
-    assert found.case.verdict.state is State.UNKNOWN
-    assert all(bar and field in bar.because for bar in found.case.blocked.values())
+    [finding] = _yielding(odd).findings
+    assert finding.case.verdict.state is State.UNKNOWN
+    assert all(bar and field in bar.because for bar in finding.case.blocked.values())
 
 
 def test_a_resource_without_faults_stays_unchanged():
@@ -269,18 +269,18 @@ def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, se
     known = registry.kind(NOTEBOOK)
 
     def observe(cloud: Any, resources: Any, window: Any) -> Any:
-        for seen in known.observe(cloud, resources, window):
-            odd = replace(seen.resource, created="yesterday", people={"owner": 5}, status=[])  # type: ignore[arg-type, dict-item]
-            yield replace(seen, resource=odd) if seen.resource.name == "odd" else seen
+        for observation in known.observe(cloud, resources, window):
+            odd = replace(observation.resource, created="yesterday", people={"owner": 5}, status=[])  # type: ignore[arg-type, dict-item]
+            yield replace(observation, resource=odd) if observation.resource.name == "odd" else observation
 
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    done = sweep([cloud], [replace(known, observe=observe)], order)
-    found = {f.case.resource.name: f.case for f in done.findings}
-    assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
-    assert found["odd"].verdict.because == "its creation time is unknown"
-    assert conformance.faulty_fields(found["odd"].resource) == []
-    assert [c.status for c in done.coverage] == ["partial"]
+    report = sweep([cloud], [replace(known, observe=observe)], order)
+    cases = {f.case.resource.name: f.case for f in report.findings}
+    assert {name: case.verdict.state for name, case in cases.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
+    assert cases["odd"].verdict.because == "its creation time is unknown"
+    assert conformance.faulty_fields(cases["odd"].resource) == []
+    assert [c.status for c in report.coverage] == ["partial"]
 
 
 def test_an_odd_reply_in_the_recheck_is_a_failed_call(account: Account, server: Server):
@@ -288,9 +288,9 @@ def test_an_odd_reply_in_the_recheck_is_a_failed_call(account: Account, server: 
     known = registry.kind(NOTEBOOK)
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    [found] = known.discover(cloud)
+    [resource] = known.discover(cloud)
     with pytest.raises(CloudError, match="couldn't be understood"):
-        assess_again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
+        assess_again(cloud, known, replace(resource, people={"owner": 5}), order)  # type: ignore[dict-item]
 
 
 class _Unreadable(str):
@@ -303,10 +303,10 @@ class _Unreadable(str):
 
 
 def test_tags_the_rules_fail_on_count_as_unreadable(server: Server):
-    done = _yielding(replace(PLAIN, tags={_Unreadable("x"): "y"}), replace(PLAIN, id=f"{PLAIN.id}2", name="plain2"))
-    because = {f.case.resource.name: f.case.verdict.because for f in done.findings}
+    report = _yielding(replace(PLAIN, tags={_Unreadable("x"): "y"}), replace(PLAIN, id=f"{PLAIN.id}2", name="plain2"))
+    because = {f.case.resource.name: f.case.verdict.because for f in report.findings}
     assert because["plain"] == "its tags couldn't be read, and a tag may protect it"
-    assert (len(done.findings), [c.status for c in done.coverage]) == (2, ["partial"])
+    assert (len(report.findings), [c.status for c in report.coverage]) == (2, ["partial"])
 
 
 # The SDK's edge
@@ -321,9 +321,9 @@ def test_a_connection_that_breaks_in_the_sdk_is_a_failed_call(server: Server, er
 
     session.events.register("before-send.sagemaker.ListEndpoints", broken)
     cloud = CloudSession(session, Target(cloud="aws", account="123456789012", region="us-east-1"))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         cloud.call("sagemaker", "ListEndpoints", "Endpoints")
-    assert told.value.reason is (Reason.UNREACHABLE if isinstance(error, OSError) else Reason.UNREADABLE)
+    assert raised.value.reason is (Reason.UNREACHABLE if isinstance(error, OSError) else Reason.UNREADABLE)
 
 
 @pytest.mark.parametrize("token", [5, ["x"], {"a": "b"}], ids=repr)

@@ -53,15 +53,15 @@ def test_random_replies_never_crash_lose_repeat_or_yield_idle(place: tuple[Serve
     states: Counter[State] = Counter()
     for seed in range(first, first + A_TEST):
         fleet = Fleet(seed, NOW)
-        done = _swept(place, fleet)
-        assert [c.kind for c in done.coverage] == [kind.name for kind in registry.kinds("aws")], seed
-        for coverage in done.coverage:
-            found = sorted(f.case.resource.name for f in done.findings if f.case.resource.kind == coverage.kind)
-            assert coverage.resources == len(found), seed
-            if LISTS[coverage.kind] in fleet.failed and coverage.status in {Status.DENIED, Status.FAILED} and not found:
+        report = _swept(place, fleet)
+        assert [c.kind for c in report.coverage] == [kind.name for kind in registry.kinds("aws")], seed
+        for coverage in report.coverage:
+            reported = sorted(f.case.resource.name for f in report.findings if f.case.resource.kind == coverage.kind)
+            assert coverage.resources == len(reported), seed
+            if LISTS[coverage.kind] in fleet.failed and coverage.status in {Status.DENIED, Status.FAILED} and not reported:
                 continue
-            assert found == names(fleet.of(coverage.kind)), (seed, coverage)
-        idle = {f.case.resource.name for f in done.findings if f.case.verdict.state is State.IDLE}
+            assert reported == names(fleet.of(coverage.kind)), (seed, coverage)
+        idle = {f.case.resource.name for f in report.findings if f.case.verdict.state is State.IDLE}
         assert not idle & fleet.truly_used(), seed
-        states.update(f.case.verdict.state for f in done.findings)
+        states.update(f.case.verdict.state for f in report.findings)
     assert all(states[state] > 5 for state in (State.IDLE, State.ACTIVE, State.UNKNOWN, State.YOUNG)), states

@@ -54,15 +54,15 @@ class Sweeper:
         self.ledger, self.now, self.policy = InMemoryLedger(), NOW, "version: 1"
 
     def order(self, *, writes: bool = True) -> SweepOrder:
-        held = cache.open_cache(self.ledger, self.now, print, may_write=writes)
-        return SweepOrder(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held)
+        ledger_cache = cache.open_cache(self.ledger, self.now, print, may_write=writes)
+        return SweepOrder(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=ledger_cache)
 
     def run(self, *, writes: bool = True) -> tuple[Finding, int]:
         """What was found, and how many configurations were described for it."""
-        done = sweep(
+        report = sweep(
             targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes)
         )
-        return done.findings[0], done.coverage[0].calls.get(CONFIG, 0)
+        return report.findings[0], report.coverage[0].calls.get(CONFIG, 0)
 
 
 @pytest.fixture
@@ -132,24 +132,24 @@ def test_an_endpoint_with_a_changed_configuration_is_described_again(
 ):
     sweeper.run()
     change(account, server)
-    found, asked = sweeper.run()
-    assert asked == 1
-    assert found.case.resource.size == "ml.p4d.24xlarge x1"
+    finding, calls = sweeper.run()
+    assert calls == 1
+    assert finding.case.resource.size == "ml.p4d.24xlarge x1"
 
 
 def test_a_recreated_configuration_is_not_taken_from_the_cache(account: Account, sweeper: Sweeper):
     sweeper.run()
     remade(account, NOW - 2 * DAY)
-    found, asked = sweeper.run()
-    assert (asked, found.case.resource.size) == (0, "ml.m5.large x1")
+    finding, calls = sweeper.run()
+    assert (calls, finding.case.resource.size) == (0, "ml.m5.large x1")
 
 
 def test_a_configuration_newer_than_the_last_change_has_no_price(account: Account, sweeper: Sweeper):
     remade(account, CHANGED + timedelta(seconds=1))
     for _ in range(2):
-        found, asked = sweeper.run()
-        assert (asked, found.price, found.case.resource.size) == (1, None, "unknown x1")
-        assert found.case.verdict.state is State.IDLE
+        finding, calls = sweeper.run()
+        assert (calls, finding.price, finding.case.resource.size) == (1, None, "unknown x1")
+        assert finding.case.verdict.state is State.IDLE
 
 
 def test_a_configuration_as_old_as_the_last_change_counts(account: Account, sweeper: Sweeper):
@@ -168,9 +168,9 @@ def test_only_endpoints_in_service_are_cached_or_read_from_cache(quiet: Any, swe
 
 
 def test_the_recheck_reads_the_configuration(account: Account, sweeper: Sweeper):
-    found, _ = sweeper.run()
+    finding, _ = sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assess_again(cloud, registry.kind(KIND), finding.case.resource, sweeper.order())
     assert cloud.calls[CONFIG] == 1
 
 
@@ -208,8 +208,8 @@ rules:
 
 def looks(sweeper: Sweeper) -> tuple[Finding, int]:
     """What was found, and how many endpoints were described for it."""
-    done = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
-    return done.findings[0], done.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
+    report = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    return report.findings[0], report.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
 
 
 def test_a_price_rule_that_did_not_match_costs_nothing_in_later_sweeps(account: Account, sweeper: Sweeper):
@@ -227,8 +227,8 @@ def test_a_price_rule_that_matched_applies_in_every_sweep(account: Account, quie
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     sweeper.policy = DEAR
     for _ in range(3):
-        found, asked = looks(sweeper)
-        assert (found.case.verdict.state, found.case.rule.name, asked) == (State.IDLE, "rule 'dear'", 1)
+        finding, calls = looks(sweeper)
+        assert (finding.case.verdict.state, finding.case.rule.name, calls) == (State.IDLE, "rule 'dear'", 1)
 
 
 @pytest.mark.parametrize("change", [updated, made_anew])
@@ -239,18 +239,18 @@ def test_an_endpoint_changed_since_is_described_for_a_price_rule(
     sweeper.policy = DEAR
     looks(sweeper)
     change(account, server)
-    found, asked = looks(sweeper)
-    assert (found.case.verdict.state, asked) == (State.IDLE, 1)
+    finding, calls = looks(sweeper)
+    assert (finding.case.verdict.state, calls) == (State.IDLE, 1)
 
 
 def looks_at(account: Account, server: Server, sweeper: Sweeper, hours: list[float]) -> list[int]:
     """How many endpoints were described in sweeps so many hours from now, each six hours after a use."""
-    sweeper.policy, asked = DEAR, []
+    sweeper.policy, counts = DEAR, []
     for later in hours:
         account.invoked("quiet", "v", NOW + (later - 6) * HOUR)
         server.now = sweeper.now = NOW + later * HOUR
-        asked.append(looks(sweeper)[1])
-    return asked
+        counts.append(looks(sweeper)[1])
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_a_cached_size_never_decides_idleness(account: Account, quiet: Any, swee
     sweeper.policy = DEAR
     looks(sweeper)
     quiet.variants[0].count = 0
-    found, _ = looks(sweeper)
-    assert found.case.verdict.state is State.ACTIVE
+    finding, _ = looks(sweeper)
+    assert finding.case.verdict.state is State.ACTIVE
 
 
 def test_a_cached_size_spares_no_look_beyond_its_own_rule(account: Account, quiet: Any, sweeper: Sweeper):
@@ -293,11 +293,11 @@ def test_a_cached_size_spares_no_look_beyond_its_own_rule(account: Account, quie
 def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Every entry as `change` makes it."""
     [name] = set(sweeper.ledger._rows) - {FORMAT_ROW}
-    held = sweeper.ledger._rows[name]
-    rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.PACKED_COLUMN])))
+    stored = sweeper.ledger._rows[name]
+    rows = json.loads(zlib.decompress(base64.b64decode(stored.values[cache.PACKED_COLUMN])))
     text = json.dumps({id: change(row) for id, row in rows.items()})
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    assert sweeper.ledger.write_row(name, {cache.PACKED_COLUMN: packed}, held.version, NOW)
+    assert sweeper.ledger.write_row(name, {cache.PACKED_COLUMN: packed}, stored.version, NOW)
 
 
 def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -362,9 +362,9 @@ def test_a_bad_cache_entry_affects_no_other_endpoint(account: Account, sweeper: 
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     account.endpoint("other", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
     account.alive("other", "v", NOW - 15 * DAY, NOW + DAY)
-    done = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
-    assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
-    assert done.coverage[0].error is None
+    report = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    assert {f.case.resource.name: f.case.verdict.state for f in report.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
+    assert report.coverage[0].error is None
 
 
 ODD_ONES: dict[str, dict[str, Any]] = {
@@ -394,12 +394,12 @@ def test_a_deletion_is_never_promised_from_the_cache(account: Account, sweeper: 
     sweeper.policy = "{version: 1, defaults: {action: delete}}"
     before, _ = sweeper.run()
     del account.contents.configs["quiet-config"]
-    found, asked = sweeper.run()
+    finding, calls = sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    again = assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    again = assess_again(cloud, registry.kind(KIND), finding.case.resource, sweeper.order())
     assert before.case.blocked[StepName.DELETE] is None
-    assert asked == 1
-    assert found.case.blocked[StepName.DELETE] == again.blocked[StepName.DELETE] is not None
+    assert calls == 1
+    assert finding.case.blocked[StepName.DELETE] == again.blocked[StepName.DELETE] is not None
 
 
 def test_a_rule_that_may_delete_reads_the_configuration(account: Account, sweeper: Sweeper):
@@ -431,14 +431,14 @@ def test_owners_get_the_delete_command_from_the_cache_too(sweeper: Sweeper):
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
 def test_cache_entries_hold_in_any_local_time_zone(sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, zone: str):
-    asked = []
+    counts = []
     for name in ("UTC", zone, "UTC"):
         monkeypatch.setenv("TZ", name)
         time.tzset()
-        asked.append(sweeper.run()[1])
+        counts.append(sweeper.run()[1])
     monkeypatch.undo()
     time.tzset()
-    assert asked == [1, 0, 0]
+    assert counts == [1, 0, 0]
 
 
 def test_an_unpriced_type_is_described_once_for_a_price_rule(account: Account, sweeper: Sweeper):

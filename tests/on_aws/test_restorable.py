@@ -63,10 +63,10 @@ TAKEN = [
 ]
 
 
-def members(service: str, operation: str, path: str, *, given: bool) -> set[str]:
+def members(service: str, operation: str, path: str, *, of_input: bool) -> set[str]:
     """The members of a shape in the SDK's model; `path` leads from the operation's input or output to it."""
     model = boto3.client(service, region_name="us-east-1").meta.service_model.operation_model(operation)
-    shape: Any = model.input_shape if given else model.output_shape
+    shape: Any = model.input_shape if of_input else model.output_shape
     for step in filter(None, path.split(".")):
         shape = shape.members[step]
         shape = getattr(shape, "member", shape)
@@ -75,12 +75,12 @@ def members(service: str, operation: str, path: str, *, given: bool) -> set[str]
 
 @pytest.mark.parametrize(("service", "operation", "path", "known"), SHOWN)
 def test_every_member_that_the_sdk_shows_is_known(service: str, operation: str, path: str, known: set[str]):
-    assert members(service, operation, path, given=False) == known
+    assert members(service, operation, path, of_input=False) == known
 
 
-@pytest.mark.parametrize(("service", "operation", "path", "kept"), TAKEN)
-def test_every_stored_member_can_be_sent_back(service: str, operation: str, path: str, kept: set[str]):
-    assert kept - members(service, operation, path, given=True) == set()
+@pytest.mark.parametrize(("service", "operation", "path", "names"), TAKEN)
+def test_every_stored_member_can_be_sent_back(service: str, operation: str, path: str, names: set[str]):
+    assert names - members(service, operation, path, of_input=True) == set()
 
 
 def test_the_sdk_lets_a_component_be_created_without_copies():
@@ -101,7 +101,7 @@ def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> End
 
 
 @pytest.mark.parametrize(
-    ("found", "because"),
+    ("description", "because"),
     [
         (described(), None),
         (described(config={}), "its configuration is gone or can't be read, so it can't be recreated"),
@@ -118,8 +118,8 @@ def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> End
         ),
     ],
 )
-def test_an_endpoint_with_unknown_members_is_not_restorable(found: EndpointDescription, because: str | None):
-    assert restorable.endpoint_unrestorable_because(found) == because
+def test_an_endpoint_with_unknown_members_is_not_restorable(description: EndpointDescription, because: str | None):
+    assert restorable.endpoint_unrestorable_because(description) == because
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ def cloud(monkeypatch: pytest.MonkeyPatch, server: Server) -> CloudSession:
 
 
 def failed(cloud: CloudSession) -> CloudError:
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         cloud.call("sagemaker", "DeleteEndpoint", "ResponseMetadata", EndpointName="e")
-    return told.value
+    return raised.value
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_a_failure_says_whether_the_request_was_sent_again(
 ):
     account.endpoint("e")
     server.rules += [on("DeleteEndpoint", fault, times=times) for fault, times in faults]
-    found = failed(cloud)
-    assert (found.reason, found.retried) == (trouble, retried)
+    error = failed(cloud)
+    assert (error.reason, error.retried) == (trouble, retried)
 
 
 def test_the_retries_of_one_call_are_not_held_against_the_next(account: Account, server: Server, cloud: CloudSession):

@@ -29,23 +29,23 @@ def assumed(server: Server) -> list[dict[str, str]]:
 
 def test_below_enforce_the_session_can_only_read(server: Server):
     assumed_role.assume_role(ARN, False, READING).client("sts").get_caller_identity()
-    [asked] = assumed(server)
-    [statement] = json.loads(asked["Policy"])["Statement"]
+    [request] = assumed(server)
+    [statement] = json.loads(request["Policy"])["Statement"]
     assert statement == {"Effect": "Allow", "Action": READING, "Resource": "*"}
-    assert (asked["RoleArn"], asked["RoleSessionName"]) == (ARN, "ml-idle-reaper")
+    assert (request["RoleArn"], request["RoleSessionName"]) == (ARN, "ml-idle-reaper")
     assert not [a for a in statement["Action"] if not a.split(":")[1].startswith(("List", "Describe", "Get"))]
 
 
 def test_in_enforce_the_role_is_assumed_unrestricted(server: Server):
     assumed_role.assume_role(ARN, True, READING).client("sts").get_caller_identity()
-    [asked] = assumed(server)
-    assert "Policy" not in asked
+    [request] = assumed(server)
+    assert "Policy" not in request
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_only_a_run_that_acts_has_a_session_that_may(server: Server, mode: Mode):
     sessions_of(Settings(mode=mode, cloud="aws", regions=("us-east-1",), role=ARN), "aws")
-    assert ["Policy" in asked for asked in assumed(server)] == [mode is not Mode.ENFORCE]
+    assert ["Policy" in request for request in assumed(server)] == [mode is not Mode.ENFORCE]
 
 
 def test_the_session_policy_fits_with_the_ledgers_rights():
@@ -59,21 +59,21 @@ def test_a_too_long_session_policy_is_refused_before_any_call(server: Server):
 
 
 def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
-    there = Account(server, "210987654321")
-    there.endpoint("far")
-    there.alive("far", "AllTraffic", NOW - 15 * DAY, NOW)
+    account = Account(server, "210987654321")
+    account.endpoint("far")
+    account.alive("far", "AllTraffic", NOW - 15 * DAY, NOW)
     clouds = targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    found = sweep(clouds, [registry.kind("sagemaker-endpoint")], order)
-    assert [(f.case.resource.name, f.case.resource.target.account) for f in found.findings] == [("far", "210987654321")]
+    report = sweep(clouds, [registry.kind("sagemaker-endpoint")], order)
+    assert [(f.case.resource.name, f.case.resource.target.account) for f in report.findings] == [("far", "210987654321")]
     assert len(assumed(server)) == 1, "one set of credentials serves the whole sweep"
 
 
 def test_a_role_that_cannot_be_assumed_is_reported_as_denied(server: Server):
     server.rules.append(on("AssumeRole", denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
-    assert told.value.missing == "sts:AssumeRole"
+    assert raised.value.missing == "sts:AssumeRole"
 
 
 def test_credentials_are_renewed_before_they_expire(server: Server):

@@ -90,9 +90,9 @@ def test_a_place_without_a_prefix_is_the_whole_bucket():
 
 
 def test_a_missing_file_raises_gone():
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         text_store.read_text("s3://manifests/none.json")
-    assert told.value.reason is Reason.GONE
+    assert raised.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_denied_names_the_permission(server: Server, operation: str, permission:
         "GetObject": lambda: text_store.read_text(address),
         "ListObjectsV2": lambda: text_store.list_texts(PLACE),
     }
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         calls[operation]()
-    assert (told.value.reason, told.value.missing) == (Reason.DENIED, permission)
+    assert (raised.value.reason, raised.value.missing) == (Reason.DENIED, permission)
 
 
 def test_a_failing_bucket_is_reported(server: Server):
@@ -124,7 +124,7 @@ def test_an_invalid_address_is_refused():
 
 
 def test_a_manifest_in_a_bucket_is_read_beside_a_folder_archive(tmp_path: Path):
-    elsewhere, here = manifest.open_archive("s3://manifests/reaper", {}), manifest.open_archive(str(tmp_path), {})
+    elsewhere, folder = manifest.open_archive("s3://manifests/reaper", {}), manifest.open_archive(str(tmp_path), {})
     address = elsewhere.store_manifest(SAVED, 1)
-    assert here.read_manifest(address) == SAVED
-    assert elsewhere.read_manifest(here.store_manifest(SAVED, 2)) == SAVED
+    assert folder.read_manifest(address) == SAVED
+    assert elsewhere.read_manifest(folder.store_manifest(SAVED, 2)) == SAVED

@@ -15,20 +15,20 @@ KIND = "sagemaker-endpoint"
 LONG_AGO = NOW - 15 * DAY
 
 
-def silent(account: Account, name: str = "quiet", *, variants: tuple[str, ...] = ("AllTraffic",), **given: object) -> None:
+def silent(account: Account, name: str = "quiet", *, variants: tuple[str, ...] = ("AllTraffic",), **setup: object) -> None:
     """An endpoint that nobody has called for as long as anybody can tell, with every variant's heartbeat alive."""
-    account.endpoint(name, variants=[Variant(name=v, instance="ml.g5.xlarge") for v in variants], **given)
+    account.endpoint(name, variants=[Variant(name=v, instance="ml.g5.xlarge") for v in variants], **setup)
     for variant in variants:
         account.alive(name, variant, LONG_AGO, NOW)
 
 
 def test_silence_with_a_live_heartbeat_is_proven_idle_and_priced(account: Account, run_sweep: Sweep):
     silent(account, tags={"owner": "a@example.com"})
-    found = run_sweep(KIND, policy="{version: 1, owners: {domains: [example.com]}}").found["quiet"]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (found.price.usd_per_hour, found.case.resource.size) == (1.408, "ml.g5.xlarge x1")
-    assert found.wasted_usd == pytest.approx(1.408 * 14 * 24, rel=0.01)
-    assert (found.step.name, found.outcome.result, found.owner.address) == ("warn", "planned", "a@example.com")
+    finding = run_sweep(KIND, policy="{version: 1, owners: {domains: [example.com]}}").findings["quiet"]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert (finding.price.usd_per_hour, finding.case.resource.size) == (1.408, "ml.g5.xlarge x1")
+    assert finding.wasted_usd == pytest.approx(1.408 * 14 * 24, rel=0.01)
+    assert (finding.step.name, finding.outcome.result, finding.owner.address) == ("warn", "planned", "a@example.com")
 
 
 def test_zero_valued_points_are_silence(account: Account, run_sweep: Sweep):
@@ -102,9 +102,9 @@ def test_an_asynchronous_endpoint_is_busy_without_invocations(account: Account, 
 
 def test_a_silent_async_endpoint_is_idle_at_its_own_price(account: Account, run_sweep: Sweep):
     silent(account, "batch", asynchronous=True)
-    found = run_sweep(KIND).found["batch"]
-    assert found.case.verdict.state is State.IDLE
-    assert found.case.resource.parts[0].component == "AsyncInf"
+    finding = run_sweep(KIND).findings["batch"]
+    assert finding.case.verdict.state is State.IDLE
+    assert finding.case.resource.parts[0].component == "AsyncInf"
 
 
 def test_an_asynchronous_endpoint_scaled_to_zero_is_exempt(account: Account, run_sweep: Sweep):
@@ -119,9 +119,9 @@ def test_serverless_is_exempt_and_provisioned_concurrency_likely(account: Accoun
     account.invoked("warm-and-used", "AllTraffic", NOW - 2 * HOUR)
     result = run_sweep(KIND)
     assert (result.state("free"), result.state("warm-and-used")) == (State.EXEMPT, State.ACTIVE)
-    found = result.found["kept-warm"]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
-    assert found.price.usd_per_hour == 0.072
+    finding = result.findings["kept-warm"]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
+    assert finding.price.usd_per_hour == 0.072
 
 
 def test_traffic_of_a_hosted_component_counts_for_its_endpoint(account: Account, run_sweep: Sweep):
@@ -145,7 +145,7 @@ def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Accou
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("setup", "state"),
     [
         pytest.param({"created": NOW - 2 * HOUR}, State.YOUNG, id="new"),
         pytest.param({"changed": NOW - 2 * HOUR}, State.YOUNG, id="just updated"),
@@ -158,8 +158,8 @@ def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Accou
         pytest.param({"config_deleted": True}, State.IDLE, id="configuration deleted"),
     ],
 )
-def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
-    silent(account, **given)
+def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, setup: dict, state: State):
+    silent(account, **setup)
     assert run_sweep(KIND).state("quiet") is state
 
 
@@ -178,7 +178,7 @@ def test_an_update_in_progress_with_traffic_is_active(account: Account, run_swee
 def test_a_deleted_configuration_only_makes_the_price_unknown(account: Account, run_sweep: Sweep):
     silent(account, config_deleted=True)
     result = run_sweep(KIND)
-    assert result.found["quiet"].price is None
+    assert result.findings["quiet"].price is None
     assert result.coverage(KIND).status == "ok"
 
 
@@ -186,8 +186,8 @@ def test_instance_pools_are_priced_by_what_runs_in_them(account: Account, run_sw
     pools = (("ml.g5.xlarge", 2), ("ml.m5.large", 1))
     account.endpoint("pooled", variants=[Variant(pools=pools)])
     account.alive("pooled", "AllTraffic", LONG_AGO, NOW)
-    found = run_sweep(KIND).found["pooled"]
-    assert found.price.usd_per_hour == pytest.approx(2 * 1.408 + 0.115)
+    finding = run_sweep(KIND).findings["pooled"]
+    assert finding.price.usd_per_hour == pytest.approx(2 * 1.408 + 0.115)
 
 
 def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, run_sweep: Sweep):
@@ -210,8 +210,8 @@ def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, run_
 )
 def test_a_protecting_tag_protects(account: Account, run_sweep: Sweep, tags: dict[str, str]):
     silent(account, tags=tags)
-    found = run_sweep(KIND).found["quiet"]
-    assert (found.case.verdict.state, found.step.name) == (State.EXEMPT, "none")
+    finding = run_sweep(KIND).findings["quiet"]
+    assert (finding.case.verdict.state, finding.step.name) == (State.EXEMPT, "none")
 
 
 def test_endpoints_on_several_pages_are_all_judged(account: Account, server: Server, run_sweep: Sweep):
@@ -220,9 +220,9 @@ def test_endpoints_on_several_pages_are_all_judged(account: Account, server: Ser
         silent(account, f"e{index:03}", tags={"n": str(index)})
     account.invoked("e229", "AllTraffic", NOW - HOUR)
     result = run_sweep(KIND)
-    assert len(result.found) == 230
+    assert len(result.findings) == 230
     assert len(result.idle()) == 229
-    assert result.found["e117"].case.resource.tags == {"n": "117"}
+    assert result.findings["e117"].case.resource.tags == {"n": "117"}
     assert result.coverage(KIND).status == "ok"
 
 
@@ -312,7 +312,7 @@ def test_with_unreadable_tags_everything_is_unknown(account: Account, server: Se
     server.rules.append(on("GetResources", denied()))
     result = run_sweep(KIND)
     assert {result.state("quiet"), result.state("used")} == {State.UNKNOWN}
-    assert result.found["quiet"].case.resource.tags is None
+    assert result.findings["quiet"].case.resource.tags is None
 
 
 @pytest.mark.parametrize("fault", [throttled(), error(500), error(503), cut()], ids=["throttled", "500", "503", "cut"])
@@ -363,11 +363,11 @@ def test_changed_components_change_the_hosts_fingerprint(account: Account, run_s
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("used", "host")
-    host = run_sweep(KIND).found["host"].case.resource
+    host = run_sweep(KIND).findings["host"].case.resource
     before = host.fingerprint
-    assert run_sweep(KIND).found["host"].case.resource.fingerprint == before
+    assert run_sweep(KIND).findings["host"].case.resource.fingerprint == before
     assert [inner.created < LONG_AGO for inner in host.contained if inner.created] == [True]
     del account.contents.components["used"]
-    after = run_sweep(KIND).found["host"].case
+    after = run_sweep(KIND).findings["host"].case
     assert (after.verdict.state, after.resource.fingerprint) == (State.IDLE, "hosts nothing")
     assert after.resource.fingerprint != before

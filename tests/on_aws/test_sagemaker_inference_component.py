@@ -19,15 +19,15 @@ def host(account: Account) -> Account:
     return account
 
 
-def silent(account: Account, name: str, **given: object) -> None:
-    account.component(name, "host", **given)
+def silent(account: Account, name: str, **setup: object) -> None:
+    account.component(name, "host", **setup)
     account.component_alive(name, LONG_AGO, NOW)
 
 
 def test_a_silent_component_is_proven_idle_without_a_price(host: Account, run_sweep: Sweep):
     silent(host, "Quiet")
-    found = run_sweep(KIND).found["Quiet"]
-    assert (found.case.verdict.state, found.case.verdict.confidence, found.price) == (State.IDLE, Confidence.PROVEN, None)
+    finding = run_sweep(KIND).findings["Quiet"]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence, finding.price) == (State.IDLE, Confidence.PROVEN, None)
 
 
 def test_only_a_components_own_traffic_counts(host: Account, run_sweep: Sweep):
@@ -55,7 +55,7 @@ def test_failed_requests_for_capacity_count_as_use(host: Account, run_sweep: Swe
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("setup", "state"),
     [
         pytest.param({"copies": 0}, State.EXEMPT, id="no copies"),
         pytest.param({"status": "Creating"}, State.YOUNG, id="creating"),
@@ -65,8 +65,8 @@ def test_failed_requests_for_capacity_count_as_use(host: Account, run_sweep: Swe
         pytest.param({"tags": {"reaper:keep": "1"}}, State.EXEMPT, id="kept"),
     ],
 )
-def test_each_status_has_its_verdict(host: Account, run_sweep: Sweep, given: dict, state: State):
-    silent(host, "c", **given)
+def test_each_status_has_its_verdict(host: Account, run_sweep: Sweep, setup: dict, state: State):
+    silent(host, "c", **setup)
     assert run_sweep(KIND).state("c") is state
 
 

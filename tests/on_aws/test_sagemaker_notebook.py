@@ -18,9 +18,9 @@ MINUTE = timedelta(minutes=1)
 def test_silent_busy_points_prove_idle(account: Account, run_sweep: Sweep):
     notebook = account.notebook("nb", changed=NOW - 10 * DAY)
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
-    found = run_sweep(KIND).found["nb"]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (found.price.usd_per_hour, found.case.resource.size) == (0.05, "ml.t3.medium")
+    finding = run_sweep(KIND).findings["nb"]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert (finding.price.usd_per_hour, finding.case.resource.size) == (0.05, "ml.t3.medium")
 
 
 def test_a_busy_point_makes_it_active(account: Account, run_sweep: Sweep):
@@ -39,14 +39,14 @@ def test_a_stopped_busy_series_gives_unknown(account: Account, run_sweep: Sweep)
 def test_long_quiet_uptime_without_a_busy_series_is_likely(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 4 * DAY)
-    found = run_sweep(KIND).found["nb"]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
-    assert found.case.verdict.idle_for == 4 * DAY - HOUR  # a later event may not be known for an hour
+    finding = run_sweep(KIND).findings["nb"]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
+    assert finding.case.verdict.idle_for == 4 * DAY - HOUR  # a later event may not be known for an hour
 
 
 def test_a_notebook_without_a_log_is_likely_since_its_last_start(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
-    assert run_sweep(KIND).found["nb"].case.verdict.idle_for == 5 * DAY - HOUR
+    assert run_sweep(KIND).findings["nb"].case.verdict.idle_for == 5 * DAY - HOUR
 
 
 def test_a_fresh_log_event_beats_silent_busy_points(account: Account, run_sweep: Sweep):
@@ -65,7 +65,7 @@ def test_another_notebooks_log_does_not_count(account: Account, run_sweep: Sweep
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("setup", "state"),
     [
         pytest.param({"status": "Stopped"}, State.EXEMPT, id="stopped"),
         pytest.param({"status": "Pending"}, State.YOUNG, id="starting"),
@@ -76,8 +76,8 @@ def test_another_notebooks_log_does_not_count(account: Account, run_sweep: Sweep
         pytest.param({"tags": {"reaper:keep": "true"}}, State.EXEMPT, id="kept"),
     ],
 )
-def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
-    account.notebook("nb", **given)
+def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, setup: dict, state: State):
+    account.notebook("nb", **setup)
     assert run_sweep(KIND).state("nb") is state
 
 
@@ -121,21 +121,21 @@ def test_a_log_event_counts_as_one_hour_later(account: Account, run_sweep: Sweep
     account.log_stream("nb/jupyter.log", last_event=NOW - minutes * MINUTE)
     if published:
         account.busy_steadily(notebook.arn, LONG_AGO, NOW)
-    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
-    assert found.state in {State.ACTIVE, State.YOUNG}
+    verdict = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").findings["nb"].case.verdict
+    assert verdict.state in {State.ACTIVE, State.YOUNG}
 
 
 def test_a_log_is_silent_once_a_late_event_would_have_arrived(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 121 * MINUTE)
-    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
-    assert (found.state, found.idle_for) == (State.IDLE, 61 * MINUTE)
+    verdict = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").findings["nb"].case.verdict
+    assert (verdict.state, verdict.idle_for) == (State.IDLE, 61 * MINUTE)
 
 
 def test_use_in_a_log_is_never_in_the_future(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 2 * MINUTE)
-    assert run_sweep(KIND).found["nb"].case.verdict.last_busy == NOW - 2 * MINUTE
+    assert run_sweep(KIND).findings["nb"].case.verdict.last_busy == NOW - 2 * MINUTE
 
 
 @pytest.mark.parametrize("stamp", [10**17, 10**14, -5, 1.5e12, "1763719000000", True, [], {}], ids=repr)

@@ -18,16 +18,16 @@ def test_silent_busy_points_prove_idle(account: Account, run_sweep: Sweep):
     account.space("ana")
     app = account.app(space="ana")
     account.busy_steadily(app.arn, LONG_AGO, NOW)
-    found = run_sweep(KIND).found[LAB]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (found.price.usd_per_hour, found.price.source) == (0.05, "snapshot")
+    finding = run_sweep(KIND).findings[LAB]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert (finding.price.usd_per_hour, finding.price.source) == (0.05, "snapshot")
 
 
 def test_equal_timestamps_prove_nothing_so_age_makes_an_app_likely(account: Account, run_sweep: Sweep):
     account.app(space="ana", created=NOW - 6 * DAY)
-    found = run_sweep(KIND).found[LAB]
-    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
-    assert found.case.verdict.idle_for == 6 * DAY
+    finding = run_sweep(KIND).findings[LAB]
+    assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
+    assert finding.case.verdict.idle_for == 6 * DAY
 
 
 def test_user_activity_older_than_the_health_check_is_believed(account: Account, run_sweep: Sweep):
@@ -35,8 +35,8 @@ def test_user_activity_older_than_the_health_check_is_believed(account: Account,
     account.app(space="bob", used=NOW - 3 * DAY, checked=NOW - HOUR)
     result = run_sweep(KIND)
     assert result.state(LAB) is State.ACTIVE
-    found = result.found["bob/JupyterLab/default"]
-    assert (found.case.verdict.confidence, found.case.verdict.idle_for) == (Confidence.LIKELY, 3 * DAY)
+    finding = result.findings["bob/JupyterLab/default"]
+    assert (finding.case.verdict.confidence, finding.case.verdict.idle_for) == (Confidence.LIKELY, 3 * DAY)
 
 
 def test_user_activity_beats_silent_busy_points(account: Account, run_sweep: Sweep):
@@ -51,11 +51,11 @@ def test_user_activity_beats_silent_busy_points(account: Account, run_sweep: Swe
 def test_every_app_type_of_users_and_spaces_is_found(account: Account, run_sweep: Sweep, type_: str):
     account.app(user="eve", type=type_)
     account.app(space="ana", type=type_)
-    assert set(run_sweep(KIND).found) == {f"eve/{type_}/default", f"ana/{type_}/default"}
+    assert set(run_sweep(KIND).findings) == {f"eve/{type_}/default", f"ana/{type_}/default"}
 
 
 @pytest.mark.parametrize(
-    ("given", "state"),
+    ("setup", "state"),
     [
         pytest.param({"instance": "system"}, State.EXEMPT, id="system instances are free"),
         pytest.param({"status": "Deleting"}, State.EXEMPT, id="being deleted"),
@@ -64,14 +64,14 @@ def test_every_app_type_of_users_and_spaces_is_found(account: Account, run_sweep
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
     ],
 )
-def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
-    account.app(space="ana", **given)
+def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, setup: dict, state: State):
+    account.app(space="ana", **setup)
     assert run_sweep(KIND).state(LAB) is state
 
 
 def test_deleted_apps_are_not_resources(account: Account, run_sweep: Sweep):
     account.app(space="ana", status="Deleted")
-    assert run_sweep(KIND).found == {}
+    assert run_sweep(KIND).findings == {}
 
 
 @pytest.mark.parametrize("where", ["app", "space", "domain"])
@@ -92,7 +92,7 @@ def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, run_sw
 def test_apps_on_several_pages_are_all_found(account: Account, run_sweep: Sweep):
     for index in range(130):
         account.app(space=f"s{index}", instance="system")
-    assert len(run_sweep(KIND).found) == 130
+    assert len(run_sweep(KIND).findings) == 130
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_idle_space_apps_get_their_owner_from_one_listing(account: Account, serv
     for space in ("ana", "common"):
         account.app(space=space)
         account.app("second", space=space, type="CodeEditor")
-    found = run_sweep(KIND).found
-    assert {name: dict(f.case.resource.people) for name, f in found.items()} == {
+    findings = run_sweep(KIND).findings
+    assert {name: dict(f.case.resource.people) for name, f in findings.items()} == {
         LAB: {"Studio space owner": "ana-lee"},
         "ana/CodeEditor/second": {"Studio space owner": "ana-lee"},
         "common/JupyterLab/default": {},
         "common/CodeEditor/second": {},
     }
-    assert "Studio space owner names 'ana-lee'" in found[LAB].owner.source
+    assert "Studio space owner names 'ana-lee'" in findings[LAB].owner.source
     assert [call.operation for call in server.calls].count("ListSpaces") == 1
 
 
@@ -151,8 +151,8 @@ def test_an_app_that_vanishes_before_its_description_is_unknown(account: Account
 def test_an_app_is_reported_as_its_description_spells_it(account: Account, server: Server, run_sweep: Sweep, type_: str):
     account.space("Ana")
     account.app("My-App", space="Ana", type=type_)
-    [found] = run_sweep(KIND).found.values()
+    [finding] = run_sweep(KIND).findings.values()
     names = {"DomainId": "d-sandbox", "SpaceName": "Ana", "AppType": type_, "AppName": "My-App"}
     described = boto3.Session().client("sagemaker").describe_app(**names)
-    assert found.case.resource.id == described["AppArn"]
-    assert f"/{type_}/" in found.case.resource.id
+    assert finding.case.resource.id == described["AppArn"]
+    assert f"/{type_}/" in finding.case.resource.id

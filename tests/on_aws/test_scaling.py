@@ -19,7 +19,7 @@ def wakes(
     target: dict[str, Any] | None = None, policy: dict[str, Any] | None = None, alarm: dict[str, Any] | None = None
 ) -> bool:
     """Whether it wakes where everything is as it should be but for what is given."""
-    found = Autoscaling(
+    scaling = Autoscaling(
         targets=({**ROW, "MinCapacity": 0, "MaxCapacity": 2, **(target or {})},),
         policies=(
             {
@@ -34,7 +34,7 @@ def wakes(
         ),
         alarms={"a": {**ALARM, **(alarm or {})}},
     )
-    return autoscaling.can_wake_variant(found, "e", "v")
+    return autoscaling.can_wake_variant(scaling, "e", "v")
 
 
 def test_a_step_policy_on_the_backlog_wakes_an_endpoint():
@@ -95,9 +95,9 @@ def test_a_components_alarm_must_ring_for_one_failed_request(alarm: dict[str, An
     row = {"ResourceId": "inference-component/c", "ScalableDimension": autoscaling.COPIES_DIMENSION}
     policy = {**row, "PolicyName": "p", "PolicyARN": "arn:policy", "PolicyType": "StepScaling", "Alarms": [{"AlarmName": "a"}]}
     watched = {"MetricName": "NoCapacityInvocationFailures", "Dimensions": [{"Name": "InferenceComponentName", "Value": "c"}]}
-    found = Autoscaling(
+    scaling = Autoscaling(
         targets=({**row, "MinCapacity": 0, "MaxCapacity": 2},),
         policies=({**policy, "StepScalingPolicyConfiguration": STEPS},),
         alarms={"a": {**ALARM, **watched, **alarm}},
     )
-    assert autoscaling.can_wake_component(found, "c") is rings
+    assert autoscaling.can_wake_component(scaling, "c") is rings

@@ -51,11 +51,11 @@ def policy(*rules: str) -> str:
     return "version: 1\nrules: [" + ", ".join(f"{{name: r{n}, {text}}}" for n, text in enumerate(rules)) + "]"
 
 
-def endpoints(account: Account, count: int, hours: float, **given: Any) -> None:
+def endpoints(account: Account, count: int, hours: float, **setup: Any) -> None:
     """That many endpoints that live, and were last used so many hours ago."""
     for index in range(count):
         name = f"endpoint-{index:03}"
-        account.endpoint(name, **given)
+        account.endpoint(name, **setup)
         account.alive(name, "AllTraffic", NOW - 15 * DAY, NOW)
         account.invoked(name, "AllTraffic", NOW - hours * HOUR)
 
@@ -73,7 +73,7 @@ def test_a_rule_excluded_by_the_listing_costs_no_description(account: Account, r
     endpoints(account, 30, 6)
     result = run_sweep(KIND, policy=policy(*rules))
     assert result.calls(KIND) == 4
-    assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
+    assert {f.case.verdict.state for f in result.findings.values()} == {State.ACTIVE}
 
 
 def test_a_price_rule_costs_two_calls_per_silent_endpoint(account: Account, run_sweep: Sweep):
@@ -105,8 +105,8 @@ def fleet(account: Account, seed: int) -> None:
             account.invoked(name, "v", NOW - chance.choice([0.4, 1.5, 2.5, 3.5, 6, 20, 30, 100]) * HOUR)
 
 
-def described(seen: Report) -> dict[str, Finding]:
-    return {f.case.resource.name: f for f in seen.findings}
+def described(report: Report) -> dict[str, Finding]:
+    return {f.case.resource.name: f for f in report.findings}
 
 
 def thorough(kind: Kind[Any]) -> Kind[Any]:
@@ -128,9 +128,9 @@ def test_use_of_a_variant_without_instances_is_worded_in_one_way(account: Accoun
     account.invoked("pair", "w", NOW - 2 * HOUR)
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    found = [described(sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
-    assert found[0] == found[1]
-    assert found[0].because.startswith("Invocations of w showed use")
+    verdicts = [described(sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0].because.startswith("Invocations of w showed use")
 
 
 def test_a_price_rule_costs_no_description_of_a_component(account: Account, run_sweep: Sweep):
@@ -141,7 +141,7 @@ def test_a_price_rule_costs_no_description_of_a_component(account: Account, run_
     kind = "sagemaker-inference-component"
     result = run_sweep(kind, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h"))
     assert "sagemaker:DescribeInferenceComponent" not in result.coverage(kind).calls
-    assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
+    assert {f.case.verdict.state for f in result.findings.values()} == {State.ACTIVE}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -151,12 +151,12 @@ def test_shortcuts_give_the_verdicts_of_describing_everything(account: Account, 
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
     order = SweepOrder(policy=parse_policy(text, "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    found = described(sweep([cloud], [known], order))
+    findings = described(sweep([cloud], [known], order))
     full = described(sweep([cloud], [thorough(known)], order))
     assert len(full) == 24
     for name, one in full.items():
-        expected, verdict, held = one.case.verdict, found[name].case.verdict, found[name].case.rule
-        if held.protected_because and " or " in held.name:
+        expected, verdict, rule = one.case.verdict, findings[name].case.verdict, findings[name].case.rule
+        if rule.protected_because and " or " in rule.name:
             # Which of two rules holds hangs on its price, and one of them says ignore: the gentler one counts for what is in use.
             assert verdict.state is State.EXEMPT
             continue
@@ -166,17 +166,19 @@ def test_shortcuts_give_the_verdicts_of_describing_everything(account: Account, 
 
 def spans(server: Server) -> list[tuple[int, datetime]]:
     """For each GetMetricData from now on, how many series it asks for and from when on."""
-    found: list[tuple[int, datetime]] = []
+    sizes_and_starts: list[tuple[int, datetime]] = []
 
     def guard(call: Call) -> None:
         if call.operation == "GetMetricData":
-            found.append((len(call.params["MetricDataQueries"]), start_of(call)))
+            sizes_and_starts.append((len(call.params["MetricDataQueries"]), start_of(call)))
 
     server.rules.append(guard)
-    return found
+    return sizes_and_starts
 
 
-def asked(count: int, wait: Callable[[int], timedelta]) -> tuple[list[tuple[Resource, list[MetricQuery]]], Window]:
+def resources_and_queries(
+    count: int, wait: Callable[[int], timedelta]
+) -> tuple[list[tuple[Resource, list[MetricQuery]]], Window]:
     """One series each of so many resources that were silent long enough after `wait(index)`."""
     place = Target(cloud="aws", account="123456789012", region="us-east-1")
     rows = [
@@ -198,13 +200,13 @@ def asked(count: int, wait: Callable[[int], timedelta]) -> tuple[list[tuple[Reso
     ],
 )
 def test_first_looks_of_any_reach_are_packed_within_points_and_queries(server: Server, wait: Callable, most: int):
-    rows, stretch = asked(1000, wait)
-    found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
+    rows, stretch = resources_and_queries(1000, wait)
+    sizes_and_starts, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
     answers = metrics.fetch_first_look(cloud, rows, stretch)
-    assert len(found) <= most
-    points = [count * -(-(stretch.end - start) // HOUR) for count, start in found]
+    assert len(sizes_and_starts) <= most
+    points = [count * -(-(stretch.end - start) // HOUR) for count, start in sizes_and_starts]
     assert max(points) <= metrics.MAX_POINTS
-    assert max(count for count, _ in found) <= metrics.MAX_QUERIES
+    assert max(count for count, _ in sizes_and_starts) <= metrics.MAX_QUERIES
     for one, [query] in rows:
         assert answers[query].complete
         assert answers[query].series.start <= stretch.recent_since_by_id[one.id].under_some_rule
@@ -216,11 +218,11 @@ def test_the_recheck_reads_the_whole_window_at_once(account: Account, server: Se
     account.component("part", "host")
     account.notebook("nb")
     account.app(space="ana")
-    one = next(f.case.resource for f in run_sweep(kind).found.values())
-    held = parse_policy("version: 1", "policy", registry.kind_names())
-    found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    assess_again(cloud, registry.kind(kind), one, SweepOrder(policy=held, now=NOW))
-    assert {start for _, start in found} == {windows.observation_window(held, NOW).start}
+    one = next(f.case.resource for f in run_sweep(kind).findings.values())
+    parsed = parse_policy("version: 1", "policy", registry.kind_names())
+    sizes_and_starts, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
+    assess_again(cloud, registry.kind(kind), one, SweepOrder(policy=parsed, now=NOW))
+    assert {start for _, start in sizes_and_starts} == {windows.observation_window(parsed, NOW).start}
 
 
 def test_an_unreadable_idle_after_is_the_shortest_of_the_policy(account: Account):

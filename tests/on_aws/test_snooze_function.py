@@ -41,7 +41,7 @@ def event(
     method: str, query: str = "", body: bytes | None = None, *, encoded: bool = True, path: str = "/keep"
 ) -> dict[str, Any]:
     """A function URL's event, payload format 2.0, as a browser's request makes it."""
-    found: dict[str, Any] = {
+    request: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
         "rawPath": path,
@@ -80,16 +80,16 @@ def event(
         "isBase64Encoded": body is not None and encoded,
     }
     if body is not None:
-        found["headers"] |= {"content-type": "application/x-www-form-urlencoded", "content-length": str(len(body))}
-        found["body"] = b64encode(body).decode() if encoded else body.decode()
-    return found
+        request["headers"] |= {"content-type": "application/x-www-form-urlencoded", "content-length": str(len(body))}
+        request["body"] = b64encode(body).decode() if encoded else body.decode()
+    return request
 
 
 def with_http(**changed: object) -> dict[str, Any]:
     """A request of which one field has a type that no request has."""
-    found = event("GET", "t=a")
-    found["requestContext"]["http"] |= changed
-    return found
+    request = event("GET", "t=a")
+    request["requestContext"]["http"] |= changed
+    return request
 
 
 def ring(current: str, **keys: str) -> str:
@@ -109,10 +109,10 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_LEDGER", "dynamodb://reaper-ledger")
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", f"secretsmanager:{SECRET}")
     snooze_function._snooze_handler.cache_clear()
-    found = opening.open_ledger("dynamodb://reaper-ledger", {})
-    found.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
+    ledger = opening.open_ledger("dynamodb://reaper-ledger", {})
+    ledger.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
     server.calls.clear()
-    yield found
+    yield ledger
     snooze_function._snooze_handler.cache_clear()
 
 
@@ -122,13 +122,13 @@ NOW = datetime.now(UTC)
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper"
 
 
-def token(secret: str = FIRST, key: str = "k1", stack: str = "", **given: Any) -> str:
+def token(secret: str = FIRST, key: str = "k1", stack: str = "", **changes: Any) -> str:
     fields = {"resource": ID, "expires": NOW + timedelta(days=14), "max_days": 30, "kind": "sagemaker-endpoint", "name": "churn"}
-    return sign_link(SnoozeLink(**{**fields, **given}), Keys(current=key, ring={key: secret.encode()}, deployment=stack))
+    return sign_link(SnoozeLink(**{**fields, **changes}), Keys(current=key, ring={key: secret.encode()}, deployment=stack))
 
 
-def call(asked: dict[str, Any]) -> dict[str, Any]:
-    return snooze_function.handler(asked, Context())
+def call(request: dict[str, Any]) -> dict[str, Any]:
+    return snooze_function.handler(request, Context())
 
 
 def form(**fields: str) -> bytes:
@@ -155,20 +155,20 @@ def test_a_get_through_the_url_shows_the_page_and_writes_nothing(store: Ledger, 
 def test_a_post_through_the_url_snoozes_the_resource(store: Ledger, encoded: bool):
     before = datetime.now(UTC)
     reply = call(event("POST", body=form(reason="für Ōsaka"), encoded=encoded))
-    found = remembered(store)
+    memory = remembered(store)
     assert reply["statusCode"] == 200
-    assert found.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
-    assert (found.snooze_reason, found.warned_at) == ("für Ōsaka", NOW)
+    assert memory.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert (memory.snooze_reason, memory.warned_at) == ("für Ōsaka", NOW)
     assert [entry.what for entry in store.history(ID)] == ["kept"]
 
 
 def test_two_concurrent_snoozes_keep_the_longer_one(store: Ledger):
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(call, [event("POST", body=form(days=days)) for days in ("1", "2", "3", "4")]))
-    found = remembered(store)
+    memory = remembered(store)
     assert [reply["statusCode"] for reply in replies] == [200] * 4
-    assert found.snoozed_until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
-    assert (found.version, found.warned_at) == (1 + len(store.history(ID)), NOW)
+    assert memory.snoozed_until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
+    assert (memory.version, memory.warned_at) == (1 + len(store.history(ID)), NOW)
 
 
 def test_the_snooze_function_calls_only_what_its_role_grants(store: Ledger, server: Server):
@@ -225,10 +225,10 @@ def test_the_log_names_the_event_and_no_token(store: Ledger, caplog: pytest.LogC
     call(event("GET", f"t={token()}"))
     call(event("POST", body=form()))
     call(event("GET", "t=forged"))
-    said = str([record.__dict__ for record in caplog.records])
-    assert token()[-43:] not in said
-    assert "snoozed until" in said
-    assert "refused: not in the form of a link" in said
+    log = str([record.__dict__ for record in caplog.records])
+    assert token()[-43:] not in log
+    assert "snoozed until" in log
+    assert "refused: not in the form of a link" in log
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_a_broken_deployment_gives_503_without_a_traceback(
 
 
 def test_path_rate_and_form_are_checked_before_the_secret(store: Ledger, server: Server):
-    asked = [event("GET", f"t={token()}", path="/"), event("PUT", f"t={token()}"), event("GET"), event("POST", body=b"x=1")]
-    assert [call(one)["statusCode"] for one in asked] == [404, 405, 403, 403]
+    requests = [event("GET", f"t={token()}", path="/"), event("PUT", f"t={token()}"), event("GET"), event("POST", body=b"x=1")]
+    assert [call(one)["statusCode"] for one in requests] == [404, 405, 403, 403]
     assert [call(event("GET", "t=x"))["statusCode"] for _ in range(60)][-1] == 429
     assert call(event("GET", f"t={token()}"))["statusCode"] == 429
     assert server.calls == []
@@ -290,12 +290,12 @@ def test_path_rate_and_form_are_checked_before_the_secret(store: Ledger, server:
 
 def test_a_denied_secret_is_read_once_a_minute(store: Ledger, server: Server):
     server.rules.append(on("GetSecretValue", denied()))
-    gate, asked = snooze_function._snooze_handler(), snooze_function.parse_request(event("GET", f"t={token()}"))
-    statuses = [gate.handle(asked, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
+    gate, request = snooze_function._snooze_handler(), snooze_function.parse_request(event("GET", f"t={token()}"))
+    statuses = [gate.handle(request, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
     assert statuses == [503] * 10
     assert len(server.calls) == 1
     server.rules.clear()
-    assert gate.handle(asked, NOW + timedelta(seconds=60)).status == 200
+    assert gate.handle(request, NOW + timedelta(seconds=60)).status == 200
 
 
 def test_a_link_of_another_stack_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from reaper.notices.message import without_markup
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "subject"),
     [
         ("idle: [Keep](http://evil.example)", "idle: [Keep] (http://evil.example)"),
         ("<!channel> @here", "< !channel> @ here"),
@@ -19,12 +19,12 @@ from reaper.notices.message import without_markup
         ("größer", "gr??er"),
     ],
 )
-def test_a_subject_shows_no_mark_for_invisible_characters(text: str, said: str):
-    assert sns.ascii_subject(without_markup(text)) == said
+def test_a_subject_shows_no_mark_for_invisible_characters(text: str, subject: str):
+    assert sns.ascii_subject(without_markup(text)) == subject
 
 
 def test_the_summary_on_the_topic_has_no_masked_link():
-    found = report(hostile("[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"))
-    text = without_markup(compose_summary(found, occasion()).text)
+    hostile_report = report(hostile("[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"))
+    text = without_markup(compose_summary(hostile_report, occasion()).text)
     assert "evil.example" in text
     assert not any(mask in text for mask in ("](http", "<http", "<!"))

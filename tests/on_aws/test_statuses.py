@@ -120,11 +120,11 @@ def test_a_listed_status_has_its_verdict(
         server.rules.append(_described(enum, status))
     result = run_sweep(kind)
     if status == "Deleted":
-        assert result.found == {}
+        assert result.findings == {}
         return
-    told = result.found[silent[kind]].case
-    assert told.verdict.state is VERDICTS[kind, enum][status], told.verdict.because
-    assert "doesn't recognize" not in told.verdict.because
+    case = result.findings[silent[kind]].case
+    assert case.verdict.state is VERDICTS[kind, enum][status], case.verdict.because
+    assert "doesn't recognize" not in case.verdict.because
 
 
 @pytest.mark.parametrize(("kind", "enum", "status"), [one for one in EVERY if one.values[1] in DESCRIBED])
@@ -132,8 +132,8 @@ def test_a_status_that_changed_since_the_list_has_its_verdict(
     server: Server, run_sweep: Sweep, silent: dict[str, str], kind: str, enum: str, status: str
 ):
     server.rules.append(_described(enum, status))
-    told = run_sweep(kind).found[silent[kind]].case
-    assert told.verdict.state is VERDICTS[kind, enum][status], told.verdict.because
+    case = run_sweep(kind).findings[silent[kind]].case
+    assert case.verdict.state is VERDICTS[kind, enum][status], case.verdict.because
 
 
 @pytest.mark.parametrize("change", [_listed, _described])
@@ -143,18 +143,18 @@ def test_a_status_of_a_newer_service_is_unknown(
 ):
     server.rules.append(_described(enum, "Hibernating"))
     server.rules.append(change(enum, "Hibernating"))
-    told = run_sweep(kind).found[silent[kind]].case.verdict
-    assert (told.state, "doesn't recognize its status Hibernating" in told.because) == (UNKNOWN, True)
+    verdict = run_sweep(kind).findings[silent[kind]].case.verdict
+    assert (verdict.state, "doesn't recognize its status Hibernating" in verdict.because) == (UNKNOWN, True)
 
 
 def test_a_notebook_status_of_a_newer_service_is_unknown(server: Server, run_sweep: Sweep, silent: dict[str, str]):
     server.rules.append(_listed("NotebookInstanceStatus", "Hibernating"))
-    told = run_sweep("sagemaker-notebook").found["nb"].case.verdict
-    assert (told.state, "doesn't recognize" in told.because) == (UNKNOWN, True)
+    verdict = run_sweep("sagemaker-notebook").findings["nb"].case.verdict
+    assert (verdict.state, "doesn't recognize" in verdict.because) == (UNKNOWN, True)
 
 
 def _asked(result: Result, name: str) -> State:
-    return result.found[name].case.verdict.state
+    return result.findings[name].case.verdict.state
 
 
 def test_a_vanished_component_is_no_adapter_of_its_siblings(account: Account, server: Server, run_sweep: Sweep):
@@ -212,13 +212,13 @@ def test_a_component_changed_since_the_listing_is_young(account: Account, server
 
 def test_components_are_read_by_normalized_utilization_only(server: Server, run_sweep: Sweep, silent: dict[str, str]):
     run_sweep("sagemaker-inference-component")
-    asked = {
+    queries = {
         (q["MetricStat"]["Metric"]["Namespace"], q["MetricStat"]["Metric"]["MetricName"])
         for call in server.calls
         if call.operation == "GetMetricData"
         for q in call.params["MetricDataQueries"]
     }
-    names = {metric for namespace, metric in asked if namespace == "/aws/sagemaker/InferenceComponents"}
+    names = {metric for namespace, metric in queries if namespace == "/aws/sagemaker/InferenceComponents"}
     assert names == {"CPUUtilizationNormalized", "GPUUtilizationNormalized"}
 
 

@@ -30,8 +30,8 @@ def app(folder: Path) -> Path:
 
 def packages(python: Path, *more: str) -> Path:
     """The folder with the locked requirements and `more`, installed once for this Python. Raises Missing where that fails."""
-    found = subprocess.run([python, "-VV"], capture_output=True, text=True, check=True).stdout
-    name = hashlib.sha256("\0".join([found, REQUIREMENTS.read_text(), *more]).encode()).hexdigest()[:12]
+    version = subprocess.run([python, "-VV"], capture_output=True, text=True, check=True).stdout
+    name = hashlib.sha256("\0".join([version, REQUIREMENTS.read_text(), *more]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"functions-{name}"
     if not folder.exists():
         folder.parent.mkdir(exist_ok=True)
@@ -48,8 +48,8 @@ def _install(python: Path, folder: Path, *what: str) -> None:
     if not what:
         return
     command = [UV, "pip", "install", "--quiet", "--no-config", "--python", python, "--target", folder, *what]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"}, capture_output=True, text=True, timeout=240, check=False
     )
-    if done.returncode:
-        raise Missing(f"uv pip install failed: {done.stderr.strip()[-300:]}")
+    if completed.returncode:
+        raise Missing(f"uv pip install failed: {completed.stderr.strip()[-300:]}")

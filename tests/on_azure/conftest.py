@@ -65,17 +65,17 @@ class Result:
     """A sweep's findings by the last part of their id and coverage by kind, for short assertions."""
 
     swept: Report
-    found: dict[str, Finding]
+    findings: dict[str, Finding]
 
     def state(self, name: str) -> State:
-        return self.found[name].case.verdict.state
+        return self.findings[name].case.verdict.state
 
     def verdict(self, name: str) -> tuple[State, Confidence | None]:
-        verdict = self.found[name].case.verdict
+        verdict = self.findings[name].case.verdict
         return verdict.state, verdict.confidence
 
     def because(self, name: str) -> str:
-        return self.found[name].case.verdict.because
+        return self.findings[name].case.verdict.because
 
     def coverage(self, kind: str, subscription: str = SUB) -> Coverage:
         return next(c for c in self.swept.coverage if (c.kind, c.account) == (kind, subscription))
@@ -84,7 +84,7 @@ class Result:
         return sum(self.coverage(kind).calls.values())
 
     def idle(self) -> list[str]:
-        return [name for name, f in self.found.items() if f.case.verdict.state is State.IDLE]
+        return [name for name, f in self.findings.items() if f.case.verdict.state is State.IDLE]
 
 
 Sweep = Callable[..., Result]
@@ -93,10 +93,10 @@ Sweep = Callable[..., Result]
 @pytest.fixture
 def run_sweep(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", subscriptions: tuple[str, ...] = (), now: datetime = NOW) -> Result:
-        asked = [k for k in registry.kinds("azure") if not kinds or k.name in kinds]
+        chosen_kinds = [k for k in registry.kinds("azure") if not kinds or k.name in kinds]
         order = SweepOrder(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
-        done = sweep(targets.target_sessions(subscriptions), asked, order)
-        return Result(done, {f.case.resource.id.rpartition("/")[2]: f for f in done.findings})
+        report = sweep(targets.target_sessions(subscriptions), chosen_kinds, order)
+        return Result(report, {f.case.resource.id.rpartition("/")[2]: f for f in report.findings})
 
     return run
 

@@ -108,7 +108,7 @@ class Host:
         """Run a function once with `data` as its trigger's message."""
         function = self.functions[name]
         trace = Message(trace_parent=f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01", trace_state="", attributes={})
-        asked = Message(
+        request = Message(
             invocation_id=str(uuid.uuid4()),
             function_id=function.function_id,
             input_data=[protos.ParameterBinding(name=self.trigger(name)["name"], data=data)],
@@ -116,7 +116,7 @@ class Host:
             trace_context=trace,
             retry_context=Message(retry_count=0, max_retry_count=0, exception=None),
         )
-        reply = self._ask("invocation_request", invocation_request=asked)
+        reply = self._ask("invocation_request", invocation_request=request)
         if reply.result.status != protos.StatusResult.Success:
             return Outcome(error=reply.result.exception.message)
         value = reply.return_value
@@ -163,8 +163,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     @property
     def host(self) -> Host:
-        found: Host = self.server.host  # type: ignore[attr-defined]
-        return found
+        host: Host = self.server.host  # type: ignore[attr-defined]
+        return host
 
     def log_message(self, *args: object) -> None:
         """Nothing."""
@@ -178,7 +178,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _serve(self) -> None:
         url = urllib.parse.urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        given = self.headers.get("x-functions-key") or dict(urllib.parse.parse_qsl(url.query)).get("code")
+        key = self.headers.get("x-functions-key") or dict(urllib.parse.parse_qsl(url.query)).get("code")
         if url.path == "/admin/functions":
             return self._reply(200, json.dumps(self.host.bindings).encode())
         if timer := re.fullmatch(r"/admin/functions/(\w+)", url.path):
@@ -186,7 +186,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         name = self.host.route(self.command, url.path)
         if name is None:
             return self._reply(404)
-        if self.host.trigger(name).get("authLevel", "function").lower() != "anonymous" and given != KEY:
+        if self.host.trigger(name).get("authLevel", "function").lower() != "anonymous" and key != KEY:
             return self._reply(401)
         return self._answer(name, url, body)
 
@@ -197,11 +197,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "ScheduleStatus": {"Last": now, "Next": now, "LastUpdated": now},
             "IsPastDue": past_due,
         }
-        done = self.host.call(name, protos.TypedData(json=json.dumps(state)))
-        self._reply(500 if done.error else 202, (done.error or "").encode())
+        result = self.host.call(name, protos.TypedData(json=json.dumps(state)))
+        self._reply(500 if result.error else 202, (result.error or "").encode())
 
     def _answer(self, name: str, url: urllib.parse.SplitResult, body: bytes) -> None:
-        asked = protos.RpcHttp(
+        request = protos.RpcHttp(
             method=self.command,
             url=f"http://{self.headers.get('Host')}{self.path}",
             headers={key.lower(): value for key, value in self.headers.items()},
@@ -209,12 +209,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             query=dict(urllib.parse.parse_qsl(url.query)),
             body=protos.TypedData(bytes=body),
         )
-        done = self.host.call(name, protos.TypedData(http=asked))
-        if done.error or done.http is None:
-            return self._reply(500 if done.error else 204, (done.error or "").encode())
-        content = done.http.body
+        result = self.host.call(name, protos.TypedData(http=request))
+        if result.error or result.http is None:
+            return self._reply(500 if result.error else 204, (result.error or "").encode())
+        content = result.http.body
         text = content.bytes if content.bytes is not None else (content.string or "").encode()
-        return self._reply(int(done.http.status_code), text, dict(done.http.headers or {}))
+        return self._reply(int(result.http.status_code), text, dict(result.http.headers or {}))
 
     def _reply(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
         self.send_response(status)

@@ -30,13 +30,13 @@ class Schema:
             value, subtype = self.chance.choice(sorted(subtypes.items()))
             return self.make(subtype, depth) | {model._attribute_map[attribute]["key"]: value}
         enums = dict(ENUM.findall(model.__doc__ or ""))
-        for attribute, given in model._attribute_map.items():
+        for attribute, description in model._attribute_map.items():
             rules = model._validation.get(attribute, {})
             if not rules.get("required") and (depth > DEEPEST or self.chance.random() > self.full):
                 if self.chance.random() < 0.5:
-                    self._put(body, given["key"], None)
+                    self._put(body, description["key"], None)
                 continue
-            self._put(body, given["key"], self._value(given["type"], enums.get(attribute), depth))
+            self._put(body, description["key"], self._value(description["type"], enums.get(attribute), depth))
         return body
 
     def time(self) -> str:

@@ -157,12 +157,12 @@ def test_an_asset_in_an_unknown_spelling_blocks_a_delete(
 ):
     written = spelling.format(many=assets.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
     blue.set(FIELDS[what], written)
-    told = f"its {what} isn't understood ({written})"
+    because = f"its {what} isn't understood ({written})"
     assert (
         find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
-        == f"{told}, so it might not be possible to recreate it"
+        == f"{because}, so it might not be possible to recreate it"
     )
-    assert told in str(refused(cloud))
+    assert because in str(refused(cloud))
 
 
 def test_an_odd_code_configuration_blocks_a_delete(cloud: CloudSession, blue: Thing):
@@ -187,5 +187,5 @@ def test_an_endpoint_of_unknown_age_blocks_a_delete(cloud: CloudSession, vision:
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.set("systemData", made and {"createdAt": made})
-    told = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-    assert told.because.startswith("its endpoint's creation time is unknown")
+    blocked = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    assert blocked.because.startswith("its endpoint's creation time is unknown")

@@ -53,16 +53,16 @@ def reaper(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_json_report_keeps_its_contract_without_a_wrong_verdict(running: Server):
-    done = reaper(running)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    completed = reaper(running)
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
     assert report["schema"] == 1
     assert CONTRACT["run"] <= report["run"].keys()
     assert CONTRACT["totals"] <= report["totals"].keys()
     assert all(CONTRACT["coverage"] <= row.keys() for row in report["coverage"])
     assert all(CONTRACT["findings"] <= row.keys() for row in report["findings"])
-    found = {f["id"].rpartition("/")[2]: (f["state"], f["confidence"]) for f in report["findings"]}
-    assert found == {name: (e.state, e.confidence) for name, e in fleet.EXPECTED.items()}
+    states = {f["id"].rpartition("/")[2]: (f["state"], f["confidence"]) for f in report["findings"]}
+    assert states == {name: (e.state, e.confidence) for name, e in fleet.EXPECTED.items()}
     assert {f["account"] for f in report["findings"]} == {fleet.FIRST, fleet.SECOND}
     assert running.mutations == []
 
@@ -70,30 +70,30 @@ def test_the_json_report_keeps_its_contract_without_a_wrong_verdict(running: Ser
 def test_incomplete_coverage_exits_with_3_and_names_action_and_scope(running: Server):
     action = "Microsoft.MachineLearningServices/workspaces/computes/read"
     running.rules.append(deny(action, ".*/workspaces/forecasting"))
-    done = reaper(running, "--kind", "azureml-compute-cluster")
-    [gap] = [row for row in json.loads(done.stdout)["coverage"] if row["status"] != "ok"]
-    assert (done.returncode, gap["status"], gap["missing"], gap["account"]) == (3, "denied", action, fleet.SECOND)
+    completed = reaper(running, "--kind", "azureml-compute-cluster")
+    [gap] = [row for row in json.loads(completed.stdout)["coverage"] if row["status"] != "ok"]
+    assert (completed.returncode, gap["status"], gap["missing"], gap["account"]) == (3, "denied", action, fleet.SECOND)
     assert "/workspaces/forecasting" in gap["error"]
 
 
 def test_only_the_subscription_that_was_asked_for_is_swept(running: Server):
-    done = reaper(running, "--subscription", fleet.SECOND.upper())
-    report = json.loads(done.stdout)
-    assert done.returncode == 0
+    completed = reaper(running, "--subscription", fleet.SECOND.upper())
+    report = json.loads(completed.stdout)
+    assert completed.returncode == 0
     assert {row["account"] for row in report["coverage"] + report["findings"]} == {fleet.SECOND}
 
 
 def test_a_subscription_that_cannot_be_read_exits_with_3(running: Server):
     running.world.unreadable.add(fleet.SECOND)
-    done = reaper(running, "--subscription", f"{fleet.FIRST},{fleet.SECOND}")
-    statuses = {(row["account"], row["status"]) for row in json.loads(done.stdout)["coverage"]}
-    assert (done.returncode, statuses) == (3, {(fleet.FIRST, "ok"), (fleet.SECOND, "denied")})
+    completed = reaper(running, "--subscription", f"{fleet.FIRST},{fleet.SECOND}")
+    statuses = {(row["account"], row["status"]) for row in json.loads(completed.stdout)["coverage"]}
+    assert (completed.returncode, statuses) == (3, {(fleet.FIRST, "ok"), (fleet.SECOND, "denied")})
 
 
 def test_without_a_way_to_sign_in_one_plain_sentence_says_so():
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
     only = {"AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [REAPER, "sweep", "--cloud", "azure", "--format", "json"],
         env={**plain, **only},
         capture_output=True,
@@ -101,9 +101,9 @@ def test_without_a_way_to_sign_in_one_plain_sentence_says_so():
         timeout=60,
         check=False,
     )
-    [gap] = json.loads(done.stdout)["coverage"]
-    assert (done.returncode, gap["status"], done.stderr.count("\n")) == (3, "failed", 1)
-    assert done.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
+    [gap] = json.loads(completed.stdout)["coverage"]
+    assert (completed.returncode, gap["status"], completed.stderr.count("\n")) == (3, "failed", 1)
+    assert completed.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
     assert "no token" in gap["error"]
 
 

@@ -92,7 +92,7 @@ def test_visible_workspaces_are_judged_if_the_list_is_denied(server: Server, run
 def test_denied_metrics_leave_everything_unknown(server: Server, run_sweep: Sweep):
     server.rules.append(deny(METRICS))
     result = run_sweep()
-    assert {name: result.state(name) for name in result.found} == dict.fromkeys(result.found, State.UNKNOWN)
+    assert {name: result.state(name) for name in result.findings} == dict.fromkeys(result.findings, State.UNKNOWN)
     assert {c.missing for c in result.swept.coverage if c.resources} == {METRICS}
 
 

@@ -29,5 +29,5 @@ def test_details_of_azure_kinds_survive_json(cloud: CloudSession, vision: Worksp
 def test_a_sweep_does_not_load_the_sdk_that_only_actions_need():
     script = "import sys, reaper.azure.targets; from reaper import registry; list(registry.kinds('azure'))"
     script += "; print([name for name in sys.modules if name.startswith('azure.mgmt.machinelearning')])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

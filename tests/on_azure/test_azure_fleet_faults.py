@@ -76,8 +76,8 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def idle(done: Report) -> set[str]:
-    return {f.case.resource.id.rpartition("/")[2] for f in done.findings if f.case.verdict.state == "idle"}
+def idle(report: Report) -> set[str]:
+    return {f.case.resource.id.rpartition("/")[2] for f in report.findings if f.case.verdict.state == "idle"}
 
 
 def run(server: Server, rules: tuple[Guard, ...]) -> Report:
@@ -88,20 +88,20 @@ def run(server: Server, rules: tuple[Guard, ...]) -> Report:
 
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_a_fault_with_a_fallback_changes_no_verdict(server: Server, fault: str):
-    done = run(server, HARMLESS[fault](server))
-    assert idle(done) == IDLE
-    assert [(c.status, c.error) for c in done.coverage] == [("ok", None)] * 6
+    report = run(server, HARMLESS[fault](server))
+    assert idle(report) == IDLE
+    assert [(c.status, c.error) for c in report.coverage] == [("ok", None)] * 6
 
 
 @pytest.mark.parametrize("fault", TOLD)
 def test_a_fault_beside_the_fleet_is_a_gap_and_changes_no_verdict(server: Server, fault: str):
-    done = run(server, TOLD[fault](server))
-    assert idle(done) == IDLE
-    assert "partial" in {c.status for c in done.coverage}
+    report = run(server, TOLD[fault](server))
+    assert idle(report) == IDLE
+    assert "partial" in {c.status for c in report.coverage}
 
 
 @pytest.mark.parametrize("fault", BLINDING)
 def test_a_fault_that_hides_signals_is_a_gap_and_makes_nothing_idle(server: Server, fault: str):
-    done = run(server, BLINDING[fault](server))
-    assert idle(done) < IDLE
-    assert {c.status for c in done.coverage} & {"partial", "denied", "failed"}
+    report = run(server, BLINDING[fault](server))
+    assert idle(report) < IDLE
+    assert {c.status for c in report.coverage} & {"partial", "denied", "failed"}

@@ -66,7 +66,7 @@ def server() -> Iterator[Garbling]:
 def test_odd_replies_make_nothing_idle_and_hide_nothing_silently(server: Garbling, where: str, seed: int):
     server.where, server.chance = where, random.Random(f"{where} {seed}")
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    done = sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
-    idle = {f.case.resource.id.rpartition("/")[2] for f in done.findings if f.case.verdict.state == "idle"}
+    report = sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
+    idle = {f.case.resource.id.rpartition("/")[2] for f in report.findings if f.case.verdict.state == "idle"}
     assert idle <= {name for name, expected in fleet.EXPECTED.items() if expected.state == "idle"}
-    assert len(done.findings) == len(fleet.EXPECTED) or any(c.status != "ok" for c in done.coverage)
+    assert len(report.findings) == len(fleet.EXPECTED) or any(c.status != "ok" for c in report.coverage)

@@ -61,7 +61,7 @@ def test_a_deleted_deployment_is_dropped(server: Server, vision: Workspace, run_
     silent(vision)
     server.rules.append(on("GET", ".*/deployments/blue", fault))
     result = run_sweep(DEPLOYMENT)
-    assert (result.found, result.coverage(DEPLOYMENT).status) == ({}, "ok")
+    assert (result.findings, result.coverage(DEPLOYMENT).status) == ({}, "ok")
 
 
 def test_computes_are_not_hidden_by_a_foreign_404(server: Server, vision: Workspace, run_sweep: Sweep):

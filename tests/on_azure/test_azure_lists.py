@@ -36,16 +36,16 @@ def silent(vision: Workspace, endpoint: str, name: str) -> Thing:
 
 def stale_graph(server: Server) -> None:
     """From now on Resource Graph shows what it shows when it is asked next, whatever is deleted later."""
-    kept: dict[str, Reply] = {}
+    replies: dict[str, Reply] = {}
     route = routes.find("POST", "/providers/Microsoft.ResourceGraph/resources")[0]
 
     def lagging(request: Request) -> Fault | None:
         if not request.path.endswith("/Microsoft.ResourceGraph/resources"):
             return None
         key = json.dumps(request.body)
-        if key not in kept:
-            kept[key] = server._checked(request, route)
-        return Fault(answer=lambda r: kept[key])
+        if key not in replies:
+            replies[key] = server._checked(request, route)
+        return Fault(answer=lambda r: replies[key])
 
     server.rules.append(lagging)
 
@@ -69,7 +69,7 @@ def test_an_unreadable_row_of_computes_hides_no_other(server: Server, vision: Wo
         signals.nodes(vision.cluster(name), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/computes", lambda body: body["value"][0].pop(lacking)))
     result = run_sweep(CLUSTER, INSTANCE)
-    assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
+    assert {name: result.verdict(name) for name in result.findings} == {"found": PROVEN}
     assert (result.coverage(CLUSTER).status, result.coverage(INSTANCE).status) == ("partial", "partial")
 
 
@@ -85,7 +85,7 @@ def test_an_unreadable_row_of_endpoints_hides_no_other(
     where = path if path == "/onlineEndpoints" else "/in-lost/deployments"
     server.rules.append(changed(server, where, lambda body: body["value"][0].pop(lacking)))
     result = run_sweep(DEPLOYMENT)
-    assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
+    assert {name: result.verdict(name) for name in result.findings} == {"found": PROVEN}
     assert result.coverage(DEPLOYMENT).status == "partial"
 
 
@@ -97,13 +97,13 @@ def test_a_workspace_without_an_id_hides_no_other(server: Server, vision: Worksp
     assert {c.status for c in result.swept.coverage} == {"partial"}
 
 
-@pytest.mark.parametrize("given", [None, "", 7, "absent"])
-def test_a_compute_without_a_type_is_a_gap(vision: Workspace, run_sweep: Sweep, given: object):
-    one = vision.cluster("which").set("properties.computeType", given)
-    if given == "absent":
+@pytest.mark.parametrize("type_", [None, "", 7, "absent"])
+def test_a_compute_without_a_type_is_a_gap(vision: Workspace, run_sweep: Sweep, type_: object):
+    one = vision.cluster("which").set("properties.computeType", type_)
+    if type_ == "absent":
         one.without("properties.computeType")
     result = run_sweep(CLUSTER, INSTANCE)
-    assert result.found == {}
+    assert result.findings == {}
     assert all(one.id in result.coverage(kind).error for kind in (CLUSTER, INSTANCE))
 
 
@@ -115,7 +115,7 @@ def test_a_deleted_endpoint_that_graph_still_shows_is_dropped(server: Server, vi
     bare.remove()
     vision.world.estate.drop(gone.id.partition("/deployments/")[0])
     result = run_sweep(DEPLOYMENT)
-    assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
+    assert {name: result.verdict(name) for name in result.findings} == {"blue": PROVEN}
     assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
 
 
@@ -134,7 +134,7 @@ def test_a_deleted_deployment_that_graph_still_shows_is_dropped(
         drop = lambda body: body.update(values=[one for one in body["values"] if one["resourceid"] != gone.id])  # noqa: E731
         server.rules.append(changed(server, "metrics:getBatch", drop))
     result = run_sweep(DEPLOYMENT)
-    assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
+    assert {name: result.verdict(name) for name in result.findings} == {"blue": PROVEN}
     assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
 
 
@@ -181,9 +181,9 @@ def test_after_a_truncated_result_the_workspaces_are_read(server: Server, vision
 
 def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession, vision: Workspace):
     one = silent(vision, "search", "blue")
-    seen = find_resource(cloud, DEPLOYMENT, "search/blue")
+    resource = find_resource(cloud, DEPLOYMENT, "search/blue")
     one.remove()
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     with pytest.raises(CloudError, match="no longer exists") as caught:
-        assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), seen, order)
+        assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), resource, order)
     assert caught.value.reason is Reason.GONE

@@ -46,17 +46,17 @@ def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
     whole = (end - 48 * HOUR).replace(minute=0)
     grid = metrics_reply.HourlyBuckets(start=whole, end=end, step=HOUR)
-    found, strange = grid.to_series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
-    beat = readings.heartbeat_reading("Total Nodes", MetricResult(series=found, complete=not strange))
-    assert (found.start, beat.complete) == (whole, True)
+    series, strange = grid.to_series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
+    beat = readings.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
+    assert (series.start, beat.complete) == (whole, True)
     assert alive_from(beat, now - ARRIVAL_DELAY) == whole
 
 
-def shown(*given: dict[str, object]) -> tuple[list[float], str]:
+def shown(*steps: dict[str, object]) -> tuple[list[float], str]:
     """What is read from these points of three hours; -1 where there is none."""
     start = NOW.replace(minute=0)
-    found, strange = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(given, "average", None)
-    return [-1.0 if math.isnan(value) else value for value in found.values], strange
+    series, strange = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(steps, "average", None)
+    return [-1.0 if math.isnan(value) else value for value in series.values], strange
 
 
 def test_a_point_between_hours_counts_in_both():
@@ -134,21 +134,21 @@ def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
     three = (MetricResult(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
-    found = readings.stand_in_reading("x", *three)
-    assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
+    reading = readings.stand_in_reading("x", *three)
+    assert (None if reading is None else [value > reading.busy_above for value in reading.series.values]) == alive
 
 
 def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: CloudSession, vision: Workspace):
     spaces = [vision, *(server.subscription(SUB).workspace(f"ws{n}") for n in range(9))]
     for n, space in enumerate(spaces):
         signals.nodes(space.cluster("gpus"), active=n, idle=0, since=LONG_AGO)
-    found = metrics.fetch_metrics(
+    results = metrics.fetch_metrics(
         cloud,
         [MetricSource(id=s.id.replace("resourceGroups", "RESOURCEGROUPS"), region="westeurope") for s in spaces],
         NODES,
         WINDOW,
     )
-    assert [max(found.result_of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
+    assert [max(results.result_of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
 
 
 def test_a_resource_missing_from_a_batch_is_read_singly(server: Server, cloud: CloudSession, vision: Workspace):
@@ -191,8 +191,8 @@ def test_a_denied_batch_is_tried_once_per_target(server: Server, cloud: CloudSes
 
     server.rules.append(refuse)
     for session in (cloud, cloud.for_kind(), cloud.for_kind()):
-        found = metrics.fetch_metrics(session, [place(vision)], NODES, WINDOW)
-        assert found.result_of(vision.id, "Active Nodes").complete
+        results = metrics.fetch_metrics(session, [place(vision)], NODES, WINDOW)
+        assert results.result_of(vision.id, "Active Nodes").complete
         assert session.errors == []
     assert sum("getBatch" in r.path for r in server.requests) == 1
 
@@ -212,8 +212,8 @@ def test_a_batch_spoiled_by_one_resource_is_read_singly(
 
     server.rules.append(spoilt)
     places = [MetricSource(id=one.id, region="westeurope") for one in (vision, *others)]
-    found = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
-    assert all(last_busy(readings.activity_reading("Active Nodes", found.result_of(p.id, "Active Nodes", "c"))) for p in places)
+    results = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
+    assert all(last_busy(readings.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
     assert (cloud.errors, cloud.clients.may_use_batch) == ([], True)
     tries = 1 if status < 500 else 1 + RETRY_COUNTS["retry_status"]
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries
@@ -225,8 +225,8 @@ def test_an_unregistered_provider_is_reported_as_such(server: Server, cloud: Clo
     server.rules.append(on("POST", ".*metrics:getBatch", error(403, "Forbidden", text)))
     if not role:
         server.rules.append(on("GET", ".*Insights/metrics", error(409, "MissingSubscriptionRegistration", text)))
-    found = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
-    assert found.result_of(vision.id, "Active Nodes").complete is role
+    results = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    assert results.result_of(vision.id, "Active Nodes").complete is role
     assert {one.missing for one in cloud.errors} == {None}
     assert all("Microsoft.Insights is not registered in the subscription" in str(one) for one in cloud.errors)
     assert "az provider register --namespace Microsoft.Insights" in str(cloud.errors[0])
@@ -254,8 +254,8 @@ def test_an_odd_point_makes_only_its_own_series_incomplete(server: Server, cloud
         return Fault(answer=lambda r: Reply(body=body))
 
     server.rules.append(odd)
-    found = metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
-    answers = [found.result_of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
+    results = metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    answers = [results.result_of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
     assert sorted(one.complete for one in answers) == [False, True, True, True]
     assert len(cloud.errors) == 1
 
@@ -306,6 +306,6 @@ def test_unreadable_points_make_the_reply_incomplete(server: Server, cloud: Clou
     }
     body = {"values": [{"resourceid": vision.id, "value": [metric]}]}
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body=body))))
-    found = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
-    assert not found.result_of(vision.id, "Active Nodes", "g").complete
+    results = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    assert not results.result_of(vision.id, "Active Nodes", "g").complete
     assert "can't be read" in str(cloud.errors[0])

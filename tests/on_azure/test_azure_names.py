@@ -21,21 +21,21 @@ def settled(server: Server) -> None:
         space.endpoint("search").deployment(f"blue-{name[0]}")
 
 
-@pytest.mark.parametrize("asked", [(), (SUB, OTHER)], ids=["all that can be read", "named ones"])
-def test_a_subscriptions_name_is_in_every_report_row(server: Server, run_sweep: Sweep, asked: tuple[str, ...]):
+@pytest.mark.parametrize("subscriptions", [(), (SUB, OTHER)], ids=["all that can be read", "named ones"])
+def test_a_subscriptions_name_is_in_every_report_row(server: Server, run_sweep: Sweep, subscriptions: tuple[str, ...]):
     settled(server)
-    done = run_sweep(subscriptions=asked).swept
-    rows = [json.finding_json(found) for found in done.findings]
+    report = run_sweep(subscriptions=subscriptions).swept
+    rows = [json.finding_json(finding) for finding in report.findings]
     both = {(SUB, "Machine learning"), (OTHER, "Planning")}
     assert {(row["account"], row["account_name"]) for row in rows} == both
     assert len({row["kind"] for row in rows}) == 2
-    assert {(c.account, c.account_name) for c in done.coverage} == both
+    assert {(c.account, c.account_name) for c in report.coverage} == both
 
 
 def test_a_subscriptions_name_takes_no_extra_call(server: Server, run_sweep: Sweep):
     settled(server)
-    done = run_sweep(subscriptions=(SUB, OTHER)).swept
-    assert sum(c.calls.get(READ, 0) for c in done.coverage) == 2
+    report = run_sweep(subscriptions=(SUB, OTHER)).swept
+    assert sum(c.calls.get(READ, 0) for c in report.coverage) == 2
     assert not [r for r in server.requests if r.path == "/subscriptions"]
 
 
@@ -43,9 +43,9 @@ def test_a_subscriptions_name_takes_no_extra_call(server: Server, run_sweep: Swe
 def test_an_unreadable_subscription_name_is_no_failure(server: Server, run_sweep: Sweep, name: Any):
     settled(server)
     server.rules.append(changed(server, f"/subscriptions/{SUB}", lambda body: body.update(displayName=name)))
-    done = run_sweep(subscriptions=(SUB,)).swept
-    assert {(c.status, c.account_name) for c in done.coverage} == {(Status.OK, None)}
-    assert {json.finding_json(f)["account_name"] for f in done.findings} == {None}
+    report = run_sweep(subscriptions=(SUB,)).swept
+    assert {(c.status, c.account_name) for c in report.coverage} == {(Status.OK, None)}
+    assert {json.finding_json(f)["account_name"] for f in report.findings} == {None}
 
 
 def test_a_renamed_subscription_is_the_same_target():

@@ -50,7 +50,7 @@ class Estate:
     lists: dict[str, list[Json]] = field(default_factory=dict)
     items: dict[str, Json] = field(default_factory=dict)
     shown: list[Json] = field(default_factory=list)
-    there: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     quiet: set[str] = field(default_factory=set)
 
@@ -215,7 +215,7 @@ def stub(estate: Estate, body: Json) -> Thing:
 def settle(estate: Estate, body: Json, use: str, spaces: list[Json], blind: bool) -> None:
     """Notes what a sweep has to find of a compute, and puts the job on it where a job is its use."""
     id_ = body["id"].lower()
-    estate.there.add(id_)
+    estate.ids.add(id_)
     if use == "job":
         open_ = [one.value for one in models.JobStatus if one.value not in {"Completed", "Failed", "Canceled"}]
         job(estate, estate.chance.choice(spaces), body, estate.chance.choice(open_), f"on-{body['name']}")
@@ -290,7 +290,7 @@ def deployment(estate: Estate, above: Json, name: str) -> None:
         signals.requests(one, 2, since=LONG_AGO, until=busy_until)
     else:
         estate.chance.choice(SILENT)(one)
-    estate.there.add(body["id"].lower())
+    estate.ids.add(body["id"].lower())
     {"busy": estate.used, "quiet": estate.quiet, "random": set()}[use].add(body["id"].lower())
 
 
@@ -329,10 +329,10 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Est
 
 @pytest.mark.parametrize("seed", range(8))
 def test_valid_replies_are_neither_lost_doubled_nor_misjudged(fleet: Callable[[int], tuple[Estate, Report]], seed: int):
-    estate, done = fleet(seed)
-    states = {f.case.resource.id.lower(): f.case.verdict for f in done.findings}
-    assert [(c.status, c.error) for c in done.coverage] == [("ok", None)] * 3
-    assert Counter(f.case.resource.id.lower() for f in done.findings) == Counter(dict.fromkeys(estate.there, 1))
+    estate, report = fleet(seed)
+    states = {f.case.resource.id.lower(): f.case.verdict for f in report.findings}
+    assert [(c.status, c.error) for c in report.coverage] == [("ok", None)] * 3
+    assert Counter(f.case.resource.id.lower() for f in report.findings) == Counter(dict.fromkeys(estate.ids, 1))
     idle = {id_ for id_, verdict in states.items() if verdict.state == "idle"}
     assert {id_: states[id_].because for id_ in idle & estate.used} == {}
     assert {id_: states[id_].because for id_ in estate.quiet - idle} == {}

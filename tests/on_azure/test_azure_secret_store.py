@@ -23,8 +23,8 @@ VAULT = "https://team.vault.azure.net/secrets/keys"
 @pytest.fixture
 def store() -> Iterator[tuple[int, list[socket.socket]]]:
     """A service that hangs: its port and the connections."""
-    with hanging() as found:
-        yield found
+    with hanging() as vault:
+        yield vault
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def at_port(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     """Vaults are at this port of our own."""
     resolve = socket.getaddrinfo
 
-    def ours(host: str, asked: object, *args: object, **options: object) -> object:
-        return resolve("127.0.0.1", port, *args, **options) if "vault" in host else resolve(host, asked, *args, **options)
+    def ours(host: str, original_port: object, *args: object, **options: object) -> object:
+        return resolve("127.0.0.1", port, *args, **options) if "vault" in host else resolve(host, original_port, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", ours)
 

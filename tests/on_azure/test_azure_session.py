@@ -192,13 +192,13 @@ def test_a_filter_is_quoted_in_the_url():
     ids=["public", "us government", "china", "a proxy"],
 )
 def test_each_cloud_has_its_hosts_and_scopes(environ: dict[str, str], arm_scope: str, metrics: str | None, metrics_scope: str):
-    found = hosts_from_env(environ)
-    assert (found.arm_scope, found.metrics, found.metrics_scope) == (arm_scope, metrics, metrics_scope)
+    hosts = hosts_from_env(environ)
+    assert (hosts.arm_scope, hosts.metrics, hosts.metrics_scope) == (arm_scope, metrics, metrics_scope)
 
 
 def test_the_metrics_host_of_an_unknown_cloud_can_be_set():
-    found = AzureHosts(arm="https://management.secret.gov", metrics="https://{region}.metrics.monitor.secret.gov")
-    assert (found.arm_scope, found.metrics_scope) == (
+    hosts = AzureHosts(arm="https://management.secret.gov", metrics="https://{region}.metrics.monitor.secret.gov")
+    assert (hosts.arm_scope, hosts.metrics_scope) == (
         "https://management.secret.gov/.default",
         "https://metrics.monitor.secret.gov/.default",
     )

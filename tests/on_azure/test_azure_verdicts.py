@@ -27,22 +27,22 @@ def story() -> Iterator[tuple[Server, Report]]:
 
 
 @pytest.fixture(scope="module")
-def found(story: tuple[Server, Report]) -> dict[str, Finding]:
+def findings(story: tuple[Server, Report]) -> dict[str, Finding]:
     return {f.case.resource.id.rpartition("/")[2]: f for f in story[1].findings}
 
 
 @pytest.mark.parametrize("name", fleet.EXPECTED)
-def test_each_azure_verdict_matches_the_fleet(found: dict[str, Finding], name: str):
-    expected, verdict = fleet.EXPECTED[name], found[name].case.verdict
-    assert (found[name].case.resource.kind, verdict.state, verdict.confidence) == (
+def test_each_azure_verdict_matches_the_fleet(findings: dict[str, Finding], name: str):
+    expected, verdict = fleet.EXPECTED[name], findings[name].case.verdict
+    assert (findings[name].case.resource.kind, verdict.state, verdict.confidence) == (
         expected.kind,
         expected.state,
         expected.confidence,
     ), verdict.because
 
 
-def test_only_seeded_azure_resources_are_reported(found: dict[str, Finding]):
-    assert set(found) == set(fleet.EXPECTED)
+def test_only_seeded_azure_resources_are_reported(findings: dict[str, Finding]):
+    assert set(findings) == set(fleet.EXPECTED)
 
 
 def test_coverage_is_complete(story: tuple[Server, Report]):
@@ -58,8 +58,8 @@ def test_a_sweep_changes_nothing_and_reads_no_key(story: tuple[Server, Report]):
 
 def test_every_call_of_a_sweep_is_a_declared_permission(story: tuple[Server, Report]):
     declared = {permission for kind in registry.kinds("azure") for permission in kind.permissions}
-    asked = {r.action for r in story[0].requests} - {"", "Microsoft.ResourceGraph/resources/read"}
-    assert asked == declared
+    actions = {r.action for r in story[0].requests} - {"", "Microsoft.ResourceGraph/resources/read"}
+    assert actions == declared
 
 
 @pytest.mark.parametrize("kind", registry.kinds("azure"), ids=lambda kind: kind.name)

@@ -11,9 +11,9 @@ from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Subscription, Thing, Workspace
 
 
-def idle(vision: Workspace, name: str = "gpus", **given: object) -> Thing:
+def idle(vision: Workspace, name: str = "gpus", **setup: object) -> Thing:
     """A cluster of one node that nobody used for weeks."""
-    cluster = vision.cluster(name, **given)
+    cluster = vision.cluster(name, **setup)
     signals.nodes(cluster, active=0, idle=1, since=LONG_AGO)
     return cluster
 
@@ -21,11 +21,11 @@ def idle(vision: Workspace, name: str = "gpus", **given: object) -> Thing:
 def test_silent_active_nodes_with_a_heartbeat_prove_a_cluster_idle(vision: Workspace, run_sweep: Sweep):
     idle(vision, nodes=(2, 6))
     result = run_sweep(CLUSTER)
-    found = result.found["gpus"]
+    finding = result.findings["gpus"]
     assert result.verdict("gpus") == PROVEN
-    assert found.case.resource.size == "STANDARD_NC6S_V3 x2"
-    assert found.price.usd_per_hour == 2 * 3.823
-    assert found.case.verdict.idle_for > 13 * DAY
+    assert finding.case.resource.size == "STANDARD_NC6S_V3 x2"
+    assert finding.price.usd_per_hour == 2 * 3.823
+    assert finding.case.verdict.idle_for > 13 * DAY
 
 
 def test_an_active_node_makes_a_cluster_active(vision: Workspace, run_sweep: Sweep):
@@ -33,12 +33,12 @@ def test_an_active_node_makes_a_cluster_active(vision: Workspace, run_sweep: Swe
     signals.nodes(cluster, active=1, idle=0, since=NOW - 5 * HOUR, until=NOW - 4 * HOUR)
     result = run_sweep(CLUSTER)
     assert result.state("gpus") is State.ACTIVE
-    assert NOW - 5 * HOUR < result.found["gpus"].case.verdict.last_busy <= NOW - 3 * HOUR
+    assert NOW - 5 * HOUR < result.findings["gpus"].case.verdict.last_busy <= NOW - 3 * HOUR
 
 
 def test_use_in_the_current_hour_is_not_reported_as_the_future(vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("gpus"), active=1, idle=0, since=LONG_AGO)
-    assert run_sweep(CLUSTER).found["gpus"].case.verdict.last_busy <= NOW
+    assert run_sweep(CLUSTER).findings["gpus"].case.verdict.last_busy <= NOW
 
 
 def test_running_nodes_make_a_cluster_active_without_metrics(vision: Workspace, run_sweep: Sweep):
@@ -59,7 +59,7 @@ def test_a_job_finished_long_ago_is_no_use_of_a_cluster(vision: Workspace, run_s
     vision.job("old", status=status, on="gpus", created=NOW - 5 * DAY)
     result = run_sweep(CLUSTER)
     assert result.verdict("gpus") == PROVEN
-    assert result.found["gpus"].case.verdict.idle_for == 5 * DAY
+    assert result.findings["gpus"].case.verdict.idle_for == 5 * DAY
 
 
 def test_a_job_finished_an_hour_ago_still_counts(vision: Workspace, run_sweep: Sweep):
@@ -86,9 +86,9 @@ def test_a_pipeline_step_or_default_compute_counts_as_use(vision: Workspace, run
 def test_an_unreadable_step_makes_the_workspaces_clusters_unknown(vision: Workspace, run_sweep: Sweep, where: str, odd: object):
     idle(vision)
     vision.pipeline("nightly", created=NOW - 3 * DAY, steps={"train": None}, default="elsewhere").set(where, odd)
-    found = run_sweep(CLUSTER)
-    assert found.state("gpus") is State.UNKNOWN
-    assert found.coverage(CLUSTER).status == "partial"
+    result = run_sweep(CLUSTER)
+    assert result.state("gpus") is State.UNKNOWN
+    assert result.coverage(CLUSTER).status == "partial"
 
 
 def test_a_job_on_the_last_page_counts_too(server: Server, vision: Workspace, run_sweep: Sweep):
@@ -137,7 +137,7 @@ def test_a_cluster_with_a_minimum_of_0_is_exempt(vision: Workspace, run_sweep: S
 
 def test_a_low_priority_cluster_has_no_dedicated_price(vision: Workspace, run_sweep: Sweep):
     idle(vision).set("properties.properties.vmPriority", "LowPriority")
-    assert run_sweep(CLUSTER).found["gpus"].price is None
+    assert run_sweep(CLUSTER).findings["gpus"].price is None
 
 
 @pytest.mark.parametrize(("state", "expected"), [("Creating", State.YOUNG), ("Updating", State.YOUNG), ("Failed", State.UNKNOWN)])
@@ -162,7 +162,7 @@ def test_a_cluster_without_a_heartbeat_is_unknown(vision: Workspace, run_sweep: 
 
 def test_null_tags_count_as_no_tags(vision: Workspace, run_sweep: Sweep):
     idle(vision).tagged(None)
-    assert run_sweep(CLUSTER).found["gpus"].case.resource.tags == {}
+    assert run_sweep(CLUSTER).findings["gpus"].case.resource.tags == {}
 
 
 def test_tags_of_an_unknown_shape_protect_a_cluster(vision: Workspace, run_sweep: Sweep):
@@ -186,7 +186,7 @@ def test_computes_of_other_or_unknown_types_are_skipped(vision: Workspace, run_s
     vision.compute("lab", "Quantum", {"qubits": 5})
     vision.kubernetes("aks")
     result = run_sweep()
-    assert result.found == {}
+    assert result.findings == {}
     assert {c.status for c in result.swept.coverage} == {"ok"}
 
 
@@ -213,7 +213,7 @@ def test_jobs_are_listed_only_if_a_verdict_needs_them(subscription: Subscription
 def test_an_invalid_minimum_is_unknown_and_has_no_price(vision: Workspace, run_sweep: Sweep, least: object):
     idle(vision).set("properties.properties.scaleSettings.minNodeCount", least)
     result = run_sweep(CLUSTER)
-    assert (result.state("gpus"), result.found["gpus"].price) == (State.UNKNOWN, None)
+    assert (result.state("gpus"), result.findings["gpus"].price) == (State.UNKNOWN, None)
 
 
 @pytest.mark.parametrize(

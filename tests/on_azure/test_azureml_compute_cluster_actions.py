@@ -31,9 +31,9 @@ def gpus(vision: Workspace, least: int = 2, most: int = 6) -> Thing:
 
 def test_a_stop_sets_the_minimum_to_0_and_nothing_else(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
-    told = prepare_action(cloud, CLUSTER, "gpus").perform()
+    message = prepare_action(cloud, CLUSTER, "gpus").perform()
     assert scale(cluster) == {"minNodeCount": 0, "maxNodeCount": 6, "nodeIdleTimeBeforeScaleDown": "PT30M"}
-    assert told == "its minimum is 0 nodes instead of 2; its maximum of 6 and its idle time are unchanged"
+    assert message == "its minimum is 0 nodes instead of 2; its maximum of 6 and its idle time are unchanged"
     assert [m.method for m in server.mutations] == ["PATCH"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
@@ -71,14 +71,16 @@ def lowered(server: Server, cloud: CloudSession) -> PreparedAction:
 
 
 @pytest.mark.parametrize(
-    ("since", "told"), [(1, "has been set to 1 nodes since, so the reaper left it alone"), (2, "is already 2 nodes")]
+    ("since", "message"), [(1, "has been set to 1 nodes since, so the reaper left it alone"), (2, "is already 2 nodes")]
 )
-def test_undo_leaves_a_minimum_that_was_set_since(server: Server, cloud: CloudSession, vision: Workspace, since: int, told: str):
+def test_undo_leaves_a_minimum_that_was_set_since(
+    server: Server, cloud: CloudSession, vision: Workspace, since: int, message: str
+):
     cluster = gpus(vision)
     act = lowered(server, cloud)
     cluster.set(f"{SCALE}.minNodeCount", since)
     undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
-    assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum {told}", (), since)
+    assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum {message}", (), since)
 
 
 def test_undo_leaves_a_recreated_cluster_alone(server: Server, cloud: CloudSession, vision: Workspace):
@@ -99,7 +101,7 @@ def test_a_cluster_recreated_after_the_manifest_is_not_changed(server: Server, c
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         (
             "properties.properties.vmSize",
@@ -111,14 +113,14 @@ def test_a_cluster_recreated_after_the_manifest_is_not_changed(server: Server, c
     ],
 )
 def test_undo_leaves_a_changed_or_unsettled_cluster_alone(
-    server: Server, cloud: CloudSession, vision: Workspace, path: str, value: str | None, told: str
+    server: Server, cloud: CloudSession, vision: Workspace, path: str, value: str | None, message: str
 ):
     cluster = gpus(vision)
     act = lowered(server, cloud)
     cluster.set(path, value).without("systemData")
     with pytest.raises(CloudError) as caught:
         registry.action_functions(CLUSTER).undo(cloud, act.manifest)
-    assert (caught.value.reason, told in str(caught.value)) == (Reason.REFUSED, True)
+    assert (caught.value.reason, message in str(caught.value)) == (Reason.REFUSED, True)
     assert scale(cluster)["minNodeCount"] == 0
 
 
@@ -153,7 +155,7 @@ def test_the_fingerprint_of_a_cluster_has_its_scaling_and_size(cloud: CloudSessi
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("maxNodeCount", 4, "0 to 4 nodes"),
         ("nodeIdleTimeBeforeScaleDown", "PT120S", "an idle time of PT120S"),
@@ -161,7 +163,7 @@ def test_the_fingerprint_of_a_cluster_has_its_scaling_and_size(cloud: CloudSessi
     ],
 )
 def test_scaling_that_azure_set_differently_is_partial(
-    server: Server, cloud: CloudSession, vision: Workspace, key: str, value: object, told: str
+    server: Server, cloud: CloudSession, vision: Workspace, key: str, value: object, message: str
 ):
     cluster = gpus(vision)
     act = prepare_action(cloud, CLUSTER, "gpus")
@@ -173,7 +175,7 @@ def test_scaling_that_azure_set_differently_is_partial(
     server.rules.append(bend)
     failed = act.refused()
     assert failed.reason is Reason.PARTIAL
-    assert told in str(failed).partition("but Azure set it to ")[2]
+    assert message in str(failed).partition("but Azure set it to ")[2]
 
 
 def test_an_equal_idle_time_in_another_spelling_is_no_change(server: Server, cloud: CloudSession, vision: Workspace):
@@ -202,7 +204,7 @@ def test_scaling_changed_after_the_manifest_refuses_the_action(
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "because", "done"),
+    ("path", "value", "because", "already_done"),
     [
         (f"{SCALE}.minNodeCount", 0, "its minimum is already 0 nodes", True),
         ("properties.provisioningState", "Updating", "its state is Updating", False),
@@ -218,12 +220,12 @@ def test_scaling_changed_after_the_manifest_refuses_the_action(
     ],
 )
 def test_each_state_and_scaling_blocks_a_cluster_stop(
-    cloud: CloudSession, vision: Workspace, path: str, value: object, because: str, done: bool
+    cloud: CloudSession, vision: Workspace, path: str, value: object, because: str, already_done: bool
 ):
     gpus(vision).set(path, value)
     barred = find_blocked(cloud, CLUSTER, "gpus")
     assert barred
-    assert (barred.because, barred.already_done) == (because, done)
+    assert (barred.because, barred.already_done) == (because, already_done)
 
 
 def test_a_steady_cluster_with_a_minimum_can_be_stopped(cloud: CloudSession, vision: Workspace):
@@ -239,10 +241,10 @@ def test_an_unobserved_cluster_blocks_a_stop(cloud: CloudSession, vision: Worksp
 
 def test_read_now_has_the_current_tags_of_a_cluster(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
-    seen = find_resource(cloud, CLUSTER, "gpus")
+    resource = find_resource(cloud, CLUSTER, "gpus")
     cluster.tagged({"reaper:keep": "true"})
-    fresh = registry.action_functions(CLUSTER).read_now(cloud, seen)
-    assert (fresh.tags, fresh.id, fresh.size) == ({"reaper:keep": "true"}, seen.id, seen.size)
+    fresh = registry.action_functions(CLUSTER).read_now(cloud, resource)
+    assert (fresh.tags, fresh.id, fresh.size) == ({"reaper:keep": "true"}, resource.id, resource.size)
 
 
 def test_a_refusal_quotes_azures_reason(cloud: CloudSession, vision: Workspace):

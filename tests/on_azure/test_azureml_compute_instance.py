@@ -18,7 +18,7 @@ def test_silent_busy_points_prove_an_instance_idle(vision: Workspace, run_sweep:
     signals.busy(vision.instance("ci", started=MONTH_AGO), 0, since=LONG_AGO)
     result = run_sweep(INSTANCE)
     assert result.verdict("ci") == PROVEN
-    assert result.found["ci"].price.usd_per_hour == 0.272
+    assert result.findings["ci"].price.usd_per_hour == 0.272
 
 
 def test_a_busy_point_makes_an_instance_active(vision: Workspace, run_sweep: Sweep):
@@ -38,7 +38,7 @@ def test_long_uptime_without_jobs_or_busy_is_likely_idle(vision: Workspace, run_
     vision.instance("ci", started=NOW - 5 * DAY)
     result = run_sweep(INSTANCE)
     assert result.verdict("ci") == LIKELY
-    assert result.found["ci"].case.verdict.idle_for == 5 * DAY
+    assert result.findings["ci"].case.verdict.idle_for == 5 * DAY
     assert "its idle shutdown is off, and no Busy signal as proof" in result.because("ci")
 
 
@@ -53,7 +53,7 @@ def test_more_than_ten_busy_series_of_a_workspace_are_all_read(vision: Workspace
     for n in range(25):
         signals.busy(vision.instance(f"ci{n}", started=MONTH_AGO), 0, since=LONG_AGO)
     result = run_sweep(INSTANCE)
-    assert {result.verdict(name) for name in result.found} == {PROVEN}
+    assert {result.verdict(name) for name in result.findings} == {PROVEN}
 
 
 def test_the_state_job_running_counts_as_use(vision: Workspace, run_sweep: Sweep):
@@ -73,7 +73,7 @@ def test_a_job_since_the_start_shortens_the_idle_time(vision: Workspace, run_swe
     vision.job("done", status="Completed", on="ci", created=NOW - 3 * DAY)
     result = run_sweep(INSTANCE)
     assert result.verdict("ci") == LIKELY
-    assert result.found["ci"].case.verdict.idle_for == 3 * DAY
+    assert result.findings["ci"].case.verdict.idle_for == 3 * DAY
     assert "its last job was seen at 2026-11-18" in result.because("ci")
 
 
@@ -97,8 +97,8 @@ def test_a_finished_job_without_times_makes_its_instance_unknown(
         vision.job(name, status="Completed", on=where, created=NOW - 3 * DAY).body
         for name, where in (("on", "ci"), ("off", None))
     ]
-    told = [{**job, "systemData": system, "properties": {**job["properties"], "properties": free}} for job in jobs]
-    server.rules.append(on("GET", ".*/jobs", Fault(answer=lambda request: Reply(body={"value": told}))))
+    rows = [{**job, "systemData": system, "properties": {**job["properties"], "properties": free}} for job in jobs]
+    server.rules.append(on("GET", ".*/jobs", Fault(answer=lambda request: Reply(body={"value": rows}))))
     result = run_sweep(INSTANCE)
     assert (result.state("ci"), result.verdict("other")) == (State.UNKNOWN, LIKELY)
     assert "the times of" in result.because("ci")
@@ -179,7 +179,7 @@ def test_an_unreadable_busy_series_makes_an_instance_unknown(server: Server, vis
 def test_the_owner_of_an_instance_comes_from_azure(vision: Workspace, run_sweep: Sweep, maker: object, address: str, source: str):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.createdBy", maker)
     policy = "version: 1\nowners: {domains: [example.com], fallback: ml@example.com}"
-    owner = run_sweep(INSTANCE, policy=policy).found["ci"].owner
+    owner = run_sweep(INSTANCE, policy=policy).findings["ci"].owner
     assert (owner.address, owner.source.startswith(source)) == (address, True), owner.source
 
 
@@ -187,4 +187,4 @@ def test_an_owner_tag_overrides_the_creator(vision: Workspace, run_sweep: Sweep)
     one = vision.instance("ci", started=MONTH_AGO).tagged({"owner": "grace@example.com"})
     one.set("properties.properties.createdBy", {"userName": "ada@example.com"})
     policy = "version: 1\nowners: {tags: [owner], domains: [example.com]}"
-    assert run_sweep(INSTANCE, policy=policy).found["ci"].owner.address == "grace@example.com"
+    assert run_sweep(INSTANCE, policy=policy).findings["ci"].owner.address == "grace@example.com"

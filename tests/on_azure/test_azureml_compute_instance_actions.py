@@ -25,9 +25,9 @@ def inner(thing: Thing) -> dict[str, object]:
 
 def test_a_stop_is_one_call_without_waiting(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    told = prepare_action(cloud, INSTANCE, "ada").perform()
+    message = prepare_action(cloud, INSTANCE, "ada").perform()
     assert inner(ada)["state"] == "Stopping"
-    assert told == "stop requested; the next sweep checks the result"
+    assert message == "stop requested; the next sweep checks the result"
     assert [m.path.rpartition("/")[2] for m in server.mutations] == ["stop"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
@@ -87,20 +87,20 @@ def test_idle_shutdown_that_stays_on_is_reported(server: Server, cloud: CloudSes
 
 
 @pytest.mark.parametrize(
-    ("since", "told"),
+    ("since", "message"),
     [
         ("PT3H", "its idle shutdown has been set to PT3H since, so the reaper left it alone"),
         (None, "its idle shutdown is already off"),
         ("PT1H", "its idle shutdown is off again"),
     ],
 )
-def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vision: Workspace, since: str | None, told: str):
+def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vision: Workspace, since: str | None, message: str):
     ada = vision.instance("ada")
     act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
     act.perform()
     ada.set(IDLE, since)
-    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == told
-    assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
+    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == message
+    assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in message else since)
 
 
 def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSession, vision: Workspace):
@@ -141,7 +141,7 @@ def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Wo
 
 
 @pytest.mark.parametrize(
-    ("state", "because", "done"),
+    ("state", "because", "already_done"),
     [
         ("Running", None, False),
         ("Stopped", "it is already stopped", True),
@@ -150,15 +150,17 @@ def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Wo
         *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
     ],
 )
-def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
+def test_each_state_allows_or_blocks_a_stop(
+    cloud: CloudSession, vision: Workspace, state: str, because: str | None, already_done: bool
+):
     vision.instance("ada").set(STATE, state)
     for by in ("stop", "native"):
         barred = find_blocked(cloud, INSTANCE, "ada", stop_by=by)
-        assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
+        assert (barred and barred.because, bool(barred and barred.already_done)) == (because, already_done)
 
 
 @pytest.mark.parametrize(
-    ("state", "because", "done"),
+    ("state", "because", "already_done"),
     [
         ("Stopped", None, False),
         ("Running", "it is already running", True),
@@ -168,10 +170,12 @@ def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspa
         ("Unusable", "its state is Unusable", False),
     ],
 )
-def test_each_state_allows_or_blocks_a_start(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
+def test_each_state_allows_or_blocks_a_start(
+    cloud: CloudSession, vision: Workspace, state: str, because: str | None, already_done: bool
+):
     vision.instance("ada").set(STATE, state)
     barred = find_blocked(cloud, INSTANCE, "ada", StepName.START)
-    assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
+    assert (barred and barred.because, bool(barred and barred.already_done)) == (because, already_done)
 
 
 def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
@@ -194,25 +198,25 @@ def test_a_changing_provisioning_state_blocks_both_actions(cloud: CloudSession, 
 
 def test_read_now_has_the_current_tags_of_instance_and_workspace(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").tagged(team="x")
-    seen = find_resource(cloud, INSTANCE, "ada")
+    resource = find_resource(cloud, INSTANCE, "ada")
     ada.tagged({"reaper:keep": "true"})
     vision.tagged({"reaper:owner": "ada@example.com"})
     look = registry.action_functions(INSTANCE).read_now
-    assert look(cloud, seen).tags == {"reaper:keep": "true", "reaper:owner": "ada@example.com"}
+    assert look(cloud, resource).tags == {"reaper:keep": "true", "reaper:owner": "ada@example.com"}
     ada.tagged(None)
-    assert look(cloud, seen).tags == {"reaper:owner": "ada@example.com"}
+    assert look(cloud, resource).tags == {"reaper:owner": "ada@example.com"}
     ada.without("tags")
-    assert look(cloud, seen).tags == {"reaper:owner": "ada@example.com"}
+    assert look(cloud, resource).tags == {"reaper:owner": "ada@example.com"}
     ada.body["tags"] = ["reaper:keep"]
-    assert look(cloud, seen).tags is None
+    assert look(cloud, resource).tags is None
 
 
 def test_read_now_of_a_gone_or_unreadable_instance_fails(cloud: CloudSession, vision: Workspace):
     ada, bob = vision.instance("ada"), vision.instance("bob")
-    seen, other = find_resource(cloud, INSTANCE, "ada"), find_resource(cloud, INSTANCE, "bob")
+    instance, other = find_resource(cloud, INSTANCE, "ada"), find_resource(cloud, INSTANCE, "bob")
     ada.remove()
     bob.set("properties.createdOn", "yesterday")
-    for resource, trouble in ((seen, Reason.GONE), (other, Reason.UNREADABLE)):
+    for resource, trouble in ((instance, Reason.GONE), (other, Reason.UNREADABLE)):
         with pytest.raises(CloudError) as caught:
             registry.action_functions(INSTANCE).read_now(cloud, resource)
         assert caught.value.reason is trouble
@@ -245,11 +249,11 @@ def test_a_refusal_quotes_azures_reason(server: Server, cloud: CloudSession, vis
 def test_a_stop_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = prepare_action(cloud, INSTANCE, "ada")
-    left = [True]
+    remaining = [True]
 
     def lose(request: Request) -> object:
-        if request.path.endswith("/stop") and left:
-            left.clear()
+        if request.path.endswith("/stop") and remaining:
+            remaining.clear()
             ada.set(STATE, "Stopping")
             return cut()
         return None

@@ -12,9 +12,9 @@ from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing, Workspace
 
 
-def silent(vision: Workspace, endpoint: str = "search", name: str = "blue", **given: object) -> Thing:
+def silent(vision: Workspace, endpoint: str = "search", name: str = "blue", **setup: object) -> Thing:
     """A deployment with zero requests a minute on machines that are alive."""
-    one = vision.endpoint(endpoint).deployment(name, **given)
+    one = vision.endpoint(endpoint).deployment(name, **setup)
     signals.requests(one, 0, since=LONG_AGO)
     signals.capacity(one, since=LONG_AGO)
     return one
@@ -23,10 +23,10 @@ def silent(vision: Workspace, endpoint: str = "search", name: str = "blue", **gi
 def test_zero_requests_with_a_heartbeat_prove_a_deployment_idle(vision: Workspace, run_sweep: Sweep):
     silent(vision, size="Standard_NC6s_v3", capacity=3)
     result = run_sweep(DEPLOYMENT)
-    found = result.found["blue"]
+    finding = result.findings["blue"]
     assert result.verdict("blue") == PROVEN
-    assert (found.case.resource.name, found.case.resource.size) == ("search/blue", "Standard_NC6s_v3 x3")
-    assert found.price.usd_per_hour == pytest.approx(3 * 3.823)
+    assert (finding.case.resource.name, finding.case.resource.size) == ("search/blue", "Standard_NC6s_v3 x3")
+    assert finding.price.usd_per_hour == pytest.approx(3 * 3.823)
 
 
 def test_requests_make_a_deployment_active(vision: Workspace, run_sweep: Sweep):
@@ -35,7 +35,7 @@ def test_requests_make_a_deployment_active(vision: Workspace, run_sweep: Sweep):
     signals.capacity(one, since=LONG_AGO)
     result = run_sweep(DEPLOYMENT)
     assert result.state("blue") is State.ACTIVE
-    assert result.found["blue"].case.verdict.last_busy <= NOW
+    assert result.findings["blue"].case.verdict.last_busy <= NOW
 
 
 def test_no_request_series_with_a_heartbeat_is_silence(vision: Workspace, run_sweep: Sweep):
@@ -54,7 +54,7 @@ def test_use_before_points_lost_their_values_is_reported(vision: Workspace, run_
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 3 * DAY)
     signals.capacity(one, since=LONG_AGO)
-    verdict = run_sweep(DEPLOYMENT).found["blue"].case.verdict
+    verdict = run_sweep(DEPLOYMENT).findings["blue"].case.verdict
     assert (verdict.state, verdict.confidence) == PROVEN
     assert NOW - 3 * DAY <= verdict.last_busy <= NOW - 3 * DAY + HOUR
     assert 3 * DAY - HOUR <= verdict.idle_for <= 3 * DAY
@@ -73,7 +73,7 @@ def test_an_hour_without_heartbeat_proves_nothing_before_it(vision: Workspace, r
     signals.capacity(one, since=LONG_AGO, until=hour)
     signals.capacity(one, since=hour + HOUR)
     assert run_sweep(DEPLOYMENT).state("blue") is State.UNKNOWN
-    verdict = run_sweep(DEPLOYMENT, policy="version: 1\ndefaults: {idle_after: 6h}").found["blue"].case.verdict
+    verdict = run_sweep(DEPLOYMENT, policy="version: 1\ndefaults: {idle_after: 6h}").findings["blue"].case.verdict
     assert (verdict.state, verdict.idle_for <= 9 * HOUR) == (State.IDLE, True)
 
 
@@ -115,7 +115,7 @@ def test_a_leftover_without_traffic_is_idle_beside_an_active_one(vision: Workspa
     endpoint.traffic(blue=0, green=100)
     result = run_sweep(DEPLOYMENT)
     assert (result.verdict("blue"), result.state("green")) == (PROVEN, State.ACTIVE)
-    assert result.found["blue"].case.resource.status == "Succeeded, 0% of the traffic"
+    assert result.findings["blue"].case.resource.status == "Succeeded, 0% of the traffic"
 
 
 @pytest.mark.parametrize("shares", [{"blue": None}, {"blue": "all"}, ["blue"], "blue", {"blue": True}])
@@ -124,7 +124,7 @@ def test_an_invalid_traffic_share_drops_no_deployment(vision: Workspace, run_swe
     vision.world.estate.find(f"{vision.id}/onlineEndpoints/search")["properties"]["traffic"] = shares
     result = run_sweep(DEPLOYMENT)
     assert result.verdict("blue") == PROVEN
-    assert (result.found["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
+    assert (result.findings["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
 
 
 def test_unreadable_workspace_tags_make_no_deployment_idle(vision: Workspace, run_sweep: Sweep):
@@ -138,7 +138,7 @@ def test_unreadable_workspace_tags_make_no_deployment_idle(vision: Workspace, ru
 def test_an_invalid_instance_count_has_no_price(vision: Workspace, run_sweep: Sweep, capacity: object):
     silent(vision).set("sku.capacity", capacity)
     result = run_sweep(DEPLOYMENT)
-    assert (result.verdict("blue"), result.found["blue"].price) == (PROVEN, None)
+    assert (result.verdict("blue"), result.findings["blue"].price) == (PROVEN, None)
 
 
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling"])
@@ -234,5 +234,5 @@ def test_a_busy_fleet_takes_one_metrics_call_per_fifty(vision: Workspace, run_sw
         signals.requests(one, 1, since=LONG_AGO)
         signals.capacity(one, since=LONG_AGO)
     result = run_sweep(DEPLOYMENT)
-    assert len(result.found) == 120
+    assert len(result.findings) == 120
     assert result.calls(DEPLOYMENT) <= 6

@@ -67,9 +67,9 @@ def waits(server: Server, cloud: CloudSession, seconds: float = 0) -> list[float
     """What the acts wait for passes on the sandbox's clock; gives the waits."""
     waited: list[float] = []
 
-    def pause(given: float) -> None:
-        waited.append(given)
-        server.now = server.world.now + timedelta(seconds=given + seconds)
+    def pause(wait: float) -> None:
+        waited.append(wait)
+        server.now = server.world.now + timedelta(seconds=wait + seconds)
 
     cloud.clients.pause = pause
     return waited
@@ -108,9 +108,9 @@ def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
     """What keeps it from being scaled in, as a sweep knows it."""
     kind, session = registry.kind(DEPLOYMENT), cloud.without_cache()
     window = Window(start=NOW - timedelta(days=14), end=NOW, recent_since=NOW - timedelta(days=1))
-    [seen] = kind.observe(session, [find_resource(cloud, DEPLOYMENT, name)], window)
+    [observation] = kind.observe(session, [find_resource(cloud, DEPLOYMENT, name)], window)
     assert session.errors == []
-    return kind.blocked_actions(seen.resource)[StepName.STOP]
+    return kind.blocked_actions(observation.resource)[StepName.STOP]
 
 
 @pytest.mark.parametrize(("least", "enabled", "barred"), [(2, True, True), (1, True, False), (2, False, False)])
@@ -122,8 +122,8 @@ def test_autoscale_that_would_undo_a_scale_in_blocks_it(
     setting["properties"]["enabled"] = enabled
     server.world.autoscale += [autoscale.body(f"{blue.id}2", "other", "westeurope", 5, 9), setting]
     server.world.page_size = 1
-    told = "its Azure Monitor autoscale keeps at least 2 instances and would undo a scale-in"
-    assert looked_at(cloud) == (Blocked(because=told) if barred else None)
+    because = "its Azure Monitor autoscale keeps at least 2 instances and would undo a scale-in"
+    assert looked_at(cloud) == (Blocked(because=because) if barred else None)
 
 
 def test_autoscale_added_a_moment_ago_refuses_the_scale_in(server: Server, cloud: CloudSession, chat: Endpoint):
@@ -143,7 +143,7 @@ def test_the_default_instances_of_autoscale_count_as_a_minimum(server: Server, c
 def test_autoscale_is_read_once_and_not_for_single_instances(
     server: Server, cloud: CloudSession, chat: Endpoint, vision: Workspace
 ):
-    def asked() -> int:
+    def autoscale_reads() -> int:
         server.requests.clear()
         kind = registry.kind(DEPLOYMENT)
         session = cloud.without_cache()
@@ -152,11 +152,11 @@ def test_autoscale_is_read_once_and_not_for_single_instances(
         return sum(r.path.lower().endswith("/autoscalesettings") for r in server.requests)
 
     full(chat, capacity=1)
-    assert asked() == 0
+    assert autoscale_reads() == 0
     for name in ("green", "red", "grey"):
         full(chat, name)
     full(vision.endpoint("other"))
-    assert asked() == 1
+    assert autoscale_reads() == 1
 
 
 def test_a_partial_traffic_share_blocks_a_delete_without_siblings_too(cloud: CloudSession, chat: Endpoint):
@@ -254,8 +254,8 @@ def test_deleting_the_only_deployment_first_sets_its_traffic_to_zero(server: Ser
     before = deepcopy(chat.body)
     waited = waits(server, cloud, 30)
     act = delete(cloud)
-    told = act.perform()
-    assert told == "its 100% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
+    message = act.perform()
+    assert message == "its 100% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
     assert ([m.method for m in server.mutations], sum(waited)) == (["PUT", "DELETE"], 15)
     later(server)
     assert server.world.estate.find(act.resource.id) is None
@@ -300,9 +300,9 @@ def test_a_deployment_deleted_without_traffic_is_restored_without(server: Server
     act = delete(cloud)
     act.perform()
     later(server)
-    for told in ("it isn't ready yet", "it is still Creating"):
+    for reason in ("it isn't ready yet", "it is still Creating"):
         undone = undo(cloud, act)
-        assert (undone.not_restored, undone.run_again) == ((f"{told}: run it again in a few minutes",), True)
+        assert (undone.not_restored, undone.run_again) == ((f"{reason}: run it again in a few minutes",), True)
     later(server)
     assert undo(cloud, act) == UndoResult(because="it exists, with 0% of the traffic")
     back = server.world.estate.find(act.resource.id)
@@ -338,19 +338,19 @@ def test_a_restore_leaves_a_different_deployment_of_that_name_alone(server: Serv
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "message"),
     [
         ("Deleting", "it is still Deleting: run it again in a few minutes"),
         ("Failed", "its state is Failed: run it again when it is gone"),
     ],
 )
 def test_a_restore_never_overwrites_a_deleting_or_broken_deployment(
-    server: Server, cloud: CloudSession, chat: Endpoint, state: str, told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, state: str, message: str
 ):
     blue = full(chat)
     act = delete(cloud)
     blue.set("properties.provisioningState", state)
-    with pytest.raises(CloudError, match=told):
+    with pytest.raises(CloudError, match=message):
         undo(cloud, act)
     assert not server.mutations
 
@@ -525,11 +525,11 @@ def test_a_delete_that_fails_after_the_traffic_moved_says_so(server: Server, clo
 def test_a_delete_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = delete(cloud)
-    left = [True]
+    remaining = [True]
 
     def lose(request: Request) -> object:
-        if request.method == "DELETE" and left:
-            left.clear()
+        if request.method == "DELETE" and remaining:
+            remaining.clear()
             blue.set("properties.provisioningState", "Deleting")
             return cut()
         return None
@@ -547,33 +547,33 @@ def test_an_action_on_a_deleted_resource_raises_gone(cloud: CloudSession, chat: 
 
 def test_read_now_has_the_current_tags_traffic_and_siblings(cloud: CloudSession, vision: Workspace, chat: Endpoint):
     blue = full(chat)
-    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
+    resource = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(None)
     chat.tagged({"reaper:keep": "true"}).traffic(blue=7, green=93)
     vision.tagged(owner="ada")
     chat.deployment("green")
     session = cloud.without_cache()
-    registry.action_functions(DEPLOYMENT).read_now(session, seen)
+    registry.action_functions(DEPLOYMENT).read_now(session, resource)
     chat.tagged({"reaper:keep": "false"})
-    fresh = registry.action_functions(DEPLOYMENT).read_now(session, seen)
+    fresh = registry.action_functions(DEPLOYMENT).read_now(session, resource)
     assert fresh.tags == {"reaper:keep": "false", "owner": "ada"}
-    assert (fresh.details.traffic_percent, fresh.details.siblings, fresh.id) == (7, ("green",), seen.id)
+    assert (fresh.details.traffic_percent, fresh.details.siblings, fresh.id) == (7, ("green",), resource.id)
 
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
 def test_unreadable_tags_at_any_level_make_the_tags_none(cloud: CloudSession, vision: Workspace, chat: Endpoint, place: str):
     things = {"deployment": full(chat), "endpoint": chat, "workspace": vision}
-    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
+    resource = find_resource(cloud, DEPLOYMENT, "chat/blue")
     things[place].body["tags"] = "reaper:keep"
-    assert registry.action_functions(DEPLOYMENT).read_now(cloud, seen).tags is None
+    assert registry.action_functions(DEPLOYMENT).read_now(cloud, resource).tags is None
 
 
 def test_read_now_of_an_unreadable_deployment_fails(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
+    resource = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.body["systemData"]["createdAt"] = "yesterday"
     with pytest.raises(CloudError) as caught:
-        registry.action_functions(DEPLOYMENT).read_now(cloud, seen)
+        registry.action_functions(DEPLOYMENT).read_now(cloud, resource)
     assert caught.value.reason is Reason.UNREADABLE
 
 

@@ -38,9 +38,9 @@ def blue(chat: Endpoint) -> Thing:
 def meanwhile(server: Server, cloud: CloudSession, happens: Callable[[], object]) -> None:
     """What an owner does while an act waits."""
 
-    def pause(given: float) -> None:
+    def pause(wait: float) -> None:
         happens()
-        server.now = server.world.now + timedelta(seconds=given + 60)
+        server.now = server.world.now + timedelta(seconds=wait + 60)
 
     cloud.clients.pause = pause
 
@@ -57,19 +57,19 @@ def test_a_keep_tag_during_the_wait_stops_the_delete(
     server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str
 ):
     act = delete(cloud)
-    kept = {"deployment": blue, "endpoint": chat, "workspace": vision}[place]
-    meanwhile(server, cloud, lambda: kept.tagged({**kept.body["tags"], **KEEP}))
+    thing = {"deployment": blue, "endpoint": chat, "workspace": vision}[place]
+    meanwhile(server, cloud, lambda: thing.tagged({**thing.body["tags"], **KEEP}))
     failed = act.refused()
     assert failed.reason is Reason.PARTIAL
     assert "tags changed a moment ago; its traffic had been set from 100% to 0%" in str(failed)
     assert "setting it back to 100% has begun" in str(failed)
     later(server)
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]
-    assert (gone(server, act), traffic(chat), kept.body["tags"]["reaper:keep"]) == (False, {"blue": 100}, "true")
+    assert (gone(server, act), traffic(chat), thing.body["tags"]["reaper:keep"]) == (False, {"blue": 100}, "true")
 
 
 @pytest.mark.parametrize(
-    ("happens", "told"),
+    ("happens", "message"),
     [
         (lambda chat, blue: blue.set("properties.model", "m:8"), "its properties changed"),
         (lambda chat, blue: blue.set("sku.capacity", 9), "its sku changed"),
@@ -80,23 +80,23 @@ def test_a_keep_tag_during_the_wait_stops_the_delete(
     ],
 )
 def test_any_change_during_the_wait_stops_the_delete(
-    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, happens: Callable[[Endpoint, Thing], object], told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, happens: Callable[[Endpoint, Thing], object], message: str
 ):
     act = delete(cloud)
     meanwhile(server, cloud, lambda: happens(chat, blue))
     failed = act.refused()
-    assert (failed.reason, told in str(failed), gone(server, act)) == (Reason.PARTIAL, True, False)
+    assert (failed.reason, message in str(failed), gone(server, act)) == (Reason.PARTIAL, True, False)
     later(server)
     assert {name: share for name, share in traffic(chat).items() if share} == {"blue": 100}
 
 
 def last_read_before_put(path: str, happens: Callable[[], object]) -> Callable[[Request], Fault | None]:
     """Just after the workspace, which is the last that is looked at anew before the endpoint is written."""
-    done: list[bool] = []
+    changes: list[bool] = []
 
     def guard(request: Request) -> None:
-        if request.method == "GET" and request.path.lower().endswith(path) and not done:
-            done.append(True)
+        if request.method == "GET" and request.path.lower().endswith(path) and not changes:
+            changes.append(True)
             happens()
 
     return guard
@@ -150,11 +150,11 @@ def test_the_noted_last_operation_does_not_count_as_a_change(server: Server, clo
 
 def once_cut(server: Server, method: str) -> None:
     """The first such call is carried out, but its reply is lost."""
-    left = [True]
+    remaining = [True]
 
     def lose(request: Request) -> Fault | None:
-        if request.method == method and left:
-            left.clear()
+        if request.method == method and remaining:
+            remaining.clear()
             things = server.world.estate.find(request.path)
             things["properties"] |= {"traffic": {"blue": 0}, "provisioningState": "Succeeded"}
             return cut()
@@ -180,11 +180,11 @@ def test_a_refused_traffic_change_changes_nothing(server: Server, cloud: CloudSe
     assert traffic(chat) == {"blue": 100}
 
 
-def refusing_delete(server: Server, then: Callable[[], object]) -> None:
+def refusing_delete(server: Server, action: Callable[[], object]) -> None:
     def guard(request: Request) -> Fault | None:
         if request.method != "DELETE":
             return None
-        then()
+        action()
         return error(409, "Conflict", "not now")
 
     server.rules.append(guard)
@@ -212,21 +212,21 @@ def test_traffic_that_cannot_be_restored_now_is_left_to_undo(server: Server, clo
 
 
 @pytest.mark.parametrize(
-    ("becomes", "told"),
+    ("becomes", "message"),
     [
         (lambda blue: blue.set("properties.provisioningState", "Deleting"), "because it is being deleted"),
         (lambda blue: blue.remove(), "because it is gone"),
     ],
 )
 def test_a_delete_of_unknown_result_restores_no_traffic_if_it_is_gone(
-    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], message: str
 ):
     waits(server, cloud, 60)
     act = delete(cloud)
     server.rules.append(lambda request: becomes(blue) and None if request.method == "DELETE" else None)
     server.rules.append(on("DELETE", ".*", error(501, "Oops", "sorry")))
     failed = act.refused()
-    assert (failed.reason, "it may have been carried out" in str(failed), told in str(failed)) == (
+    assert (failed.reason, "it may have been carried out" in str(failed), message in str(failed)) == (
         Reason.PARTIAL,
         True,
         True,
@@ -243,8 +243,8 @@ def test_a_deployment_gone_after_the_wait_counts_as_gone(server: Server, cloud: 
 def test_traffic_is_restored_as_soon_as_the_endpoint_settles(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waited: list[float] = []
 
-    def pause(given: float) -> None:
-        waited.append(given)
+    def pause(wait: float) -> None:
+        waited.append(wait)
         chat.set("properties.provisioningState", "Succeeded" if len(waited) == 13 else "Updating")
 
     cloud.clients.pause = pause
@@ -298,7 +298,7 @@ def test_undo_does_not_scale_a_recreated_deployment(server: Server, cloud: Cloud
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         (
             "properties.instanceType",
@@ -311,11 +311,11 @@ def test_undo_does_not_scale_a_recreated_deployment(server: Server, cloud: Cloud
     ],
 )
 def test_undo_does_not_scale_a_changed_deployment(
-    server: Server, cloud: CloudSession, blue: Thing, path: str, value: str | None, told: str
+    server: Server, cloud: CloudSession, blue: Thing, path: str, value: str | None, message: str
 ):
     act = stopped(server, cloud)
     blue.set(path, value)
-    assert told in refused(cloud, act)
+    assert message in refused(cloud, act)
     assert blue.body["sku"]["capacity"] == 1
 
 

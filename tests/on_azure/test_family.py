@@ -57,9 +57,9 @@ def test_a_projects_cluster_is_unknown_if_its_hub_is_not_visible(server: Server,
     assert (result.state("gpus"), "its hub hub isn't visible" in result.because("gpus")) == (State.UNKNOWN, True)
 
 
-@pytest.mark.parametrize("given", ["x", [7], {"a": 1}, 7])
-def test_a_hub_with_an_odd_list_of_projects_protects_its_own(subscription: Subscription, run_sweep: Sweep, given: object):
-    hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", given)
+@pytest.mark.parametrize("projects", ["x", [7], {"a": 1}, 7])
+def test_a_hub_with_an_odd_list_of_projects_protects_its_own(subscription: Subscription, run_sweep: Sweep, projects: object):
+    hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", projects)
     resting(hub)
     result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.coverage(CLUSTER).status) == (State.UNKNOWN, "partial")
@@ -187,25 +187,25 @@ def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Sub
 def test_a_project_added_since_is_read_before_an_action(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = find_resource(cloud, CLUSTER, "gpus")
-    assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.job_workspaces == (hub.id,)
+    resource = find_resource(cloud, CLUSTER, "gpus")
+    assert computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
-    again = computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute")
+    again = computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute")
     assert (again.details.job_workspaces, again.details.unseen_because) == ((hub.id, new.id), None)
 
 
 def test_an_invisible_project_added_since_is_noticed(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = find_resource(cloud, CLUSTER, "gpus")
+    resource = find_resource(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
     assert "far aren't visible" in str(
-        computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because
+        computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.unseen_because
     )
     hub.set("properties.associatedWorkspaces", [])
     del subscription.workspace("odd").body["id"]
     assert "can't be read at all" in str(
-        computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because
+        computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.unseen_because
     )
 
 

@@ -159,13 +159,13 @@ def _blob(url: str, trust: Path, method: str = "GET") -> bytes:
     headers = {"Authorization": f"Bearer {tokens.unsigned(tokens.STORAGE)}", "x-ms-version": "2024-11-04", "Content-Length": "0"}
     request = urllib.request.Request(url, method=method, headers=headers)
     with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=str(trust)), timeout=20) as reply:
-        found: bytes = reply.read()
-    return found
+        content: bytes = reply.read()
+    return content
 
 
 def test_the_bundle_has_no_sdk_of_the_other_cloud_and_no_command_line(packages: Path):
-    there = {path.name.lower() for path in packages.iterdir()}
-    assert {"boto3", "botocore", "typer", "rich", "moto", "aws_lambda_powertools"} & there == set()
+    names = {path.name.lower() for path in packages.iterdir()}
+    assert {"boto3", "botocore", "typer", "rich", "moto", "aws_lambda_powertools"} & names == set()
 
 
 def test_the_requirements_name_no_registry_and_pin_everything_by_hash():
@@ -241,8 +241,8 @@ def test_a_late_run_is_noticed(running: Running):
 def test_a_hand_made_call_is_answered_with_the_report(running: Running, body: object):
     status, report = running.sweep(body)
     assert status == 200
-    found = {f["id"].rpartition("/")[2]: (f["state"], f["confidence"]) for f in report["findings"]}
-    assert found == {name: (e.state, e.confidence) for name, e in fleet.EXPECTED.items()}
+    states = {f["id"].rpartition("/")[2]: (f["state"], f["confidence"]) for f in report["findings"]}
+    assert states == {name: (e.state, e.confidence) for name, e in fleet.EXPECTED.items()}
 
 
 def test_a_hand_made_call_can_ask_for_less(running: Running):

@@ -25,10 +25,10 @@ def blue(vision: Workspace) -> Thing:
     return vision.endpoint("chat").deployment("blue", capacity=3)
 
 
-def first(server: Server, fault: Fault, then: Fault = CONFLICT) -> None:
+def first(server: Server, fault: Fault, next_fault: Fault = CONFLICT) -> None:
     """The first change meets `fault`, every later one `then`."""
     faults = [fault]
-    server.rules.append(lambda request: (faults.pop() if faults else then) if request.mutation else None)
+    server.rules.append(lambda request: (faults.pop() if faults else next_fault) if request.mutation else None)
 
 
 def change(cloud: CloudSession, thing: Thing) -> CloudError:
@@ -40,7 +40,7 @@ def change(cloud: CloudSession, thing: Thing) -> CloudError:
 
 
 @pytest.mark.parametrize(
-    ("fault", "then", "trouble", "retried"),
+    ("fault", "next_fault", "trouble", "retried"),
     [
         pytest.param(lost(), CONFLICT, Reason.REFUSED, True, id="carried out and refused"),
         pytest.param(cut(), CONFLICT, Reason.REFUSED, True, id="cut off and refused"),
@@ -55,9 +55,9 @@ def change(cloud: CloudSession, thing: Thing) -> CloudError:
     ],
 )
 def test_an_error_knows_if_an_earlier_try_may_have_succeeded(
-    server: Server, cloud: CloudSession, blue: Thing, fault: Fault, then: Fault, trouble: Reason, retried: bool
+    server: Server, cloud: CloudSession, blue: Thing, fault: Fault, next_fault: Fault, trouble: Reason, retried: bool
 ):
-    first(server, fault, then)
+    first(server, fault, next_fault)
     failed = change(cloud, blue)
     assert (failed.reason, failed.retried) == (trouble, retried)
 
@@ -92,9 +92,9 @@ EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=l
 
 @EVERY
 def test_a_carried_out_write_is_done_although_its_retry_is_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
-    one, told = act(server, vision, cloud)
+    one, message = act(server, vision, cloud)
     first(server, lost())
-    assert one.perform().startswith(told)
+    assert one.perform().startswith(message)
     assert len(server.mutations) == 2
 
 

@@ -59,7 +59,7 @@ def started(vision: Workspace, cloud: CloudSession) -> PreparedAction:
 EVERY = pytest.mark.parametrize(
     ("act", "calls"),
     [(scaled, 1), (deleted, 1), (deleted_with_traffic, 2), (shrunk, 1), (stopped, 1), (stopped_natively, 1), (started, 1)],
-    ids=lambda given: getattr(given, "__name__", ""),
+    ids=lambda value: getattr(value, "__name__", ""),
 )
 
 
@@ -73,11 +73,11 @@ def _waits(server: Server, cloud: CloudSession) -> None:
 
 def withdrawn_at(call: int) -> CallCheck:
     """A permit that is withdrawn before the changing call of that number, counted from 1."""
-    asked: list[int] = []
+    checks: list[int] = []
 
     def permit() -> None:
-        asked.append(1)
-        if len(asked) == call:
+        checks.append(1)
+        if len(checks) == call:
             raise ActionWithdrawn("it was snoozed a moment ago")
 
     return permit
@@ -87,10 +87,10 @@ def withdrawn_at(call: int) -> CallCheck:
 def test_the_permit_is_checked_right_before_each_change(
     server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
 ):
-    one, asked = act(vision, cloud), []
-    made = one.result(lambda: asked.append(len(server.requests)))
+    one, request_counts = act(vision, cloud), []
+    made = one.result(lambda: request_counts.append(len(server.requests)))
     changing = [at for at, request in enumerate(server.requests) if request.mutation]
-    assert asked == changing
+    assert request_counts == changing
     assert len(changing) == calls
     assert isinstance(made, ActionResult)
     assert (bool(made.because), made.part_done) == (True, None)
@@ -141,10 +141,10 @@ def test_a_delete_cut_off_after_the_traffic_moved_restores_it(server: Server, vi
 
 
 def test_a_retried_call_checks_the_permit_once(server: Server, vision: Workspace, cloud: CloudSession):
-    one, asked = scaled(vision, cloud), []
+    one, mutation_counts = scaled(vision, cloud), []
     server.rules.append(on("PATCH", ".*", lost(), times=1))
-    one.result(lambda: asked.append(len(server.mutations)))
-    assert (asked, len(server.mutations)) == ([0], 2)
+    one.result(lambda: mutation_counts.append(len(server.mutations)))
+    assert (mutation_counts, len(server.mutations)) == ([0], 2)
 
 
 def test_restoring_traffic_needs_no_permit(server: Server, vision: Workspace, cloud: CloudSession):

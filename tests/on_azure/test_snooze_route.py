@@ -33,9 +33,9 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
     monkeypatch.setenv("KEEP_KEYS", SECRET)
     snooze_route._snooze_handler.cache_clear()
-    found = opening.open_ledger(where, {})
-    yield found
-    found.close()
+    ledger = opening.open_ledger(where, {})
+    yield ledger
+    ledger.close()
     snooze_route._snooze_handler.cache_clear()
 
 
@@ -50,12 +50,12 @@ def token(environ: dict[str, str] | None = None) -> str:
 
 def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
     """As the host hands it over: header names in its own case, the address with the app's route prefix."""
-    given = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7:51034", "Host": "reaper-x.azurewebsites.net", **headers}
-    return func.HttpRequest(method=method, url=f"{SITE}{'?' if query else ''}{query}", headers=given, body=body)
+    all_headers = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7:51034", "Host": "reaper-x.azurewebsites.net", **headers}
+    return func.HttpRequest(method=method, url=f"{SITE}{'?' if query else ''}{query}", headers=all_headers, body=body)
 
 
-def call(asked: func.HttpRequest) -> func.HttpResponse:
-    return snooze_route.handle_snooze_request(asked)
+def call(http_request: func.HttpRequest) -> func.HttpResponse:
+    return snooze_route.handle_snooze_request(http_request)
 
 
 def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
@@ -70,10 +70,10 @@ def test_a_post_keeps_the_resource(store: Ledger):
     body = urlencode({"t": token(), "days": "7", "reason": "für Ōsaka"}).encode()
     before = datetime.now(UTC)
     reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
-    found = store.recall([ID], NOW)[ID]
+    memory = store.recall([ID], NOW)[ID]
     assert reply.status_code == 200
-    assert found.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
-    assert found.snooze_reason == "für Ōsaka"
+    assert memory.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert memory.snooze_reason == "für Ōsaka"
 
 
 def test_head_has_the_headers_and_no_page(store: Ledger):
@@ -123,7 +123,7 @@ def test_the_route_is_anonymous_and_takes_what_the_page_needs():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         pytest.param({"REAPER_SNOOZE_KEYS": ""}, "REAPER_SNOOZE_KEYS is not set", id="keys taken away"),
         pytest.param({"REAPER_SNOOZE_KEYS": "vault:x"}, "expected secretsmanager", id="a place we do not know"),
@@ -134,20 +134,20 @@ def test_the_route_is_anonymous_and_takes_what_the_page_needs():
     ],
 )
 def test_a_deployment_that_cannot_work_is_a_503_and_one_line(
-    store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changed: dict[str, str], said: str
+    store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changed: dict[str, str], message: str
 ):
     for name, value in changed.items():
         monkeypatch.setenv(name, value)
     assert call(request("GET", f"t={token()}")).status_code == 503
     [line] = [r for r in caplog.records if r.name == snooze_route.__name__]
-    assert said in line.getMessage()
+    assert message in line.getMessage()
     assert (line.levelname, line.exc_info) == ("ERROR", None)
 
 
 @pytest.mark.parametrize("url", [f"{SITE}?t=%", "https://[::1/api/keep?t=x#y", "https://[", ""])
 def test_an_odd_address_is_refused_and_nothing_raised(store: Ledger, url: str):
-    asked = func.HttpRequest(method="GET", url=url, headers={"Host": "["}, body=b"")
-    assert call(asked).status_code == 403
+    http_request = func.HttpRequest(method="GET", url=url, headers={"Host": "["}, body=b"")
+    assert call(http_request).status_code == 403
 
 
 def test_a_link_of_another_app_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):

@@ -17,8 +17,8 @@ from reaper.model import Memory
 @pytest.fixture(scope="module")
 def connection_string() -> Iterator[str]:
     try:
-        with azurite.tables() as found:
-            yield found
+        with azurite.tables() as connection:
+            yield connection
     except azurite.Missing as why:
         pytest.skip(f"TABLE STORAGE IS NOT TESTED: no Azurite: {why}")
 
@@ -40,19 +40,19 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, conne
     if version:
         ledger_location.open_ledger().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
     endpoint = connection_string.partition("TableEndpoint=")[2].partition("/devstore")[0]
-    seen: list[str] = []
+    calls: list[str] = []
 
     def first(method: str, body: bytes) -> bool:
-        seen.extend([method] * (method == lost))
-        return method == lost and len(seen) == 1
+        calls.extend([method] * (method == lost))
+        return method == lost and len(calls) == 1
 
     with ledger_places.cut(endpoint, first) as url:
         ledger = opened(ledger_location, connection_string.replace(endpoint, url))
         assert ledger.remember(ARM, Memory(warned_at=NOW), version, NOW)
-        assert seen
-        seen.clear()
+        assert calls
+        calls.clear()
         assert ledger.take_lease(HERE, "one", NOW, HOUR)
-        assert seen
+        assert calls
         ledger.close()
     assert ledger_location.open_ledger().recall([ARM], NOW)[ARM] == Memory(warned_at=NOW, version=version + 1)
 
@@ -116,9 +116,9 @@ def test_a_connection_string_that_cannot_be_read_is_refused():
 )
 def test_a_connection_string_of_another_account_is_not_used(address, host):
     other = f"DefaultEndpointsProtocol=https;AccountName=theirs;AccountKey={azurite.KEY};EndpointSuffix=core.windows.net"
-    kept = opening.open_ledger(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
-    assert kept._table._client.url == host
-    kept.close()
+    ledger = opening.open_ledger(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
+    assert ledger._table._client.url == host
+    ledger.close()
 
 
 def test_the_memories_of_a_subscription_lie_together():

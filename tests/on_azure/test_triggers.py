@@ -74,12 +74,12 @@ def test_a_manual_sweep_is_answered_if_its_mail_is_not_accepted(
         answer = post({})
     report = json.loads(answer.get_body())
     assert answer.status_code == 200
-    assert [found["name"] for found in report["findings"]] == ["gpus"]
+    assert [finding["name"] for finding in report["findings"]] == ["gpus"]
     assert "no such sender" in report["troubles"][0]
     assert any('"summary not sent"' in r.getMessage() and r.levelno == logging.ERROR for r in caplog.records)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The events in the log."""
     return [json.loads(r.getMessage())["event"] for r in caplog.records if r.getMessage().startswith('{"event"')]
 
@@ -87,7 +87,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_scheduled_sweep_that_succeeded_is_the_last_line_in_the_log(deployed: Server, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, "reaper"):
         tick()
-    assert told(caplog)[-1] == "scheduled sweep succeeded"
+    assert messages(caplog)[-1] == "scheduled sweep succeeded"
 
 
 def test_only_a_successful_scheduled_sweep_is_logged_as_one(deployed: Server, caplog: pytest.LogCaptureFixture):
@@ -96,8 +96,8 @@ def test_only_a_successful_scheduled_sweep_is_logged_as_one(deployed: Server, ca
         deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
         with pytest.raises(CloudError):
             tick()
-    assert "swept" in told(caplog)
-    assert "scheduled sweep succeeded" not in told(caplog)
+    assert "swept" in messages(caplog)
+    assert "scheduled sweep succeeded" not in messages(caplog)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
@@ -166,8 +166,8 @@ def test_a_call_can_name_its_own_subscriptions(deployed: Server):
 def test_no_body_sweeps_a_subscription_that_the_deployment_does_not(deployed: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("REAPER_SUBSCRIPTIONS", SUB)
     before = len(deployed.requests)
-    for asked in ({"subscription": OTHER}, {"subscriptions": [SUB, OTHER]}):
-        answer = post(asked)
+    for body in ({"subscription": OTHER}, {"subscriptions": [SUB, OTHER]}):
+        answer = post(body)
         assert answer.status_code == 400
         assert f"this deployment doesn't sweep '{OTHER}'" in json.loads(answer.get_body())["error"]
     assert len(deployed.requests) == before

@@ -96,7 +96,7 @@ def test_other_hosts_get_no_token_in_any_spelling(address: str, service: str, en
 
 
 @pytest.mark.parametrize(
-    ("address", "service", "environ", "said"),
+    ("address", "service", "environ", "reason"),
     [
         ("http://127.0.0.1:10000/reports", "blob", PLAYED, "tokens are only sent over https, not over http"),
         ("https://127.0.0.1:10000/reports", "blob", {}, "counts only if REAPER_ARM_ENDPOINT is on this machine too"),
@@ -113,8 +113,8 @@ def test_other_hosts_get_no_token_in_any_spelling(address: str, service: str, en
         ("https://[x/reports", "blob", {}, "this is not an address such as https://<name>.blob.core.windows.net"),
     ],
 )
-def test_a_refused_address_comes_with_the_reason(address: str, service: str, environ: dict[str, str], said: str):
-    assert said in (trusted_hosts.refused_because(address, service, environ) or "")
+def test_a_refused_address_comes_with_the_reason(address: str, service: str, environ: dict[str, str], reason: str):
+    assert reason in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
 def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPatch):
@@ -136,11 +136,11 @@ def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A managed identity's endpoint; what was asked of it."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_error(500)
 
         def log_message(self, *parts: object) -> None:
@@ -153,7 +153,7 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{server.server_port}/msi/token")
     monkeypatch.setenv("IDENTITY_HEADER", "x")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
-    yield asked
+    yield paths
     server.shutdown()
     server.server_close()
 

@@ -44,9 +44,9 @@ def main() -> None:
 
 def _warm() -> None:
     """Import all of the product, and have its templates compiled, before the first fork."""
-    for found in walk_packages(import_module("reaper").__path__, "reaper."):
-        if not any(part in LEFT_OUT for part in found.name.split(".")):
-            import_module(found.name)
+    for module in walk_packages(import_module("reaper").__path__, "reaper."):
+        if not any(part in LEFT_OUT for part in module.name.split(".")):
+            import_module(module.name)
     import_module("reaper.cli.sample_notice").sample_message("warm@example.com", datetime.now(UTC))
     botocore.session.create_loader = models_once.loader
     for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
@@ -84,8 +84,8 @@ def _play(order: dict[str, Any]) -> None:
 def _status(program: Callable[[], None]) -> int:
     try:
         program()
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except SystemExit as exit_error:
+        return exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
     return 0
 
 

@@ -43,7 +43,7 @@ class Change:
     cloud: str
     action: str
     what: str
-    given: Any
+    parameters: Any
     refused: str | None
     command: int
 
@@ -159,21 +159,21 @@ class Aws(AwsServer):
 
     def _own(self, call: Call, faults: list[Fault]) -> AwsReply | None:
         self.wire.arrives(call.action, str(call.params))
-        found = super()._own(call, faults)
+        reply = super()._own(call, faults)
         self._here.call = call
-        if found and self._note(call, found):
+        if reply and self._note(call, reply):
             _hang_up(self._here.environ)
-        return found
+        return reply
 
     def _from_moto(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        found = super()._from_moto(environ, start)
+        body = super()._from_moto(environ, start)
         call = getattr(self._here, "call", None)
         if call and self._note(call, None):
             _hang_up(environ)
-        return found
+        return body
 
-    def _note(self, call: Call, found: AwsReply | None) -> bool:
-        refused = f"{found.status} {found.body[:300]!r}" if found and found.status >= 400 else None
+    def _note(self, call: Call, reply: AwsReply | None) -> bool:
+        refused = f"{reply.status} {reply.body[:300]!r}" if reply and reply.status >= 400 else None
         reading = call.operation.startswith(READING)
         return self.wire.carried(
             Change(
@@ -181,7 +181,7 @@ class Aws(AwsServer):
                 cloud="aws",
                 action=call.action,
                 what=_name_of(call.params),
-                given=call.params,
+                parameters=call.params,
                 refused=refused,
                 command=self.wire.command,
             ),
@@ -200,9 +200,9 @@ class Azure(AzureServer):
 
     def _checked(self, request: Request, route: Route | None) -> AzureReply | None:  # type: ignore[override]
         self.wire.arrives(request.action, request.path)
-        found: AzureReply | None = None
+        reply: AzureReply | None = None
         try:
-            found = super()._checked(request, route)
+            reply = super()._checked(request, route)
         finally:
             lost = self.wire.carried(
                 Change(
@@ -210,13 +210,13 @@ class Azure(AzureServer):
                     cloud="azure",
                     action=request.action,
                     what=request.path,
-                    given=request.body,
-                    refused=None if found and found.status < 400 else "refused",
+                    parameters=request.body,
+                    refused=None if reply and reply.status < 400 else "refused",
                     command=self.wire.command,
                 ),
                 not request.mutation,
             )
-        return None if lost else found
+        return None if lost else reply
 
 
 def _name_of(params: Any) -> str:

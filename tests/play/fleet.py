@@ -93,7 +93,7 @@ class Thing(ABC):
         """How many are left when it is stopped."""
 
     @abstractmethod
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether it exists."""
 
     @abstractmethod
@@ -122,8 +122,8 @@ class Thing(ABC):
         for key in [_key(k) for k, v in changes.items() if v is None]:
             tags.pop(key, None)
         self.truth.tags.append((now, tags))
-        if self.there():
-            self.put_tags({**tags, **({RESTORED: kept} if (kept := self.mark()) else {})})
+        if self.exists():
+            self.put_tags({**tags, **({RESTORED: mark} if (mark := self.mark()) else {})})
 
     def mark(self) -> str | None:
         """The value of the tag that restoring put on it, if there is one."""
@@ -137,7 +137,7 @@ class Thing(ABC):
 
     def live(self, since: datetime, until: datetime) -> None:
         """Time passes: it is used as planned, if it runs, and its cloud publishes what it sees."""
-        if not self.there() or (self.sleeps and not self.level()):
+        if not self.exists() or (self.sleeps and not self.level()):
             return
         busy = [(max(start, since), min(end, until)) for start, end in sorted(self.plan) if start < until and end > since]
         at = since
@@ -175,9 +175,9 @@ class OnAws(Thing):
 
     cloud = "aws"
 
-    def __init__(self, here: Account, name: str, owner: str, plan: Sequence[Span], born: datetime) -> None:
+    def __init__(self, account: Account, name: str, owner: str, plan: Sequence[Span], born: datetime) -> None:
         super().__init__(name, owner, plan, born)
-        self.here = here
+        self.account = account
         self.make()
 
     @abstractmethod
@@ -191,16 +191,16 @@ class OnAws(Thing):
 
     def settled(self) -> Any:
         """The record once every change whose time has come is over."""
-        with self.here.server.world.lock:
-            settle(self.here.contents)
+        with self.account.server.world.lock:
+            settle(self.account.contents)
             return self.record
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         return self.settled() is not None
 
     def vanish(self) -> None:
-        kept = self.here.contents
-        places: list[dict[Any, Any]] = [kept.endpoints, kept.notebooks, kept.apps]
+        contents = self.account.contents
+        places: list[dict[Any, Any]] = [contents.endpoints, contents.notebooks, contents.apps]
         for place in places:
             for key in [key for key, record in place.items() if record is self.record]:
                 del place[key]
@@ -224,7 +224,7 @@ class AwsEndpoint(OnAws):
 
     def __init__(
         self,
-        here: Account,
+        account: Account,
         name: str,
         owner: str,
         plan: Sequence[Span],
@@ -235,21 +235,21 @@ class AwsEndpoint(OnAws):
     ) -> None:
         self.names = [f"v{n}" for n in range(len(counts))]
         self.counts, self.scaling = dict(zip(self.names, counts, strict=True)), scaling
-        super().__init__(here, name, owner, plan, born)
+        super().__init__(account, name, owner, plan, born)
 
     def make(self) -> None:
         variants = tuple(Variant(name=v, instance="ml.m5.xlarge", count=n) for v, n in self.counts.items())
-        self.here.endpoint(self.name, variants=variants, created=self.born, tags={"owner": self.owner})
+        self.account.endpoint(self.name, variants=variants, created=self.born, tags={"owner": self.owner})
         if self.scaling:
-            scaled.track(self.here, scaled.variant(self.here, self.name, self.names[0], least=2, most=6))
+            scaled.track(self.account, scaled.variant(self.account, self.name, self.names[0], least=2, most=6))
 
     @property
     def id(self) -> str:
-        return self.here.arn(f"endpoint/{self.name}")
+        return self.account.arn(f"endpoint/{self.name}")
 
     @property
     def record(self) -> Endpoint | None:
-        return self.here.contents.endpoints.get(self.name)
+        return self.account.contents.endpoints.get(self.name)
 
     def level(self) -> int:
         record = self.settled()
@@ -262,11 +262,11 @@ class AwsEndpoint(OnAws):
         record = self.settled()
         if record is None:
             return None
-        scaling = {key: one for key, one in self.here.contents.scalable.items() if f"/{self.name}/" in key[0]}
+        scaling = {key: one for key, one in self.account.contents.scalable.items() if f"/{self.name}/" in key[0]}
         return deepcopy(
             {
                 "variants": [(v.name, v.spec, v.count, v.weight) for v in record.variants],
-                "configuration": self.here.contents.configs[record.config].spec,
+                "configuration": self.account.contents.configs[record.config].spec,
                 "tags": self.tags_now(),
                 "autoscaling": {
                     str(key): (
@@ -283,10 +283,10 @@ class AwsEndpoint(OnAws):
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
         for variant in self.names:
-            self.here.alive(self.name, variant, since, until)
+            self.account.alive(self.name, variant, since, until)
         if busy:
             pair = {"EndpointName": self.name, "VariantName": self.names[0]}
-            self.here.steady_by_minute("AWS/SageMaker", "Invocations", pair, since, until, 12)
+            self.account.steady_by_minute("AWS/SageMaker", "Invocations", pair, since, until, 12)
 
     def start(self, now: datetime) -> None:
         for variant in self.record.variants:
@@ -304,18 +304,18 @@ class AwsHost(AwsEndpoint):
 
     def make(self) -> None:
         host = Variant(name="v0", instance="ml.m5.xlarge", count=2, model=None, scaling=(0, 4))
-        self.here.endpoint(self.name, variants=(host,), created=self.born, tags={"owner": self.owner})
+        self.account.endpoint(self.name, variants=(host,), created=self.born, tags={"owner": self.owner})
 
     def least(self) -> int:
         return 0
 
     def portrait(self) -> Any:
         """Without its number of instances, which SageMaker itself sets by what its components need."""
-        found = super().portrait()
-        return found and {**found, "variants": [(name, spec, weight) for name, spec, _, weight in found["variants"]]}
+        portrait = super().portrait()
+        return portrait and {**portrait, "variants": [(name, spec, weight) for name, spec, _, weight in portrait["variants"]]}
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
-        self.here.alive(self.name, "v0", since, until)
+        self.account.alive(self.name, "v0", since, until)
 
 
 class AwsComponent(OnAws):
@@ -323,21 +323,21 @@ class AwsComponent(OnAws):
 
     kind, sleeps = "sagemaker-inference-component", False
 
-    def __init__(self, here: Account, name: str, owner: str, plan: Sequence[Span], born: datetime, *, host: str) -> None:
+    def __init__(self, account: Account, name: str, owner: str, plan: Sequence[Span], born: datetime, *, host: str) -> None:
         self.host = host
-        super().__init__(here, name, owner, plan, born)
+        super().__init__(account, name, owner, plan, born)
 
     def make(self) -> None:
-        self.here.component(self.name, self.host, copies=2, created=self.born, tags={"owner": self.owner})
-        scaled.wake(self.here, scaled.copies(self.here, self.name), name=f"wake-{self.name}")
+        self.account.component(self.name, self.host, copies=2, created=self.born, tags={"owner": self.owner})
+        scaled.wake(self.account, scaled.copies(self.account, self.name), name=f"wake-{self.name}")
 
     @property
     def id(self) -> str:
-        return self.here.arn(f"inference-component/{self.name}")
+        return self.account.arn(f"inference-component/{self.name}")
 
     @property
     def record(self) -> Any:
-        return self.here.contents.components.get(self.name)
+        return self.account.contents.components.get(self.name)
 
     def level(self) -> int:
         record = self.settled()
@@ -350,7 +350,9 @@ class AwsComponent(OnAws):
         record = self.settled()
         if record is None:
             return None
-        scaling = {key: one for key, one in self.here.contents.scalable.items() if key[0] == f"inference-component/{self.name}"}
+        scaling = {
+            key: one for key, one in self.account.contents.scalable.items() if key[0] == f"inference-component/{self.name}"
+        }
         return deepcopy(
             {
                 "copies": record.copies,
@@ -364,9 +366,9 @@ class AwsComponent(OnAws):
         )
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
-        self.here.component_alive(self.name, since, until)
+        self.account.component_alive(self.name, since, until)
         if busy:
-            self.here.steady_by_minute("AWS/SageMaker", "Invocations", {"InferenceComponentName": self.name}, since, until, 12)
+            self.account.steady_by_minute("AWS/SageMaker", "Invocations", {"InferenceComponentName": self.name}, since, until, 12)
 
     def start(self, now: datetime) -> None:
         self.record.copies, self.record.changed = 2, now
@@ -381,15 +383,15 @@ class AwsNotebook(OnAws):
     kind = "sagemaker-notebook"
 
     def make(self) -> None:
-        self.here.notebook(self.name, instance="ml.m5.2xlarge", created=self.born, tags={"owner": self.owner})
+        self.account.notebook(self.name, instance="ml.m5.2xlarge", created=self.born, tags={"owner": self.owner})
 
     @property
     def id(self) -> str:
-        return self.here.arn(f"notebook-instance/{self.name}")
+        return self.account.arn(f"notebook-instance/{self.name}")
 
     @property
     def record(self) -> Notebook | None:
-        return self.here.contents.notebooks.get(self.name)
+        return self.account.contents.notebooks.get(self.name)
 
     def level(self) -> int:
         record = self.settled()
@@ -405,7 +407,7 @@ class AwsNotebook(OnAws):
         )
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
-        self.here.busy_steadily(self.id, since, until, int(busy))
+        self.account.busy_steadily(self.id, since, until, int(busy))
 
     def start(self, now: datetime) -> None:
         self.record.status, self.record.changed = "InService", now
@@ -421,21 +423,21 @@ class AwsApp(OnAws):
     DOMAIN = "d-play"
 
     def make(self) -> None:
-        if self.DOMAIN not in self.here.contents.domains:
-            self.here.domain(self.DOMAIN)
-            self.here.user("ana", domain=self.DOMAIN)
-        self.here.space(self.name, domain=self.DOMAIN, owner="ana", created=self.born, tags={"owner": self.owner})
-        self.here.app(
+        if self.DOMAIN not in self.account.contents.domains:
+            self.account.domain(self.DOMAIN)
+            self.account.user("ana", domain=self.DOMAIN)
+        self.account.space(self.name, domain=self.DOMAIN, owner="ana", created=self.born, tags={"owner": self.owner})
+        self.account.app(
             self.name, space=self.name, domain=self.DOMAIN, instance="ml.g5.xlarge", created=self.born, tags={"owner": self.owner}
         )
 
     @property
     def id(self) -> str:
-        return self.here.arn(f"app/{self.DOMAIN}/{self.name}/JupyterLab/{self.name}")
+        return self.account.arn(f"app/{self.DOMAIN}/{self.name}/JupyterLab/{self.name}")
 
     @property
     def record(self) -> Any:
-        return self.here.contents.apps.get((self.DOMAIN, self.name, "JupyterLab", self.name))
+        return self.account.contents.apps.get((self.DOMAIN, self.name, "JupyterLab", self.name))
 
     def level(self) -> int:
         record = self.settled()
@@ -449,13 +451,13 @@ class AwsApp(OnAws):
         return record and deepcopy({"status": record.status, "resources": record.resources, "tags": self.tags_now()})
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
-        self.here.busy_steadily(self.id, since, until, int(busy))
+        self.account.busy_steadily(self.id, since, until, int(busy))
         self.record.checked = until
         if busy:
             self.record.used = until
 
     def start(self, now: datetime) -> None:
-        self.here.app(
+        self.account.app(
             self.name,
             space=self.name,
             domain=self.DOMAIN,
@@ -497,7 +499,7 @@ class OnAzure(Thing):
             world.operations.settle(world.now)
             return world.estate.find(self.id)
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         return self.body() is not None
 
     def put_tags(self, tags: dict[str, str]) -> None:
@@ -570,8 +572,8 @@ class AzInstance(OnAzure):
 
     def portrait(self) -> Any:
         inner = self.body()["properties"]["properties"]
-        kept = ("vmSize", "state", "idleTimeBeforeShutdown", "schedules")
-        return deepcopy({**{key: inner[key] for key in kept}, "tags": self.tags_now()})
+        keys = ("vmSize", "state", "idleTimeBeforeShutdown", "schedules")
+        return deepcopy({**{key: inner[key] for key in keys}, "tags": self.tags_now()})
 
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
         signals.busy(self.live_handle, int(busy), since=since, until=until)

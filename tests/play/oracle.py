@@ -36,7 +36,7 @@ FORCED_STOP = re.compile(r"have ended\..* even if it is in use|Outside them it .
 class State:
     """One thing at one moment."""
 
-    there: bool
+    exists: bool
     level: int
 
 
@@ -93,7 +93,7 @@ class Oracle:
     snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=lambda: defaultdict(list))
     releases: list[tuple[datetime, datetime]] = field(default_factory=list)
     raised: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
-    held: set[str] = field(default_factory=set)
+    names_on_hold: set[str] = field(default_factory=set)
     untold: dict[str, datetime] = field(default_factory=dict)
     unread: dict[str, Act] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
@@ -104,23 +104,23 @@ class Oracle:
         """Judge one command; gives what it did."""
         self.scenes.append(scene)
         self.mails += scene.mails
-        found = list(_acts(scene))
+        acts = list(_acts(scene))
         for row in (scene.report or {}).get("findings", ()):
             if row["usd_per_hour"] is not None:
                 self.prices[row["name"].rpartition("/")[2]] = row["usd_per_hour"]
-        checks = (self._ended_well(scene), self._twice(scene), self._limits(scene, found), self._holds(scene, found))
+        checks = (self._ended_well(scene), self._twice(scene), self._limits(scene, acts), self._holds(scene, acts))
         self.wrong += [(scene.began, why) for check in checks for why in check]
-        for act in found:
+        for act in acts:
             thing = self.things[act.name]
             check = self._start if act.what == "start" else self._stop
             self.wrong += [(act.when, f"{act.name} ({thing.kind}) {act.what}: {why}") for why in check(thing, act, scene)]
             if act.what == "start":
                 self.raised[act.name].append(act.when)
-        self.acts += found
+        self.acts += acts
         self.wrong += [(mail.at, why) for mail in scene.mails for why in self._mail(mail)]
-        self.wrong += [(scene.ended, why) for why in self._unread(scene, found)]
-        self._count(scene, found)
-        return found
+        self.wrong += [(scene.ended, why) for why in self._unread(scene, acts)]
+        self._count(scene, acts)
+        return acts
 
     def undone(self, name: str) -> None:
         """A person has restored or started it, so its owner needs no mail any more about what was done."""
@@ -128,19 +128,19 @@ class Oracle:
 
     def owner(self, thing: Thing, when: datetime) -> str:
         """Who must get the mail then."""
-        found = thing.truth.tags_at(when).get("owner", "")
-        return found.lower() if found.endswith("@example.com") else ADMINS
+        owner = thing.truth.tags_at(when).get("owner", "")
+        return owner.lower() if owner.endswith("@example.com") else ADMINS
 
     def protected(self, thing: Thing, when: datetime) -> list[str]:
         """What its tags, snoozes and rule say against stopping it then."""
         tags = thing.truth.tags_at(when)
-        found = [f"the tag {key}={value}" for key, value in tags.items() if _protects(key, value, when)]
-        found += [f"a snooze until {until}" for given, until in self.snoozes[thing.name] if given <= when < until]
+        protections = [f"the tag {key}={value}" for key, value in tags.items() if _protects(key, value, when)]
+        protections += [f"a snooze until {until}" for begin, until in self.snoozes[thing.name] if begin <= when < until]
         near = [*thing.guests, *([thing.inside] if thing.inside else [])]
-        found += [
-            f"a snooze of {one.name}" for one in near if any(given <= when < until for given, until in self.snoozes[one.name])
+        protections += [
+            f"a snooze of {one.name}" for one in near if any(begin <= when < until for begin, until in self.snoozes[one.name])
         ]
-        found += [
+        protections += [
             f"{key}={value} on {one.name}"
             for one in thing.guests
             for key, value in one.truth.tags_at(when).items()
@@ -148,8 +148,10 @@ class Oracle:
         ]
         if thing.inside:  # its host's tags are its own, where it has no others
             theirs = thing.inside.truth.tags_at(when).items()
-            found += [f"{key}={value} on its host" for key, value in theirs if key not in tags and _protects(key, value, when)]
-        return found + (["its rule"] if RANK[thing.terms.action] < RANK["stop"] else [])
+            protections += [
+                f"{key}={value} on its host" for key, value in theirs if key not in tags and _protects(key, value, when)
+            ]
+        return protections + (["its rule"] if RANK[thing.terms.action] < RANK["stop"] else [])
 
     def ready(self, thing: Thing, when: datetime) -> bool:
         """Whether it has been idle for so long, and unprotected, that it ought to be stopped some day soon."""
@@ -171,7 +173,7 @@ class Oracle:
             if thing.guests and thing.terms.action != "delete":
                 continue  # what hosts components is not stopped, only they are
             gone = thing.terms.action == "delete" and not any(n in thing.kind for n in ("notebook", "app", "cluster", "instance"))
-            if thing.there() and (gone or thing.level() > thing.least()):
+            if thing.exists() and (gone or thing.level() > thing.least()):
                 yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and still runs {thing.level()}"
 
     def late_nights(self, since: datetime, end: datetime) -> Iterator[str]:
@@ -227,8 +229,8 @@ class Oracle:
 
     def _noticed(self, thing: Thing, act: Act) -> Iterator[str]:
         owner, at = self.owner(thing, act.when), act.when
-        told = [(m, n) for m in self.mails for n in m.notices if n.name == thing.name and m.at < at]
-        mine = [(m, n) for m, n in told if m.to == owner and (n.rest or not n.done)]
+        notices = [(m, n) for m in self.mails for n in m.notices if n.name == thing.name and m.at < at]
+        mine = [(m, n) for m, n in notices if m.to == owner and (n.rest or not n.is_done)]
         if not mine:
             yield f"{owner} never got a notice"
             return
@@ -300,7 +302,7 @@ class Oracle:
         for change in scene.changes:
             if change.refused or not change.action.startswith(("sagemaker:", "Microsoft.MachineLearningServices")):
                 continue
-            key = (change.action, change.what, json.dumps(change.given, default=str, sort_keys=True))
+            key = (change.action, change.what, json.dumps(change.parameters, default=str, sort_keys=True))
             before = self.carried.get(key)
             thing = next((t for t in self.things.values() if t.name == change.what or f"/{t.name}/" in f"{change.what}/"), None)
             between = [a.when for a in self.acts if a.name == thing.name] + thing.truth.touched if thing else []
@@ -308,11 +310,11 @@ class Oracle:
                 yield f"{thing.name}: {change.action} was made twice, at {_time(before)} and at {_time(change.when)}"
             self.carried[key] = change.when
 
-    def _limits(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+    def _limits(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         if scene.verb not in {"sweep", "apply"}:
             return
         # What is deleted with its host is one action with it.
-        ended = [a for a in found if a.what != "start" and not self._released(a, scene)]
+        ended = [a for a in acts if a.what != "start" and not self._released(a, scene)]
         things = [self.things[a.name] for a in ended if not (self.things[a.name].inside and a.what == "delete")]
         ordinary, caps = [t for t in things if not t.terms.hours], scene.caps
         if len(ordinary) > caps.acts:
@@ -323,57 +325,57 @@ class Oracle:
         if usd > caps.usd + 0.001:
             yield f"what costs ${usd:.2f} an hour was stopped in one run, more than max_usd_per_hour {caps.usd:g}"
         for kind, count in Counter(t.kind for t in ordinary).items():
-            seen = [t for t in self.things.values() if t.kind == kind and scene.before[t.name].there and not t.terms.hours]
-            if count > max(1, int(caps.share * len(seen))):
-                yield f"{count} of {len(seen)} {kind} were stopped in one run, more than max_share"
+            candidates = [t for t in self.things.values() if t.kind == kind and scene.before[t.name].exists and not t.terms.hours]
+            if count > max(1, int(caps.share * len(candidates))):
+                yield f"{count} of {len(candidates)} {kind} were stopped in one run, more than max_share"
 
     def _released(self, act: Act, scene: Scene) -> bool:
         """Whether a person released it: its date, or the end of its hours, had come when they did."""
         thing = self.things[act.name]
         dates = [n.date for m in self.mails for n in m.notices if n.name == act.name and n.date and m.at < act.when]
         since = terms.closed_since(act.when) if thing.terms.hours else max((d for d in dates if d <= act.when), default=None)
-        return since is not None and any(given <= scene.began < until and since <= given for given, until in self.releases)
+        return since is not None and any(begin <= scene.began < until and since <= begin for begin, until in self.releases)
 
-    def _holds(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+    def _holds(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         if scene.report is None or not scene.acts:
             return
         rows = [f for f in scene.report["findings"] if f["step"] == "hold"]
-        held = {f["name"].rpartition("/")[2] for f in rows}
-        yield from self._under_a_hold(rows, scene, found)
-        said = " ".join(m.text for m in scene.mails if m.summary and "on hold" in m.subject)
-        for name in held - self.held:
+        names = {f["name"].rpartition("/")[2] for f in rows}
+        yield from self._under_a_hold(rows, scene, acts)
+        text = " ".join(m.text for m in scene.mails if m.summary and "on hold" in m.subject)
+        for name in names - self.names_on_hold:
             self.untold[name] = scene.began
         for name in list(self.untold):
-            if said or name not in held:
+            if text or name not in names:
                 del self.untold[name]
-        self.held = held
+        self.names_on_hold = names
         if self.untold and not scene.out_of_order & {"mail", "kill", "ledger", "writes", "lost"}:
             yield f"on hold, and no summary said so: {', '.join(sorted(self.untold))}"
             self.untold.clear()
 
-    def _under_a_hold(self, rows: Sequence[Mapping[str, Any]], scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+    def _under_a_hold(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         """What was done although the report says that everything like it is on hold."""
-        for act in (a for a in found if a.what != "start" and not self._released(a, scene)):
+        for act in (a for a in acts if a.what != "start" and not self._released(a, scene)):
             thing = self.things[act.name]
             for row in rows:
-                because, here = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
+                because, in_place = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
                 whole = "max_usd_per_hour: " in because and "exceeds max_usd" in because
                 capped = ("max_acts" in because or "max_share" in because) and not thing.terms.hours
-                jumped = "max_jump" in because and here and not thing.terms.hours
+                jumped = "max_jump" in because and in_place and not thing.terms.hours
                 calendar = "max_scheduled" in because and thing.terms.hours
                 if whole or capped or jumped or calendar:
                     yield f"{act.name} was not held, though {row['name']} was: {because}"
                     break
 
-    def _unread(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+    def _unread(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         """What was done without a mail to its owner by the end of the next sweep that nothing was in the way of."""
-        for act in found:
+        for act in acts:
             if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
                 self.unread[act.name] = act
-        told = {(n.name, m.to) for m in scene.mails for n in m.notices if n.done}
-        names = {name for name, _ in told}
+        notices = {(n.name, m.to) for m in scene.mails for n in m.notices if n.done}
+        names = {name for name, _ in notices}
         # What goes with its host is reported with it if both have one owner.
-        names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in told}
+        names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in notices}
         for name in [name for name in self.unread if name in names]:
             del self.unread[name]
         if scene.undisturbed:
@@ -381,14 +383,14 @@ class Oracle:
                 yield f"{name} ({self.things[name].kind}): nobody was told of its {act.what} of {_time(act.when)}"
             self.unread.clear()
 
-    def _count(self, scene: Scene, found: Sequence[Act]) -> None:
+    def _count(self, scene: Scene, acts: Sequence[Act]) -> None:
         """What came about, for a play in which nothing happens proves nothing."""
-        self.counts[f"actions by {scene.verb}"] += len(found)
-        self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in found)
+        self.counts[f"actions by {scene.verb}"] += len(acts)
+        self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in acts)
         notices = [n for m in scene.mails for n in m.notices]
-        self.counts["notices"] += sum(1 for n in notices if not n.done)
+        self.counts["notices"] += sum(1 for n in notices if not n.is_done)
         self.counts["mails about parts"] += sum(1 for n in notices if n.rest)
-        self.counts["mails about what is done"] += sum(1 for n in notices if n.done)
+        self.counts["mails about what is done"] += sum(1 for n in notices if n.is_done)
         rows = scene.report["findings"] if scene.report else ()
         self.counts["held"] += sum(1 for row in rows if row["step"] == "hold")
         self.counts["refused at the last look"] += sum(1 for row in rows if row["outcome"] == "refused")
@@ -412,7 +414,7 @@ class Oracle:
         """Each action is reported once; of those of office hours only where something went wrong."""
         if thing.terms.hours and "known" not in notice.text and "begun" not in notice.text:
             yield f"{mail.to} was told that {thing.name} was stopped by its hours, which belongs into the weekly summary"
-        last = self._last(thing, mail, done=True)
+        last = self._last(thing, mail, is_done=True)
         if last is None or self._broken(last):
             return
         begun = [c.when for s in self.scenes for c in s.changes if _is_of(c, thing.name) and c.when > last.at]
@@ -420,13 +422,13 @@ class Oracle:
         if not begun and not cut:
             yield f"{mail.to} was told again of what was done to {thing.name}: {last.subject!r}, then {mail.subject!r}"
 
-    def _last(self, thing: Thing, mail: Mail, *, done: bool) -> Mail | None:
+    def _last(self, thing: Thing, mail: Mail, *, is_done: bool) -> Mail | None:
         """The last mail before this one to the same person about the same thing."""
         return next(
             (
                 m
                 for m in reversed(self.mails)
-                if m.at < mail.at and m.to == mail.to and any(n.name == thing.name and n.done is done for n in m.notices)
+                if m.at < mail.at and m.to == mail.to and any(n.name == thing.name and n.is_done is is_done for n in m.notices)
             ),
             None,
         )
@@ -441,29 +443,29 @@ class Oracle:
 
     def _enrolled_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
         """One enrolment, then a summary every so often, and one notice a day before something busy is stopped."""
-        last = self._last(thing, mail, done=False)
+        last = self._last(thing, mail, is_done=False)
         if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
             return
-        said = next(n for n in last.notices if n.name == thing.name)
-        if said.announces is None and not self._announcing(last):
+        notice_before = next(n for n in last.notices if n.name == thing.name)
+        if notice_before.announces is None and not self._announcing(last):
             return
         forced = thing.terms.force and FORCED_STOP.search(notice.text)
-        if forced and not (FORCED_STOP.search(said.text) and _same_day(last.at, mail.at)):
+        if forced and not (FORCED_STOP.search(notice_before.text) and _same_day(last.at, mail.at)):
             return
         if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
             return
         yield (
             f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: {last.subject!r} announced "
-            f"{said.announces} for {_time(said.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
+            f"{notice_before.announces} for {_time(notice_before.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
         )
 
     def _too_soon(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
         """One notice in an idle period, then a reminder every so often."""
-        last = self._last(thing, mail, done=False)
+        last = self._last(thing, mail, is_done=False)
         if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
             return
-        said = next(n for n in last.notices if n.name == thing.name)
-        if said.announces is None and notice.announces is not None:
+        notice_before = next(n for n in last.notices if n.name == thing.name)
+        if notice_before.announces is None and notice.announces is not None:
             return
         near = [
             thing,
@@ -477,12 +479,12 @@ class Oracle:
             any(last.at <= until <= mail.at for one in near for _, until in self.snoozes[one.name]),
             any(a.name in {one.name for one in near} and last.at <= a.when <= mail.at for a in self.acts),
             # What an earlier run may have made, and nobody knows, uses its notice up.
-            any(n.name == thing.name and n.done for m in self.mails if m.command > last.command for n in m.notices),
+            any(n.name == thing.name and n.is_done for m in self.mails if m.command > last.command for n in m.notices),
         ]
         if not any(new):
             yield (
                 f"{mail.to} was told again of {notice.name} after {mail.at - last.at}, with nothing new: {last.subject!r} announced "
-                f"{said.announces} for {_time(said.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
+                f"{notice_before.announces} for {_time(notice_before.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
             )
 
     def _spoken(self, thing: Thing) -> Iterator[datetime]:
@@ -497,8 +499,8 @@ class Oracle:
 
 def idle_after(thing: Thing, when: datetime) -> timedelta:
     """How long it must have been silent then."""
-    said = thing.truth.tags_at(when).get("reaper:idle-after", "")
-    return min(thing.terms.idle_after, HOUR * int(said[:-1])) if said.endswith("h") else thing.terms.idle_after
+    value = thing.truth.tags_at(when).get("reaper:idle-after", "")
+    return min(thing.terms.idle_after, HOUR * int(value[:-1])) if value.endswith("h") else thing.terms.idle_after
 
 
 def _protects(key: str, value: str, when: datetime) -> bool:
@@ -521,7 +523,7 @@ def _acts(scene: Scene) -> Iterator[Act]:
 
 
 def _what(before: State, after: State) -> str | None:
-    if before.there and not after.there:
+    if before.exists and not after.exists:
         return "delete" if before.level else None
     if after.level != before.level:
         return "stop" if after.level < before.level else "start"

@@ -40,7 +40,7 @@ class Notice:
     name: str
     announces: str | None
     date: datetime | None
-    done: bool
+    is_done: bool
     rest: bool
     link: str | None
     text: str
@@ -106,8 +106,8 @@ def _read(content: bytes, to: str, wire: Wire) -> Mail:
     body = message.get_body(("plain",))
     text = str(body.get_content()).replace("\r\n", "\n") if body else ""
     subject = " ".join(str(message["Subject"]).split())
-    found = () if subject.startswith("[ML Idle Reaper]") else tuple(_notices(text))
-    return Mail(to=to.lower(), at=wire.clock.now, subject=subject, text=text, command=wire.command, notices=found)
+    notices = () if subject.startswith("[ML Idle Reaper]") else tuple(_notices(text))
+    return Mail(to=to.lower(), at=wire.clock.now, subject=subject, text=text, command=wire.command, notices=notices)
 
 
 def _notices(text: str) -> Iterator[Notice]:
@@ -127,15 +127,15 @@ def _notice(name: str, about: str) -> Notice:
         name=name.rpartition("/")[2],
         announces={"deleted": "delete"}.get(announced[1].lower(), "stop") if announced else None,
         date=_moment(date) if date else None,
-        done=bool(BACK.search(about)) and not LATER.search(about),
+        is_done=bool(BACK.search(about)) and not LATER.search(about),
         rest="The rest " in about,
         link=link[0] if link else None,
         text=about,
     )
 
 
-def _moment(said: re.Match[str]) -> datetime:
-    return datetime.strptime(said[1], "%d %b %Y, %H:%M").replace(tzinfo=ZoneInfo(said[2])).astimezone(UTC)
+def _moment(match: re.Match[str]) -> datetime:
+    return datetime.strptime(match[1], "%d %b %Y, %H:%M").replace(tzinfo=ZoneInfo(match[2])).astimezone(UTC)
 
 
 __all__ = ["ADMINS", "Accident", "Mail", "Notice", "Post"]

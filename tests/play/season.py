@@ -138,30 +138,30 @@ class Season:
             self.struck += 1
         self.wire.accident = None
         self.wire.meanwhile.clear()
-        if self.oracle.held and self.dice.random() < (1.0 if script.calm else 0.3) and not script.silence:
+        if self.oracle.names_on_hold and self.dice.random() < (1.0 if script.calm else 0.3) and not script.silence:
             self.release()
 
     def release(self) -> None:
         """An admin has read the summary and lets go what is on hold."""
-        done = self.command("release", mode="release")
-        if done.status == 0:
+        result = self.command("release", mode="release")
+        if result.status == 0:
             self.oracle.releases.append((self.clock.now, self.clock.now + DAY))
 
     def command(self, *argv: str, mode: str) -> Done:
         """One command of the product, judged by the oracle."""
         self.wire.command += 1
         (self.home / "report.json").unlink(missing_ok=True)
-        before, portraits = self._states(), {t.name: t.portrait() for t in self.things if t.there()}
+        before, portraits = self._states(), {t.name: t.portrait() for t in self.things if t.exists()}
         mails, changes, began = len(self.post.mails), len(self.wire.changes), self.clock.now
-        done = self.shell(*argv)
+        result = self.shell(*argv)
         scene = Scene(
             number=self.wire.command,
             verb=argv[0],
             mode=mode,
             began=began,
             ended=self.clock.now,
-            status=done.status,
-            stderr=done.stderr,
+            status=result.status,
+            stderr=result.stderr,
             out_of_order=frozenset(self._troubles(self.today.outage)),
             before=before,
             after=self._states(),
@@ -172,14 +172,14 @@ class Season:
             calm=self.today.calm,
         )
         self.counts.update(self._accidents(scene))
-        self._tell(scene, done)
+        self._tell(scene, result)
         for act in self.oracle.saw(scene):
             self.say(f"  {act.what} {act.name}")
             if act.what != "start" and act.name not in self.before_act:
                 self.before_act[act.name] = portraits[act.name]
             elif act.what == "start":
                 self.before_act.pop(act.name, None)
-        return done
+        return result
 
     def _accidents(self, scene: Scene) -> Iterator[str]:
         """What went wrong with a command, by name."""
@@ -196,24 +196,24 @@ class Season:
         self.counts["restored"] += wanted is not None
         self.oracle.undone(thing.name)
         for _ in range(4):
-            done = self.command("restore", thing.id, mode="restore")
+            result = self.command("restore", thing.id, mode="restore")
             self.clock.to(self.clock.now + 10 * MINUTE)
-            if done.status == 0:
+            if result.status == 0:
                 break
         if wanted is None or thing.name in self.drifted or self.today.outage in {"ledger", "writes"}:
             return
-        now = thing.portrait() if thing.there() else None
+        now = thing.portrait() if thing.exists() else None
         if now != wanted:
             self.oracle.wrong.append(
-                (self.clock.now, f"{thing.name} ({thing.kind}) is not as it was before: {_differ(wanted, now)}; {done.stdout}")
+                (self.clock.now, f"{thing.name} ({thing.kind}) is not as it was before: {_differ(wanted, now)}; {result.stdout}")
             )
         self.before_act.pop(thing.name, None)
 
     def click(self, thing: Thing, link: str, days: int) -> None:
         """A person opens the link in a mail and sends its form."""
-        done = self.shell(link, str(days), program="click")
-        self.say(f"click for {thing.name}, {days} days: {done.status} {done.stdout}{done.stderr[-300:]}")
-        if done.status == 0:
+        result = self.shell(link, str(days), program="click")
+        self.say(f"click for {thing.name}, {days} days: {result.status} {result.stdout}{result.stderr[-300:]}")
+        if result.status == 0:
             self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + days * DAY - HOUR))
 
     def end(self, calm_since: datetime, most: int = 1000) -> None:
@@ -285,7 +285,7 @@ class Season:
 
     def _announced(self, since: datetime, until: datetime) -> Iterator[tuple[Thing, datetime]]:
         """What mails announce for that stretch."""
-        newest = {n.name: n for m in self.oracle.mails for n in m.notices if not n.done}
+        newest = {n.name: n for m in self.oracle.mails for n in m.notices if not n.is_done}
         for thing in self.things:
             notice = newest.get(thing.name)
             if notice and notice.date and since < notice.date <= until and thing.level() > thing.least():
@@ -313,16 +313,16 @@ class Season:
         elif choice < 0.6 and thing.name in self.before_act:
             self.say(f"{thing.name} is restored, and left alone")
             self.restore(thing)
-        elif choice < 0.7 and thing.there() and thing.level() > thing.least():
+        elif choice < 0.7 and thing.exists() and thing.level() > thing.least():
             self.say(f"{thing.name} is stopped by hand")
             thing.stopped_by_hand(self.clock.now)
             self.drifted.add(thing.name)
-        elif choice < 0.9 and thing.there() and thing.level() <= thing.least():
+        elif choice < 0.9 and thing.exists() and thing.level() <= thing.least():
             self.say(f"{thing.name} is started by hand, and left alone")
             self._start(thing)
 
     def _tag(self, thing: Thing, tags: dict[str, str | None]) -> None:
-        if not thing.there():
+        if not thing.exists():
             return
         made = {key: value and value.format(soon=f"{self.clock.now + 2 * DAY:%Y-%m-%d}") for key, value in tags.items()}
         self.say(f"{thing.name} is tagged {made}")
@@ -355,9 +355,9 @@ class Season:
         parts = urlsplit(link)
         form = urlencode({"t": parts.query.removeprefix("t="), "days": 1, "reason": "just in time"}).encode()
         door = handler.open_handler(keys)
-        said = door.handle(Request(method="POST", path=parts.path, body=form), self.clock.now)
-        self.say(f"{thing.name} is snoozed in the middle of the sweep: {said.status}")
-        if said.status == 200:
+        reply = door.handle(Request(method="POST", path=parts.path, body=form), self.clock.now)
+        self.say(f"{thing.name} is snoozed in the middle of the sweep: {reply.status}")
+        if reply.status == 200:
             self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + DAY - HOUR))
 
     def _arm(self, accident: str) -> None:
@@ -384,7 +384,7 @@ class Season:
     def _out_of_order(self, script: Script) -> Iterator[None]:
         """What is out of order for the day."""
         aws, azure = self.aws.rules, self.azure.rules
-        kept = (list(aws), list(azure))
+        saved = (list(aws), list(azure))
         if script.outage == "mail":
             self.post.down = "451 4.3.0 come back later"
         elif script.outage:
@@ -393,27 +393,27 @@ class Season:
             azure += [azure_fault.on(".*", broken[1], broken[3])]
         yield
         self.post.down = None
-        aws[:], azure[:] = kept
+        aws[:], azure[:] = saved
 
     def _states(self) -> dict[str, State]:
-        return {thing.name: State(there=thing.there(), level=thing.level()) for thing in self.things}
+        return {thing.name: State(exists=thing.exists(), level=thing.level()) for thing in self.things}
 
     def _report(self) -> Any:
         file = self.home / "report.json"
         return json.loads(file.read_text()) if file.exists() and file.stat().st_size else None
 
-    def _tell(self, scene: Scene, done: Done) -> None:
+    def _tell(self, scene: Scene, result: Done) -> None:
         states = ""
         if scene.report:
             states = ", ".join(f"{count} {state}" for state, count in scene.report["totals"]["by_state"].items() if count)
-            held = sum(1 for f in scene.report["findings"] if f["step"] == "hold")
-            states += f", {held} on hold" if held else ""
+            holds = sum(1 for f in scene.report["findings"] if f["step"] == "hold")
+            states += f", {holds} on hold" if holds else ""
         happened = f" [{self.wire.accident.happened}]" if self.wire.accident and self.wire.accident.happened else ""
-        self.say(f"$ reaper {' '.join(done.argv)} -> {scene.status}{happened} {states}")
+        self.say(f"$ reaper {' '.join(result.argv)} -> {scene.status}{happened} {states}")
         for mail in scene.mails:
             self.say(f"  mail to {mail.to}: {mail.subject}")
             for n in mail.notices:
-                self.say(f"    {n.name}: {'done' if n.done else n.announces} {n.date or ''}")
+                self.say(f"    {n.name}: {'done' if n.is_done else n.announces} {n.date or ''}")
         for row in (scene.report or {}).get("findings", ()):
             if row["outcome"] in {"refused", "failed"}:
                 self.say(f"  {row['name']}: {row['step']} {row['outcome']}: {row['outcome_because'] or row['error']}")

@@ -117,9 +117,9 @@ def opened_at(at: datetime) -> datetime | None:
 def workdays(begin: datetime, end: datetime) -> list[datetime]:
     """Local midnights of the working days that touch the time from `begin` to `end`."""
     day = begin.astimezone(ZONE).replace(hour=0, minute=0, second=0, microsecond=0)
-    found = []
+    names = []
     while day < end:
         if day.weekday() < 5:
-            found.append(day)
+            names.append(day)
         day = (day + DAY).replace(hour=0)
-    return found
+    return names

@@ -60,21 +60,21 @@ SOMETIMES = (
 
 def played(home: Path, seed: int, days: Sequence[Script], most: int = 1000, without: Collection[str] = ()) -> Season:
     """A whole play; its diary lies in `home`. The last days of it are calm."""
-    with season(home, seed, BEGIN, (len(days) + 1) * DAY, without=without) as found:
+    with season(home, seed, BEGIN, (len(days) + 1) * DAY, without=without) as played_season:
         for script in days:
-            found.day(script)
-        found.end(found.clock.now - sum(script.calm for script in days) * DAY + timedelta(hours=12), most)
-    return found
+            played_season.day(script)
+        played_season.end(played_season.clock.now - sum(script.calm for script in days) * DAY + timedelta(hours=12), most)
+    return played_season
 
 
-def judged(found: Season, home: Path, must: Sequence[str]) -> None:
+def judged(played_season: Season, home: Path, must: Sequence[str]) -> None:
     """Fails with all that was wrong, and with the diary of the day on which the first of it happened; or where too little happened."""
-    came = found.counts + found.oracle.counts
+    came = played_season.counts + played_season.oracle.counts
     print("\n".join(f"{count:6} {what}" for what, count in sorted(came.items())))
-    if found.oracle.wrong:
-        wrong = "\n".join(f"{when:%a %d %H:%M}  {why}" for when, why in found.oracle.wrong)
-        first = f"{found.oracle.wrong[0][0]:%a %d}"
-        day = "\n".join(line for line in found.diary if line.startswith(first))
+    if played_season.oracle.wrong:
+        wrong = "\n".join(f"{when:%a %d %H:%M}  {why}" for when, why in played_season.oracle.wrong)
+        first = f"{played_season.oracle.wrong[0][0]:%a %d}"
+        day = "\n".join(line for line in played_season.diary if line.startswith(first))
         pytest.fail(f"{wrong}\n\nThat day:\n{day}\n\nThe whole diary: {home / 'diary.txt'}")
     assert [what for what in must if not came[what]] == [], "these never came about"
 

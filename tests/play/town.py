@@ -49,9 +49,9 @@ def settle(
 
     things: list[Thing] = []
     for n, habit in enumerate(("left",) * 6 + ("always",) * 2 + ("bursts",) * 2):
-        here = west if n % 3 == 2 else east
+        account = west if n % 3 == 2 else east
         things.append(
-            AwsEndpoint(here, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
+            AwsEndpoint(account, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
         )
     things += [AwsEndpoint(east, f"shop-e{n}", who(), uses("always"), born) for n in range(7)]
     for n, habit in enumerate(("left", "left", "bursts")):
@@ -139,4 +139,4 @@ HABITS = {"left": _left, "leaves": _leaves, "always": _always, "bursts": _bursts
 
 def portraits(things: Sequence[Thing]) -> dict[str, object]:
     """All of them as they are, for comparing."""
-    return {thing.name: thing.portrait() for thing in things if thing.there()}
+    return {thing.name: thing.portrait() for thing in things if thing.exists()}

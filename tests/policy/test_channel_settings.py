@@ -71,14 +71,14 @@ SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
     ],
 )
 def test_an_inline_secret_is_an_error_that_does_not_repeat_it(line: str):
-    said = problem(line)
-    assert said.startswith("policy.yaml:4: channels[0]: ")
-    assert "env:REAPER_SECRET_NAME" in said
-    assert "hunter2hunter2" not in said
+    error = problem(line)
+    assert error.startswith("policy.yaml:4: channels[0]: ")
+    assert "env:REAPER_SECRET_NAME" in error
+    assert "hunter2hunter2" not in error
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("{type: smpt, host: a}", "channels[0]: unknown channel type 'smpt'; did you mean smtp?"),
         ("{host: a}", "valid here: smtp, ses, acs, sns, webhook, apprise, folder"),
@@ -100,22 +100,22 @@ def test_an_inline_secret_is_an_error_that_does_not_repeat_it(line: str):
         ('{type: acs, endpoint: "http://mail.example.com", from: r@example.com}', "channels[0].endpoint: "),
     ],
 )
-def test_a_channel_error_names_line_and_fix(line: str, said: str):
-    found = problem(line)
-    assert found.startswith("policy.yaml:4: ")
-    assert said in found
+def test_a_channel_error_names_line_and_fix(line: str, message: str):
+    error = problem(line)
+    assert error.startswith("policy.yaml:4: ")
+    assert message in error
 
 
 @pytest.mark.parametrize(
-    "asked", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
+    "type_", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
 )
-def test_a_chat_as_channel_type_gets_a_working_example(asked: str):
-    found = problem(f"{{type: {asked}, url: 'https://hooks.example.com/x'}}")
-    assert found.startswith(f"policy.yaml:4: channels[0]: unknown channel type {asked!r}; chats use Apprise")
-    [line] = re.findall(r"write `(- \{.*?\})`", found)
+def test_a_chat_as_channel_type_gets_a_working_example(type_: str):
+    error = problem(f"{{type: {type_}, url: 'https://hooks.example.com/x'}}")
+    assert error.startswith(f"policy.yaml:4: channels[0]: unknown channel type {type_!r}; chats use Apprise")
+    [line] = re.findall(r"write `(- \{.*?\})`", error)
     [channel] = parse(f"  {line}\n").channels
     assert isinstance(channel, Apprise)
-    assert f"in the variable {str(channel.secret).removeprefix('env:')} " in found
+    assert f"in the variable {str(channel.secret).removeprefix('env:')} " in error
 
 
 @pytest.mark.parametrize(("name", "address"), sorted(set(channel_settings.CHATS.values())))
@@ -125,12 +125,12 @@ def test_apprise_accepts_each_suggested_chat_address(name: str, address: str):
     assert apprise.plugins.N_MGR[scheme].service_name, name
 
 
-@pytest.mark.parametrize("asked", ["email", "mail", "sendgrid"])
-def test_mail_as_channel_type_lists_the_mail_types(asked: str):
-    found = problem(f"{{type: {asked}, to: a@example.com}}")
-    [line] = re.findall(r"write `(- \{.*?\})`", found)
+@pytest.mark.parametrize("type_", ["email", "mail", "sendgrid"])
+def test_mail_as_channel_type_lists_the_mail_types(type_: str):
+    error = problem(f"{{type: {type_}, to: a@example.com}}")
+    [line] = re.findall(r"write `(- \{.*?\})`", error)
     assert parse(f"  {line}\n").channels[0].type == "smtp"
-    assert "type: ses (Amazon) or acs (Azure)" in found
+    assert "type: ses (Amazon) or acs (Azure)" in error
 
 
 def test_a_mail_channel_for_admins_needs_their_address():
@@ -140,8 +140,8 @@ def test_a_mail_channel_for_admins_needs_their_address():
     assert parse("  - {type: ses, from: r@example.com, to: ops@example.com}\n", "")
 
 
-def message(**given: Any) -> Message:
-    return Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
+def message(**fields: Any) -> Message:
+    return Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **fields})
 
 
 def test_an_owners_message_never_goes_to_the_channels_to():
@@ -192,8 +192,8 @@ def test_deployment_channels_apply_if_the_policy_has_none():
     assert with_deployment_channels([], {}) == []
 
 
-def channels(*said: str) -> list[Any]:
-    return parse("".join(f"  - {line}\n" for line in said)).channels
+def channels(*lines: str) -> list[Any]:
+    return parse("".join(f"  - {line}\n" for line in lines)).channels
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ def channels(*said: str) -> list[Any]:
 )
 def test_deployment_channels_keep_serving_admins(own: list[str], brought: list[str]):
     declared = channels(*own)
-    found = with_deployment_channels(declared, BROUGHT)
-    assert found[: len(declared)] == declared
-    assert [spec.type for spec in found[len(declared) :]] == brought
-    assert all(list(spec.readers) == [Audience.ADMINS] for spec in found[len(declared) :])
-    assert len({spec.name or spec.type for spec in found}) == len(found)
+    combined = with_deployment_channels(declared, BROUGHT)
+    assert combined[: len(declared)] == declared
+    assert [spec.type for spec in combined[len(declared) :]] == brought
+    assert all(list(spec.readers) == [Audience.ADMINS] for spec in combined[len(declared) :])
+    assert len({spec.name or spec.type for spec in combined}) == len(combined)
     assert with_deployment_channels(declared, {}) == declared
 
 

@@ -28,19 +28,19 @@ BLOCKS = {
 
 def keys(part: dict[str, Any] = SCHEMA, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every key of a policy by its place, with what the schema says of it."""
-    for key, said in part.get("properties", {}).items():
-        yield f"{name}.{key}", said
-    for inner, said in part.get("$defs", {}).items():
-        yield from keys(said, inner)
+    for key, schema in part.get("properties", {}).items():
+        yield f"{name}.{key}", schema
+    for inner, schema in part.get("$defs", {}).items():
+        yield from keys(schema, inner)
 
 
 def fits(text: str) -> list[str]:
-    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.parse_yaml(text, "policy.yaml"))
-    return [error.message for error in found]
+    errors = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.parse_yaml(text, "policy.yaml"))
+    return [error.message for error in errors]
 
 
 def test_every_key_of_the_schema_is_described():
-    assert [name for name, said in keys() if not said.get("description")] == []
+    assert [name for name, schema in keys() if not schema.get("description")] == []
     assert len(list(keys())) > 60
 
 
@@ -53,10 +53,10 @@ def test_the_docs_contain_policies():
     assert len(BLOCKS) >= 2
 
 
-@pytest.mark.parametrize("said", [said for _, said in keys()], ids=[name for name, _ in keys()])
-def test_schema_defaults_and_examples_fit_their_own_keys(said: dict[str, Any]):
-    for value in [*([said["default"]] if "default" in said else []), *said.get("examples", [])]:
-        jsonschema.Draft202012Validator({**said, "$defs": SCHEMA["$defs"]}).validate(value)
+@pytest.mark.parametrize("schema", [schema for _, schema in keys()], ids=[name for name, _ in keys()])
+def test_schema_defaults_and_examples_fit_their_own_keys(schema: dict[str, Any]):
+    for value in [*([schema["default"]] if "default" in schema else []), *schema.get("examples", [])]:
+        jsonschema.Draft202012Validator({**schema, "$defs": SCHEMA["$defs"]}).validate(value)
 
 
 @pytest.mark.parametrize("kind", ["sagemaker-notebook", "sagemaker-*", ["azureml-compute-instance", "*"]])

@@ -25,7 +25,7 @@ KEPT = "it stops every idle sagemaker-notebook, sagemaker-studio-app, azureml-co
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("defaults: {action: delete}", f"p.yaml:2: defaults: delete names no kind: {GONE} and {KEPT}", id="defaults"),
         pytest.param(
@@ -49,8 +49,8 @@ KEPT = "it stops every idle sagemaker-notebook, sagemaker-studio-app, azureml-co
         pytest.param("defaults: {action: delete}", "are at most likely idle, and delete has no effect", id="a delete of it"),
     ],
 )
-def test_lint_warns_about_actions_for_every_kind(text: str, said: str):
-    assert any(said in warning for warning in warnings(text)), warnings(text)
+def test_lint_warns_about_actions_for_every_kind(text: str, message: str):
+    assert any(message in warning for warning in warnings(text)), warnings(text)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_lint_accepts_a_default_with_act_on():
     ],
 )
 def test_lint_reports_rules_hidden_by_the_kinds_above(first: str, second: str, never: bool):
-    found = warnings(f"rules: [{{name: a, match: {{{first}}}}}, {{name: b, match: {{{second}}}}}]")
-    assert any("rule 'b' never matches: rule 'a' above it" in warning for warning in found) is never
+    lines = warnings(f"rules: [{{name: a, match: {{{first}}}}}, {{name: b, match: {{{second}}}}}]")
+    assert any("rule 'b' never matches: rule 'a' above it" in warning for warning in lines) is never
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ def test_lint_suggests_the_region_for_a_misspelled_one():
 
 
 @pytest.mark.parametrize(
-    ("zone", "said"),
+    ("zone", "message"),
     [
         ("Europe/Brelin", "unknown time zone 'Europe/Brelin': expected an IANA time zone; did you mean Europe/Berlin?"),
         ("Mars", "unknown time zone 'Mars': expected an IANA time zone such as Europe/Berlin"),
     ],
 )
-def test_an_unknown_time_zone_gets_a_suggestion(zone: str, said: str):
+def test_an_unknown_time_zone_gets_a_suggestion(zone: str, message: str):
     hours = f"{{on: 'mon-fri 07:00-21:00', tz: {zone}}}"
     with pytest.raises(PolicyError, match="time zone") as caught:
         parse(f"version: 1\nrules: [{{name: a, match: {{kind: sagemaker-notebook}}, hours: {hours}}}]")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_section_equals_a_missing_one():

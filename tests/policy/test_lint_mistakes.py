@@ -24,7 +24,7 @@ def parse(text: str) -> Policy:
 
 
 @pytest.mark.parametrize(
-    ("rules", "said"),
+    ("rules", "message"),
     [
         pytest.param(
             "[{name: all}, {name: b, match: {region: us-east-1}}]",
@@ -75,10 +75,10 @@ def parse(text: str) -> Policy:
         pytest.param("[{name: a, match: {region: 'mars-*'}}]", "unknown region 'mars-*'", id="no region fits"),
     ],
 )
-def test_lint_warns_about_each_common_mistake(rules: str, said: str):
+def test_lint_warns_about_each_common_mistake(rules: str, message: str):
     text = f"version: 1\nrules: {rules}"
     warnings = lint.lint_policy(parse(text), text, "p.yaml")
-    assert any(said in w and w.startswith("p.yaml:2: ") for w in warnings)
+    assert any(message in w and w.startswith("p.yaml:2: ") for w in warnings)
 
 
 def test_lint_accepts_rules_that_can_match():
@@ -87,7 +87,7 @@ def test_lint_accepts_rules_that_can_match():
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         pytest.param(
             "kind: sagemaker-notebook", f"'a', act_on: without Busy (docs/busy.md), sagemaker-notebook {LIKELY}", id="notebook"
@@ -110,10 +110,10 @@ def test_lint_accepts_rules_that_can_match():
 @pytest.mark.parametrize(
     "shape", ["[{{name: a, action: stop, match: {{{}}}}}]", "[{{name: a, match: {{{}}}}}]\ndefaults: {{action: stop}}"]
 )
-def test_lint_warns_about_a_stop_without_effect(shape: str, rule: str, said: str):
+def test_lint_warns_about_a_stop_without_effect(shape: str, rule: str, message: str):
     text = f"version: 1\nrules: {shape.format(rule)}"
     warnings = lint.lint_policy(parse(text), text, "p.yaml")
-    assert any(said in w and w.startswith("p.yaml:2: rule ") for w in warnings)
+    assert any(message in w and w.startswith("p.yaml:2: rule ") for w in warnings)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_lint_warns_about_kinds_without_stop_or_undo():
     spec = RuleSpec(name="a", act_on=Confidence.PROVEN)
     lost = {StepName.STOP: replace(kind.actions[StepName.STOP], undo="")}
     only = {StepName.DELETE: registry.kind("sagemaker-endpoint").actions[StepName.DELETE]}
-    said = {
+    warnings_by_kind = {
         name: [text for _, text in lint.no_effect_reasons(replace(kind, actions=deeds), spec, Ceiling.STOP, False)]
         for name, deeds in (("none", {}), ("lost", lost), ("only", only))
     }
-    assert said == {
+    assert warnings_by_kind == {
         "none": ["sagemaker-notebook can't be stopped; use `action: notify`"],
         "lost": ["a sagemaker-notebook that was stopped can't be restored; use `action: notify`"],
         "only": ["sagemaker-notebook can't be stopped; use `action: delete`"],

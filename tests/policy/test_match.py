@@ -37,7 +37,7 @@ def parse(text: str) -> Policy:
 
 
 @pytest.mark.parametrize(
-    ("given", "usd", "name", "action"),
+    ("fields", "usd", "name", "action"),
     [
         pytest.param({"tags": {"env": "prod"}}, 1.0, "rule 'production'", Ceiling.IGNORE, id="tag keys ignore case"),
         pytest.param({"tags": {"env": "Prod"}}, 1.0, "the policy's defaults", Ceiling.STOP, id="tag values do not"),
@@ -65,8 +65,8 @@ def parse(text: str) -> Policy:
         ),
     ],
 )
-def test_the_first_rule_that_matches_decides(given: dict, usd: float | None, name: str, action: Ceiling):
-    holds = effective_rule(parse(TEXT), resource(**given), usd, NOW)
+def test_the_first_rule_that_matches_decides(fields: dict, usd: float | None, name: str, action: Ceiling):
+    holds = effective_rule(parse(TEXT), resource(**fields), usd, NOW)
     assert (holds.name, holds.action) == (name, action)
 
 

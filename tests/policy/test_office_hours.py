@@ -26,7 +26,7 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
 
 
 @pytest.mark.parametrize(
-    ("on", "tz", "said"),
+    ("on", "tz", "message"),
     [
         ("9-5", "UTC", "expected days and times"),
         ("mon-fri 21:00-07:00", "UTC", "expected a start before an end"),
@@ -37,8 +37,8 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
         ("mon 07:00-08:00", "../etc/passwd", "expected an IANA time zone"),
     ],
 )
-def test_invalid_office_hours_say_what_was_expected(on: str, tz: str, said: str):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_office_hours_say_what_was_expected(on: str, tz: str, message: str):
+    with pytest.raises(ValueError, match=message):
         office_hours.parse_hours(on, tz)
 
 
@@ -245,5 +245,5 @@ def test_next_open_next_close_and_is_open_agree(hours: Hours, at: datetime):
     ],
 )
 def test_opened_today_is_not_before_the_day_begins(on, at, expected):
-    found = office_hours.opened_today(office_hours.parse_hours(on, "Europe/Berlin"), datetime.fromisoformat(at))
-    assert found == (datetime.fromisoformat(expected) if expected else None)
+    opening = office_hours.opened_today(office_hours.parse_hours(on, "Europe/Berlin"), datetime.fromisoformat(at))
+    assert opening == (datetime.fromisoformat(expected) if expected else None)

@@ -30,8 +30,8 @@ DOMAINS = ("example.com",)
 def test_the_owner_comes_from_the_first_allowed_candidate(
     tags: dict[str, str], people: dict[str, str], address: str, source: str
 ):
-    found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.com")
-    assert (found.address, found.source) == (address, source)
+    chosen_owner = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.com")
+    assert (chosen_owner.address, chosen_owner.source) == (address, source)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_the_owner_comes_from_the_first_allowed_candidate(
     ],
 )
 def test_a_tag_never_makes_the_reaper_a_mail_relay(value: str):
-    found = owner(resource(tags={"owner": value}), TAGS, DOMAINS, "admins@example.com")
-    assert found.address == "admins@example.com"
-    assert found.source.startswith("fallback; tag owner names")
+    chosen_owner = owner(resource(tags={"owner": value}), TAGS, DOMAINS, "admins@example.com")
+    assert chosen_owner.address == "admins@example.com"
+    assert chosen_owner.source.startswith("fallback; tag owner names")
 
 
 @pytest.mark.parametrize("value", ["lee.o'brien+ml_2=x@example.com", "a-b@example.com", "7@EXAMPLE.com"])
@@ -90,9 +90,11 @@ def test_without_domains_no_tag_names_the_owner():
 def test_an_owner_outside_the_domains_is_only_claimed(
     tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None
 ):
-    found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
-    assert (found.claimed and (found.claimed.address, found.claimed.source)) == claimed
-    assert found.address == ("b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org")
+    chosen_owner = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
+    assert (chosen_owner.claimed and (chosen_owner.claimed.address, chosen_owner.claimed.source)) == claimed
+    assert chosen_owner.address == (
+        "b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org"
+    )
 
 
 def test_a_claimed_owner_is_shown_as_not_mailable():
@@ -103,18 +105,18 @@ def test_a_claimed_owner_is_shown_as_not_mailable():
     assert [shown(one) for one in claims[::2]] == ["a@x.test (may not be mailed)", "b@y.test (may not be mailed)"]
     assert shown(owner(resource(tags={"owner": "a@example.com"}), TAGS, DOMAINS, None)) == "a@example.com"
     assert shown(owner(resource(), TAGS, (), None)) is None
-    said = hint(claims) or ""
-    assert said.startswith("The domains of 2 owners are not in the policy's owners.domains")
-    assert said.endswith("set owners.domains: [x.test, y.test]")
+    hint_text = hint(claims) or ""
+    assert hint_text.startswith("The domains of 2 owners are not in the policy's owners.domains")
+    assert hint_text.endswith("set owners.domains: [x.test, y.test]")
     assert hint([owner(resource(), TAGS, (), None)]) is None
 
 
 def test_the_fallback_is_shown_before_a_claimed_owner():
-    told = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
-    assert shown(told) == "admins@example.com (bob@x.test may not be mailed)"
-    said = hint([told]) or ""
-    assert "so admins@example.com gets their notices. If they are yours, set owners.domains: [x.test]" in said
-    assert "they get no notices" not in said
+    chosen_owner = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
+    assert shown(chosen_owner) == "admins@example.com (bob@x.test may not be mailed)"
+    hint_text = hint([chosen_owner]) or ""
+    assert "so admins@example.com gets their notices. If they are yours, set owners.domains: [x.test]" in hint_text
+    assert "they get no notices" not in hint_text
     alone = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), None)
     assert "so they get no notices. If" in (hint([alone]) or "")
-    assert "owners.fallback, if set, gets their notices" in (hint([told, alone]) or "")
+    assert "owners.fallback, if set, gets their notices" in (hint([chosen_owner, alone]) or "")

@@ -215,8 +215,8 @@ def test_max_scheduled_defaults_to_200():
 def test_a_written_dollar_limit_differs_from_the_default(limits: str, written: bool):
     policy = parse(f"version: 1\n{limits}")
     assert policy.limits.max_usd_per_hour == 200
-    for told in (policy, policy.model_copy(update={"channels": []})):
-        assert ("max_usd_per_hour" in told.limits.model_fields_set) is written
+    for parsed in (policy, policy.model_copy(update={"channels": []})):
+        assert ("max_usd_per_hour" in parsed.limits.model_fields_set) is written
 
 
 def test_yaml_keeps_on_and_times_as_text():

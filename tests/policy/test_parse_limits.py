@@ -30,7 +30,7 @@ def rules(count: int, more: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param(rules(60_000), r"^policy.yaml:1: longer than 262,144 bytes; remove some rules", id="60,000 rules"),
         pytest.param(HEAD + "#" + "ü" * 131_072, "longer than 262,144", id="bytes, not letters"),
@@ -42,8 +42,8 @@ def rules(count: int, more: str = "") -> str:
         pytest.param(HEAD + LAUGHS, "aliases that grow without end", id="a billion laughs"),
     ],
 )
-def test_an_oversized_policy_is_an_error(text: str, said: str):
-    with pytest.raises(PolicyError, match=said):
+def test_an_oversized_policy_is_an_error(text: str, message: str):
+    with pytest.raises(PolicyError, match=message):
         parse(text)
     with pytest.raises(PolicyError):
         policy_file.load_policy(text)

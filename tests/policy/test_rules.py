@@ -49,18 +49,18 @@ def test_an_hours_tag_applies_without_rule_hours_and_never_forces():
 @pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
 @pytest.mark.parametrize("may", ["[]", "[protect]", "[protect, tighten, loosen]"])
 def test_an_hours_tag_alone_protects_but_shortens_nothing(may: str, now: datetime):
-    found = holds(f"defaults: {{action: stop, idle_after: 24h, tags_may: {may}}}", now, TAG)
-    assert (found.idle_after, found.notes) == (24 * HOUR, ())
-    assert found.hours is not None
+    rule = holds(f"defaults: {{action: stop, idle_after: 24h, tags_may: {may}}}", now, TAG)
+    assert (rule.idle_after, rule.notes) == (24 * HOUR, ())
+    assert rule.hours is not None
 
 
 def test_a_tag_sets_the_calendar_and_the_rule_the_rest_of_hours():
     text = 'rules: [{name: a, hours: {on: "mon 01:00-02:00", tz: Europe/Berlin, start: all, force: true, override: 2h}}]'
-    found = holds(text, NIGHT, TAG)
-    assert found.hours == Hours(
+    rule = holds(text, NIGHT, TAG)
+    assert rule.hours == Hours(
         days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="all", force=True, override=2 * HOUR, by_rule=True
     )
-    assert found.idle_after == MIN_IDLE_AFTER
+    assert rule.idle_after == MIN_IDLE_AFTER
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_tag_sets_the_calendar_and_the_rule_the_rest_of_hours():
 )
 def test_outside_hours_30m_is_enough_unless_the_rule_says_more(wait: str, tags: dict, by_night: float):
     text = f"defaults: {{idle_after: 24h}}\nrules: [{{name: a, {wait}hours: {OFFICE}}}]"
-    found = holds(text, NIGHT, tags)
-    assert found.idle_after == by_night * HOUR
-    assert ("outside its office hours, 30m of silence is enough" in found.notes) is (by_night == 0.5)
+    rule = holds(text, NIGHT, tags)
+    assert rule.idle_after == by_night * HOUR
+    assert ("outside its office hours, 30m of silence is enough" in rule.notes) is (by_night == 0.5)
     assert holds(text, NOON, tags).idle_after == (by_night if by_night != 0.5 else 24) * HOUR
 
 
@@ -161,9 +161,9 @@ def test_of_different_hours_the_open_ones_protect_and_none_force(now: datetime):
 
 
 def test_a_tag_never_makes_uncertain_hours_stop_or_shorten():
-    found = two(f"hours: {{{OFFICE.strip('{}')}, force: true}}", "grace: 1h", NIGHT, {"reaper:hours": "mon 01:00-02:00 UTC"})
-    assert found.hours is not None
-    assert (found.hours.start, found.hours.by_rule, found.hours.force, found.idle_after) == (60, False, False, 24 * HOUR)
+    rule = two(f"hours: {{{OFFICE.strip('{}')}, force: true}}", "grace: 1h", NIGHT, {"reaper:hours": "mon 01:00-02:00 UTC"})
+    assert rule.hours is not None
+    assert (rule.hours.start, rule.hours.by_rule, rule.hours.force, rule.idle_after) == (60, False, False, 24 * HOUR)
 
 
 waits = st.sampled_from([None, "30m", "2h", "8h", "3d"])

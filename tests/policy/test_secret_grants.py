@@ -43,8 +43,8 @@ def test_a_policy_cannot_read_the_runtimes_own_variables(name: str):
 
 
 def test_an_error_about_a_variable_suggests_its_new_name():
-    said = problem(f"{{{HOOK}, secret: env:SMTP_PASSWORD}}")
-    assert said == (
+    error = problem(f"{{{HOOK}, secret: env:SMTP_PASSWORD}}")
+    assert error == (
         "policy.yaml:4: channels[0]: secret: env:SMTP_PASSWORD: a policy may only name variables that begin with REAPER_SECRET_; "
         "rename it and write `secret: env:REAPER_SECRET_SMTP_PASSWORD`"
     )

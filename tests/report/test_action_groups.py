@@ -23,8 +23,8 @@ FOUND = (
 
 
 def test_groups_that_need_attention_come_first():
-    found = [(g.title, [f.case.resource.name for f in g.findings], g.needs_attention) for g in action_groups(report(*FOUND))]
-    assert found == [
+    groups = [(g.title, [f.case.resource.name for f in g.findings], g.needs_attention) for g in action_groups(report(*FOUND))]
+    assert groups == [
         ("On hold", ["<b>held"], True),
         ("Failed", ["failed"], True),
         ("Refused", ["refused"], False),
@@ -48,8 +48,8 @@ def test_announced_actions_wait_for_apply():
 @pytest.mark.parametrize("format", ["text", "brief", "markdown", "html"])
 def test_every_report_format_lists_the_actions(format):
     text = import_module(f"reaper.report.{format}").render(report(*FOUND))
-    for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
-        assert said in text.replace("\\", ""), said
+    for sentence in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
+        assert sentence in text.replace("\\", ""), sentence
     assert format == "text" or format == "brief" or "<b>held" not in text
 
 
@@ -57,7 +57,7 @@ YET = Step(name=StepName.WARN, because="its owner has not been told in this idle
 
 
 @pytest.mark.parametrize(
-    ("step", "outcome", "said"),
+    ("step", "outcome", "reasons"),
     [
         pytest.param(YET, Outcome(result=Result.PLANNED), (YET.because, None), id="planned"),
         pytest.param(YET, Outcome(result=Result.FAILED, error="refused"), (YET.because, "refused"), id="a notice that failed"),
@@ -81,8 +81,8 @@ YET = Step(name=StepName.WARN, because="its owner has not been told in this idle
         ),
     ],
 )
-def test_a_done_step_shows_the_reason_of_its_outcome(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
-    assert plan_and_outcome_reasons(finding(step=step, outcome=outcome)) == said
+def test_a_done_step_shows_the_reason_of_its_outcome(step: Step, outcome: Outcome, reasons: tuple[str | None, str | None]):
+    assert plan_and_outcome_reasons(finding(step=step, outcome=outcome)) == reasons
 
 
 def test_an_audit_says_that_an_owner_has_no_address():

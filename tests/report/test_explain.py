@@ -19,20 +19,20 @@ from reaper.report.explain import ExplainContext, render
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 
-def explained(found: Finding, memory: Memory | None = None) -> str:
-    id_ = found.case.resource.id
-    told = render(report(found), id_, ExplainContext(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
-    assert told is not None
-    return told
+def explained(findings: Finding, memory: Memory | None = None) -> str:
+    id_ = findings.case.resource.id
+    explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
+    assert explanation is not None
+    return explanation
 
 
-def signal(**given: Any) -> Evidence:
+def signal(**overrides: Any) -> Evidence:
     fields = {"signal": "Invocations", "subject": "", "role": Role.ACTIVITY, "points": 0, "last_busy": None, "peak": None}
-    return Evidence(**{**fields, "complete": True, **given})
+    return Evidence(**{**fields, "complete": True, **overrides})
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("observation", "message"),
     [
         (signal(), "activity  Invocations: no points, busy above 0, never busy in the window"),
         (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
@@ -40,35 +40,35 @@ def signal(**given: Any) -> Evidence:
         (signal(points=2, peak=inf, complete=False), "peak not a number, never busy in the window, INCOMPLETE"),
     ],
 )
-def test_a_signal_is_explained_without_none_or_inf(seen: Evidence, said: str):
-    told = explained(finding(evidence=(seen,)))
-    assert said in told
-    assert "None" not in told
-    assert "inf" not in told.lower().replace("inference", "")
+def test_a_signal_is_explained_without_none_or_inf(observation: Evidence, message: str):
+    explanation = explained(finding(evidence=(observation,)))
+    assert message in explanation
+    assert "None" not in explanation
+    assert "inf" not in explanation.lower().replace("inference", "")
 
 
 def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
-    found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
-    told = explained(found, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
-    assert f"id        {id_}\n" in told
-    assert told.startswith("n" * 200 + "\n")
-    assert told.count(end) == 2
-    assert f"{'m' * 300}.json" in told
-    assert "..." not in told
-    assert "…" not in told
+    item = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
+    explanation = explained(item, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
+    assert f"id        {id_}\n" in explanation
+    assert explanation.startswith("n" * 200 + "\n")
+    assert explanation.count(end) == 2
+    assert f"{'m' * 300}.json" in explanation
+    assert "..." not in explanation
+    assert "…" not in explanation
 
 
 def test_an_id_with_control_marks_is_one_harmless_line():
-    told = explained(finding(resource=resource(id="arn:a\nb\u202ec", name="n")))
-    assert "id        arn:a b c\n" in told
+    explanation = explained(finding(resource=resource(id="arn:a\nb\u202ec", name="n")))
+    assert "id        arn:a b c\n" in explanation
 
 
 HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
-    ("given", "stop", "delete"),
+    ("fields", "stop", "delete"),
     [
         pytest.param({"rule": rule(action=Ceiling.DELETE)}, ", possible now", ", possible now", id="both"),
         pytest.param(
@@ -112,10 +112,10 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
         ),
     ],
 )
-def test_a_forbidden_action_is_not_called_possible(given: dict[str, Any], stop: str, delete: str):
-    told = explained(finding(**given))
-    assert f"kind can  stop{stop}" in told
-    assert f"kind can  delete{delete}" in told
+def test_a_forbidden_action_is_not_called_possible(fields: dict[str, Any], stop: str, delete: str):
+    explanation = explained(finding(**fields))
+    assert f"kind can  stop{stop}" in explanation
+    assert f"kind can  delete{delete}" in explanation
 
 
 def test_a_start_needs_office_hours():
@@ -134,6 +134,6 @@ def test_the_coming_stop_precedes_the_reminder():
         act_not_before=NOW + 3 * DAY,
         notice_receipt="r",
     )
-    told = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
-    assert "date      stop on or after 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in told
-    assert told.index("stop on or after 2026-11-24T10:17:00Z, in") < told.index("next reminder around")
+    explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
+    assert "date      stop on or after 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in explanation
+    assert explanation.index("stop on or after 2026-11-24T10:17:00Z, in") < explanation.index("next reminder around")

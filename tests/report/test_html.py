@@ -48,9 +48,9 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.tags.append((tag, found))
-        self.open = f"{tag}#{found['id']}" if tag == "script" and "id" in found else tag
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        self.open = f"{tag}#{attributes['id']}" if tag == "script" and "id" in attributes else tag
 
     def handle_endtag(self, tag: str) -> None:
         self.open = ""
@@ -64,8 +64,8 @@ class Page(HTMLParser):
     @property
     def data(self) -> dict[str, Any]:
         """What the page's own script reads, one dict per row with its words put in."""
-        held = json.loads(self.inside["script#data"])
-        return held | {"rows": [dict(zip(held["fields"], row, strict=True)) for row in held["rows"]]}
+        data = json.loads(self.inside["script#data"])
+        return data | {"rows": [dict(zip(data["fields"], row, strict=True)) for row in data["rows"]]}
 
     @property
     def shown(self) -> str:
@@ -78,10 +78,12 @@ def page(of: Report) -> Page:
 
 
 def test_the_security_policy_allows_only_this_style_and_script():
-    found = page(report())
-    policy = next(a["content"] for tag, a in found.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    parsed_page = page(report())
+    policy = next(
+        a["content"] for tag, a in parsed_page.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
     for name in ("style", "script"):
-        digest = b64encode(sha256(found.inside[name].encode()).digest()).decode()
+        digest = b64encode(sha256(parsed_page.inside[name].encode()).digest()).decode()
         assert f"{name}-src 'sha256-{digest}'" in (policy or "")
     assert (policy or "").startswith("default-src 'none';")
     assert "unsafe" not in (policy or "")
@@ -93,13 +95,16 @@ def test_the_security_policy_comes_before_what_it_governs():
 
 
 def test_nothing_is_fetched_from_anywhere():
-    found = page(report())
-    for tag, given in found.tags:
+    parsed_page = page(report())
+    for tag, attributes in parsed_page.tags:
         for name in ("src", "href", "action", "srcset", "poster", "data"):
-            assert (given.get(name) or "#").startswith(("#", "data:image/svg+xml,")), (tag, given)
-        assert not [n for n in given if n.startswith("on") or n == "style"], "no handler and no style outside the hashed ones"
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/svg+xml,")), (tag, attributes)
+        assert not [n for n in attributes if n.startswith("on") or n == "style"], (
+            "no handler and no style outside the hashed ones"
+        )
     assert not re.search(
-        r"@import|url\((?!#)|fetch\(|XMLHttpRequest|WebSocket|innerHTML|eval\(", found.inside["script"] + found.inside["style"]
+        r"@import|url\((?!#)|fetch\(|XMLHttpRequest|WebSocket|innerHTML|eval\(",
+        parsed_page.inside["script"] + parsed_page.inside["style"],
     )
 
 
@@ -127,32 +132,32 @@ def test_nothing_is_idle_needs_complete_coverage():
 
 
 def test_an_empty_report_still_makes_a_page():
-    found = page(report((), coverage=()))
-    assert found.data["rows"] == []
-    assert "Nothing was checked." in found.shown
+    parsed_page = page(report((), coverage=()))
+    assert parsed_page.data["rows"] == []
+    assert "Nothing was checked." in parsed_page.shown
 
 
-@pytest.mark.parametrize(("mode", "said"), [(Mode.AUDIT, True), (Mode.NOTIFY, False), (Mode.ENFORCE, False)])
-def test_only_an_audit_says_that_nothing_was_changed(mode: Mode, said: bool):
+@pytest.mark.parametrize(("mode", "is_said"), [(Mode.AUDIT, True), (Mode.NOTIFY, False), (Mode.ENFORCE, False)])
+def test_only_an_audit_says_that_nothing_was_changed(mode: Mode, is_said: bool):
     of = report()
-    assert ("nothing was changed" in page(replace(of, run=replace(of.run, mode=mode))).shown) is said
+    assert ("nothing was changed" in page(replace(of, run=replace(of.run, mode=mode))).shown) is is_said
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_change_neither_the_elements_nor_the_data(text: str):
     tame, wild = page(hostile("tame")), page(hostile(text))
     assert [tag for tag, _ in wild.tags] == [tag for tag, _ in tame.tags]
-    assert [sorted(given) for _, given in wild.tags] == [sorted(given) for _, given in tame.tags]
+    assert [sorted(attributes) for _, attributes in wild.tags] == [sorted(attributes) for _, attributes in tame.tags]
     assert wild.inside["script"] == tame.inside["script"]
     wild.text.encode()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_leave_no_dangerous_character_in_the_data(text: str):
-    held = page(hostile(text)).inside["script#data"]
-    assert held.isascii()
-    assert not set("<>&") & set(held)
-    words = json.loads(held)["words"]
+    script = page(hostile(text)).inside["script#data"]
+    assert script.isascii()
+    assert not set("<>&") & set(script)
+    words = json.loads(script)["words"]
     assert all(word.isprintable() and len(word) <= html_rows.MAX_LONG_TEXT for word in words)
 
 
@@ -161,9 +166,9 @@ def test_ten_thousand_letters_are_cut_everywhere():
 
 
 def test_every_finding_is_in_the_data_and_its_words_read_as_they_were():
-    found = page(report()).data
-    words, first = found["words"], found["rows"][0]
-    assert len(found["rows"]) == 48
+    data = page(report()).data
+    words, first = data["words"], data["rows"][0]
+    assert len(data["rows"]) == 48
     assert words[first["name"]] == "llm-ranker-a100"
     assert words[first["id"]] == f"arn:aws:sagemaker:us-east-1:{ACCOUNTS['aws']}:endpoint/llm-ranker-a100"
     assert words[first["owner"]] == "mara.lindt@example.com"
@@ -182,36 +187,36 @@ def test_idle_by_cost_then_unknown_without_price_last():
 
 
 def test_unreadable_tags_differ_from_no_tags():
-    held = page(report((finding(tags=None), finding(name="bare", tags={})))).data["rows"]
-    assert {tuple(row["tags"]) if row["tags"] is not None else None for row in held} == {None, ()}
+    rows = page(report((finding(tags=None), finding(name="bare", tags={})))).data["rows"]
+    assert {tuple(row["tags"]) if row["tags"] is not None else None for row in rows} == {None, ()}
 
 
 def test_without_a_script_only_idle_and_unknown_are_listed():
-    found = page(report()).shown
-    assert "llm-ranker-a100" in found
-    assert "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing" in found
-    assert "shows use 20 minutes ago" not in found
+    text = page(report()).shown
+    assert "llm-ranker-a100" in text
+    assert "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing" in text
+    assert "shows use 20 minutes ago" not in text
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         pytest.param(Status.DENIED, "Nothing could be read. The gaps are listed below.", id="nothing was read"),
         pytest.param(Status.PARTIAL, "No idle or unknown resources found; coverage is incomplete.", id="read in part"),
         pytest.param(Status.OK, "Nothing is idle or unknown.", id="all was read"),
     ],
 )
-def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Status, said: str):
+def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Status, message: str):
     row = Coverage(cloud="aws", account="1", region="r", kind="k", status=status, missing="a:B", error="no")
     words = page(report((), coverage=(row,))).shown
-    assert said in words
+    assert message in words
     assert words.count("Nothing is idle or unknown") == (status is Status.OK)
 
 
 def test_without_a_script_a_long_list_says_how_much_is_left_out():
-    found = page(report(tuple(many(1_000, (State.IDLE,)))))
-    assert "The first 200 idle and unknown; 800 more are in the JSON report." in found.shown
-    assert len([tag for tag, _ in found.tags if tag == "tr"]) < 230
+    parsed_page = page(report(tuple(many(1_000, (State.IDLE,)))))
+    assert "The first 200 idle and unknown; 800 more are in the JSON report." in parsed_page.shown
+    assert len([tag for tag, _ in parsed_page.tags if tag == "tr"]) < 230
 
 
 def test_a_large_report_stays_small():
@@ -241,8 +246,8 @@ def test_places_with_gaps_come_first_complete_ones_fold():
         Coverage(cloud="aws", account="1", region=f"r{i:02}", kind="k", status=Status.FAILED if i == 39 else Status.OK)
         for i in range(40)
     )
-    [found] = coverage_map.coverage_maps(report((), coverage=many_places))
-    assert found.places[0].name == "1 r39"
+    [coverage] = coverage_map.coverage_maps(report((), coverage=many_places))
+    assert coverage.places[0].name == "1 r39"
     assert "15 more targets in aws, all complete" in page(report((), coverage=many_places)).shown
 
 
@@ -264,9 +269,9 @@ def test_the_charts_add_up_to_the_figure_at_the_top():
 
 
 def test_groups_without_their_own_bar_share_one():
-    found = charts.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
-    assert [bar.label for bar in found][-2:] == ["p5@example.com", "5 others"]
-    assert (found[-1].rest, found[-1].count) == (True, 5)
+    bars = charts.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
+    assert [bar.label for bar in bars][-2:] == ["p5@example.com", "5 others"]
+    assert (bars[-1].rest, bars[-1].count) == (True, 5)
 
 
 def test_a_bar_separates_proven_from_likely():
@@ -299,11 +304,11 @@ def test_series_are_stored_once_and_only_if_drawn():
 
 
 def test_the_page_stores_a_series_as_one_word():
-    seen = (summarize(activity({0: 9.0}), with_slots=True), summarize(heartbeat(), with_slots=True))
-    found = page(report((finding(evidence=seen),))).data
-    use, beat = ([*row] for row in found["rows"][0]["evidence"])
-    assert found["words"][use[-1]] == "0" * (MAX_SLOTS - 1) + "z"
-    assert found["words"][beat[-1]] == "z" * MAX_SLOTS
+    evidence = (summarize(activity({0: 9.0}), with_slots=True), summarize(heartbeat(), with_slots=True))
+    data = page(report((finding(evidence=evidence),))).data
+    use, beat = ([*row] for row in data["rows"][0]["evidence"])
+    assert data["words"][use[-1]] == "0" * (MAX_SLOTS - 1) + "z"
+    assert data["words"][beat[-1]] == "z" * MAX_SLOTS
     assert (use[2], beat[2], use[3]) == (0, 1, 1), f"{Role.ACTIVITY} is 0, {Role.HEARTBEAT} is 1"
 
 

@@ -45,9 +45,9 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 def hostile(word: str) -> list[Finding]:
     """A finding for every table, whose every text is `word`."""
     thing = {"name": word, "size": word, "region": word, "kind": word, "tags": {word: word}}
-    seen = Evidence(signal=word, subject=word, role=Role.ACTIVITY, points=0, last_busy=None, peak=None, complete=True)
+    evidence = Evidence(signal=word, subject=word, role=Role.ACTIVITY, points=0, last_busy=None, peak=None, complete=True)
     owner = Owner(address=None, source=word, claimed=Claim(address=f"{word}@corp.test", source=word))
-    given = {"because": word, "owner": owner, "rule": rule(name=word, notes=(word,)), "evidence": (seen,)}
+    fields = {"because": word, "owner": owner, "rule": rule(name=word, notes=(word,)), "evidence": (evidence,)}
     outcomes = {
         "refused": Outcome(result=Result.REFUSED, because=word),
         "failed": Outcome(result=Result.FAILED, error=word),
@@ -55,12 +55,12 @@ def hostile(word: str) -> list[Finding]:
         "planned": Outcome(result=Result.PLANNED),
     }
     made = [
-        finding(resource=resource(id=name, **thing), outcome=outcome, move=StepName.STOP, **given)
+        finding(resource=resource(id=name, **thing), outcome=outcome, move=StepName.STOP, **fields)
         for name, outcome in outcomes.items()
     ]
-    unknown = finding(resource=resource(id="unknown", **thing), state=State.UNKNOWN, **given)
-    held = finding(resource=resource(id="held", **thing), move=StepName.HOLD, **given)
-    return [replace(one, step=replace(one.step, because=word)) for one in (*made, held, unknown)]
+    unknown = finding(resource=resource(id="unknown", **thing), state=State.UNKNOWN, **fields)
+    hold = finding(resource=resource(id="held", **thing), move=StepName.HOLD, **fields)
+    return [replace(one, step=replace(one.step, because=word)) for one in (*made, hold, unknown)]
 
 
 def gaps(word: str) -> tuple[Coverage, ...]:

@@ -23,20 +23,20 @@ HEART = Evidence(
 )
 
 
-def written(found: Finding) -> Any:
+def written(findings: Finding) -> Any:
     """The one finding, as a strict parser reads it."""
-    [row] = strict.loads(plain.render(report(found)))["findings"]
+    [row] = strict.loads(plain.render(report(findings)))["findings"]
     return row
 
 
 @pytest.mark.parametrize("number", [inf, -inf, nan])
 def test_numbers_that_are_not_finite_become_null(number: float):
     price = Price(usd_per_hour=number, source="x", as_of="2026-01-01")
-    found = finding(price=price, wasted_usd=number, evidence=(replace(HEART, peak=number, busy_above=number),))
-    row = written(found)
+    item = finding(price=price, wasted_usd=number, evidence=(replace(HEART, peak=number, busy_above=number),))
+    row = written(item)
     assert (row["usd_per_hour"], row["wasted_usd"]) == (None, None)
     assert [(e["peak"], e["busy_above"]) for e in row["evidence"]] == [(None, None)]
-    answer = plain.report_json(report(found))
+    answer = plain.report_json(report(item))
     assert answer["findings"] == [row]
     assert answer["totals"]["idle_usd_per_hour"] is None
     assert strict.loads(plain.json_text(answer)) == answer

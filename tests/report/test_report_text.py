@@ -23,9 +23,9 @@ def of(*coverage: Coverage) -> Report:
     return report(coverage=coverage)
 
 
-def gap(region: str | None, kind: str = "sagemaker-endpoint", **given: object) -> Coverage:
+def gap(region: str | None, kind: str = "sagemaker-endpoint", **overrides: object) -> Coverage:
     fields = {"cloud": "aws", "account": "123456789012", "region": region, "kind": kind, "status": Status.FAILED}
-    return Coverage(**{**fields, "error": f"sagemaker:List{kind[-3:]}: the token of arn:aws:x:{region} is expired", **given})
+    return Coverage(**{**fields, "error": f"sagemaker:List{kind[-3:]}: the token of arn:aws:x:{region} is expired", **overrides})
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -81,11 +81,11 @@ def test_an_unmailable_owner_is_named_with_a_remedy():
 
 
 def test_every_format_names_claimed_owner_and_recipient():
-    told = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
+    item = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
     for shown in (
-        text.render(report(told), width=200),
-        markdown.render(report(told)).replace("\\", ""),
-        html.render(report(told)),
+        text.render(report(item), width=200),
+        markdown.render(report(item)).replace("\\", ""),
+        html.render(report(item)),
     ):
         assert "admins@corp.test (lee@corp.test may not be mailed)" in shown
         assert "cannot be told" not in shown
@@ -156,7 +156,7 @@ def test_a_cloud_that_could_not_be_opened_is_named():
 
 
 @pytest.mark.parametrize(
-    ("because", "said"),
+    ("because", "message"),
     [
         ("running since 2026-11-02 10:17 UTC, no Jupyter log, no Busy signal as proof", "no log"),
         ("running since 2026-11-02 10:17 UTC, no new Jupyter log events, no Busy signal as proof", "log silent"),
@@ -168,9 +168,9 @@ def test_a_cloud_that_could_not_be_opened_is_named():
         ("running since 2026-11-02 10:17 UTC, a person said so, twice", "a person said so"),
     ],
 )  # fmt: skip
-def test_indirect_evidence_is_shown_in_few_words(because: str, said: str):
+def test_indirect_evidence_is_shown_in_few_words(because: str, message: str):
     likely = finding(confidence=Confidence.LIKELY, because=because)
-    assert f"likely: {said}" in text.render(report(likely), width=200)
+    assert f"likely: {message}" in text.render(report(likely), width=200)
 
 
 def test_counts_of_one_are_singular():
@@ -182,9 +182,9 @@ def test_counts_of_one_are_singular():
 
 def test_the_stderr_line_counts_gaps_and_names_the_first():
     rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
-    said = brief.incomplete_line(of(*rows))
-    assert said.startswith("coverage incomplete: 1 of 2 complete; first: denied: sagemaker-endpoint in 123456789012 us-east-1")
-    assert "missing permission a:B" in said
-    assert "\n" not in said
+    line = brief.incomplete_line(of(*rows))
+    assert line.startswith("coverage incomplete: 1 of 2 complete; first: denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert "missing permission a:B" in line
+    assert "\n" not in line
     ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
     assert "1 failure in the reaper itself; first: ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))

@@ -48,7 +48,7 @@ def explained(of: Report, wanted: str, folder: Path) -> str | None:
 
 @pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])
 def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
-    told = explained(report(FOUND), wanted, tmp_path) or ""
+    explanation = explained(report(FOUND), wanted, tmp_path) or ""
     for line in (
         "  id        arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn\n",
         "  report    run r1 of 2026-11-21T10:17:00Z, mode notify\n",
@@ -61,14 +61,14 @@ def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
         "  memory    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
-        assert line in told, line
+        assert line in explanation, line
 
 
-@pytest.mark.parametrize("found", list(sample_reports.estate()), ids=lambda found: found.case.resource.name)
-def test_every_written_finding_can_be_explained(found: Any, tmp_path: Path):
-    told = explained(sample_reports.report((found,)), found.case.resource.name, tmp_path) or ""
-    assert f"  verdict   {found.case.verdict.state}" in told
-    assert "None" not in told
+@pytest.mark.parametrize("findings", list(sample_reports.estate()), ids=lambda findings: findings.case.resource.name)
+def test_every_written_finding_can_be_explained(findings: Any, tmp_path: Path):
+    explanation = explained(sample_reports.report((findings,)), findings.case.resource.name, tmp_path) or ""
+    assert f"  verdict   {findings.case.verdict.state}" in explanation
+    assert "None" not in explanation
 
 
 def test_a_report_of_an_older_version_can_be_read(tmp_path: Path):
@@ -79,20 +79,20 @@ def test_a_report_of_an_older_version_can_be_read(tmp_path: Path):
     del row["owner"]["claimed"]
     row["evidence"][0]["busy_above"] = -inf
     file.write_text(json.dumps(old), encoding="utf-8")
-    told = saved.render(saved.load_report(file), "churn") or ""
-    assert "  rule      test\n" in told
-    assert "alive at any value" in told
+    explanation = saved.render(saved.load_report(file), "churn") or ""
+    assert "  rule      test\n" in explanation
+    assert "alive at any value" in explanation
 
 
 def test_other_peoples_text_becomes_harmless_lines(tmp_path: Path):
-    told = explained(sample_reports.hostile("a\x1b[31m\nb"), "a\x1b[31m\nb", tmp_path) or ""
-    assert told
-    assert "\x1b" not in told
-    assert not any(line.startswith("b") for line in told.splitlines())
+    explanation = explained(sample_reports.hostile("a\x1b[31m\nb"), "a\x1b[31m\nb", tmp_path) or ""
+    assert explanation
+    assert "\x1b" not in explanation
+    assert not any(line.startswith("b") for line in explanation.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         pytest.param(None, "can't be read", id="no file"),
         pytest.param("<!doctype html>", "not a JSON report", id="a page"),
@@ -102,13 +102,13 @@ def test_other_peoples_text_becomes_harmless_lines(tmp_path: Path):
         pytest.param('{"schema": 1, "coverage": [], "findings": [{}]}', "run", id="no run"),
     ],
 )
-def test_a_file_that_is_no_report_is_refused(content: str | None, said: str, tmp_path: Path):
+def test_a_file_that_is_no_report_is_refused(content: str | None, message: str, tmp_path: Path):
     file = tmp_path / "x.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
     with pytest.raises(SettingsError, match="--report") as caught:
         saved.load_report(file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 NAMES = ["churn-idle-9-days", "health-checks-only/JupyterLab/default", "summaries/silent-with-zeros", "Mixed-Case"]

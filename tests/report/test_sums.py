@@ -21,15 +21,15 @@ BUSY = finding("busy", state=State.ACTIVE, move=StepName.NONE)
 BLIND = finding("blind", state=State.UNKNOWN, move=StepName.NONE)
 
 
-def mail(found: Report) -> str:
-    told = admin_summary(found, occasion(), known_topics=frozenset())
-    assert told is not None
-    assert told.subject.startswith("[ML Idle Reaper] ")
-    return f"{told.subject.removeprefix('[ML Idle Reaper] ')}\n{told.text}"
+def mail(run_report: Report) -> str:
+    summary = admin_summary(run_report, occasion(), known_topics=frozenset())
+    assert summary is not None
+    assert summary.subject.startswith("[ML Idle Reaper] ")
+    return f"{summary.subject.removeprefix('[ML Idle Reaper] ')}\n{summary.text}"
 
 
-def audit_mail(found: Report) -> str:
-    message = compose_summary(replace(found, run=replace(found.run, mode=Mode.AUDIT)), occasion())
+def audit_mail(run_report: Report) -> str:
+    message = compose_summary(replace(run_report, run=replace(run_report.run, mode=Mode.AUDIT)), occasion())
     return f"{message.subject.removeprefix('[ML Idle Reaper] ')}\n{message.text}"
 
 
@@ -39,17 +39,17 @@ forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module
 
 @forms
 @pytest.mark.parametrize(
-    ("found", "but"),
+    ("run_report", "but"),
     [
         pytest.param(report(BUSY, coverage=(LISTED, DENIED)), "coverage is incomplete", id="denied"),
         pytest.param(report(BUSY, BLIND, coverage=(LISTED,)), "1 unknown", id="unknown"),
     ],
 )
-def test_incomplete_coverage_is_never_called_not_idle(form: Callable[[Report], str], found: Report, but: str):
-    said = form(found)
-    assert f"No idle resources found; {but}" in said
-    assert "Nothing is idle" not in said.replace("Nothing is idle or unknown", "")
-    assert "No idle" not in said.replace(f"No idle resources found; {but}", "").replace("No idle or unknown", "")
+def test_incomplete_coverage_is_never_called_not_idle(form: Callable[[Report], str], run_report: Report, but: str):
+    shown = form(run_report)
+    assert f"No idle resources found; {but}" in shown
+    assert "Nothing is idle" not in shown.replace("Nothing is idle or unknown", "")
+    assert "No idle" not in shown.replace(f"No idle resources found; {but}", "").replace("No idle or unknown", "")
 
 
 @pytest.mark.parametrize("form", FORMS[:-1])
@@ -62,13 +62,13 @@ OTHER = finding("other", 8.0)
 
 
 def test_report_and_mail_separate_what_was_acted_on():
-    found = report(STOPPED, OTHER, coverage=(LISTED,))
+    run_report = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
-        assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(found)
+        assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(run_report)
     subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
-    assert compose_summary(found, occasion()).subject == f"[ML Idle Reaper] {subject}"
-    assert mail(found).startswith(f"{subject}; 1 new\n")
-    totals = json.report_json(found)["totals"]
+    assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
+    assert mail(run_report).startswith(f"{subject}; 1 new\n")
+    totals = json.report_json(run_report)["totals"]
     assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
     assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}
 
@@ -82,22 +82,22 @@ def test_starts_and_earlier_stops_are_not_savings():
 
 @forms
 def test_a_failure_in_the_reaper_is_no_coverage_gap(form: Callable[[Report], str]):
-    said = form(report(OTHER, coverage=(LISTED, FAILED)))
-    assert "acts" in said
-    assert "acts in" not in said
-    assert not any(word in said.lower() for word in ("coverage incomplete", "coverage is incomplete", "coverage gap", "0 of "))
-    assert "of 2" not in said
+    shown = form(report(OTHER, coverage=(LISTED, FAILED)))
+    assert "acts" in shown
+    assert "acts in" not in shown
+    assert not any(word in shown.lower() for word in ("coverage incomplete", "coverage is incomplete", "coverage gap", "0 of "))
+    assert "of 2" not in shown
     assert exit_status(report(OTHER, coverage=(LISTED, FAILED)), None) == 3
 
 
 def test_a_failed_action_is_no_target_in_any_format():
-    found = report(OTHER, coverage=(LISTED, FAILED))
-    assert "failed: acts: the call was throttled" in text.render(found)
-    assert "1 of 1 complete, 1 target, 0 API calls" in text.render(found)
-    assert "FAILED\n- acts: the call was throttled" in brief.render(found)
-    assert "## Failed\n\n- acts: the call was throttled" in markdown.render(found)
-    assert "coverage complete" in html.render(found)
-    assert "Coverage is incomplete" not in html.render(found)
+    run_report = report(OTHER, coverage=(LISTED, FAILED))
+    assert "failed: acts: the call was throttled" in text.render(run_report)
+    assert "1 of 1 complete, 1 target, 0 API calls" in text.render(run_report)
+    assert "FAILED\n- acts: the call was throttled" in brief.render(run_report)
+    assert "## Failed\n\n- acts: the call was throttled" in markdown.render(run_report)
+    assert "coverage complete" in html.render(run_report)
+    assert "Coverage is incomplete" not in html.render(run_report)
 
 
 def test_a_subject_without_a_price_names_none():
@@ -111,7 +111,7 @@ LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result
 
 
 @pytest.mark.parametrize(
-    ("findings", "said"),
+    ("findings", "sentence"),
     [
         pytest.param((TOLD,), "1 owner notified. For every", id="one"),
         pytest.param((LOST,), "0 owners notified, 1 couldn't be notified. For every", id="every channel failed"),
@@ -121,15 +121,15 @@ LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result
         ),
     ],
 )
-def test_owners_count_as_notified_once_a_channel_accepts(findings: tuple, said: str):
-    assert said in text.render(report(*findings))
+def test_owners_count_as_notified_once_a_channel_accepts(findings: tuple, sentence: str):
+    assert sentence in text.render(report(*findings))
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 owner would be notified"), (2, "2 owners would be notified")])
-def test_an_audit_counts_the_owners_it_would_notify(count: int, said: str):
-    found = report(*(finding(f"r{n}", address=f"p{n}@example.com") for n in range(count)))
-    shown = text.render(replace(found, run=replace(found.run, mode=Mode.AUDIT)))
-    assert f"{said}. For every" in shown
+@pytest.mark.parametrize(("count", "sentence"), [(1, "1 owner would be notified"), (2, "2 owners would be notified")])
+def test_an_audit_counts_the_owners_it_would_notify(count: int, sentence: str):
+    run_report = report(*(finding(f"r{n}", address=f"p{n}@example.com") for n in range(count)))
+    shown = text.render(replace(run_report, run=replace(run_report.run, mode=Mode.AUDIT)))
+    assert f"{sentence}. For every" in shown
     assert "nothing was changed" in shown
 
 
@@ -137,12 +137,12 @@ def test_an_audit_counts_the_owners_it_would_notify(count: int, said: str):
 
 
 def test_unnamed_groups_are_counted_with_their_cost():
-    found = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
-    told = admin_summary(found, occasion())
-    assert told is not None
-    assert "and 3 others: $6.00 an hour, 3 idle" in told.text
-    assert "and 3 others" in told.html
-    assert "others" not in admin_summary(report(*found.findings[:7]), occasion()).text
+    run_report = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
+    summary = admin_summary(run_report, occasion())
+    assert summary is not None
+    assert "and 3 others: $6.00 an hour, 3 idle" in summary.text
+    assert "and 3 others" in summary.html
+    assert "others" not in admin_summary(report(*run_report.findings[:7]), occasion()).text
 
 
 def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
@@ -152,5 +152,5 @@ def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
 @pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
 def test_a_named_place_shows_its_name_and_id(form: Callable[[Report], str]):
     lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
-    said = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
-    assert "Plans & more (2222-0000)" in said
+    shown = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
+    assert "Plans & more (2222-0000)" in shown

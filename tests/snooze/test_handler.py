@@ -34,8 +34,8 @@ class House:
         self._ledger = ledger
         self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), rate_limit.default_limiters())
 
-    def ask(self, second: float = 0, ip: str = "192.0.2.7", **given: object) -> Reply:
-        fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **given}
+    def ask(self, second: float = 0, ip: str = "192.0.2.7", **overrides: object) -> Reply:
+        fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **overrides}
         return self.gate.handle(Request(**fields), NOW + timedelta(seconds=second))  # type: ignore[arg-type]
 
     def _secret(self) -> str:
@@ -50,7 +50,7 @@ class House:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"),
+    ("fields", "status"),
     [
         pytest.param({"path": "/"}, 404, id="another path"),
         pytest.param({"method": "DELETE"}, 405, id="another method"),
@@ -61,16 +61,16 @@ class House:
         pytest.param({"method": "POST", "body": b"days=7"}, 403, id="a form without a token"),
     ],
 )
-def test_requests_that_need_no_key_read_none(asked: dict[str, object], status: int):
+def test_requests_that_need_no_key_read_none(fields: dict[str, object], status: int):
     house = House()
-    assert house.ask(**asked).status == status
+    assert house.ask(**fields).status == status
     assert (house.read, house.opened) == (0, 0)
 
 
 def test_an_invalid_keys_address_gives_a_page_without_a_trace():
     page = handler.open_handler({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
-    asked = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
-    replies = [page.handle(asked, NOW + timedelta(seconds=n)) for n in range(3)]
+    request = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
+    replies = [page.handle(request, NOW + timedelta(seconds=n)) for n in range(3)]
     assert [reply.status for reply in replies] == [503] * 3
     assert {reply.note for reply in replies if reply.note} == {
         "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not a Key Vault address; use https://<vault>.vault.azure.net/secrets/<name>"
@@ -115,7 +115,7 @@ def test_a_click_counts_with_cached_keys_and_is_logged():
 
 
 @pytest.mark.parametrize(
-    ("ledger", "asked", "status", "level"),
+    ("ledger", "fields", "status", "level"),
     [
         pytest.param(warned, {}, 200, logging.INFO, id="looked at"),
         pytest.param(warned, {"query": "t=x"}, 403, logging.WARNING, id="refused"),
@@ -125,8 +125,10 @@ def test_a_click_counts_with_cached_keys_and_is_logged():
         ),
     ],
 )
-def test_the_log_level_follows_the_reply(ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int):
-    reply = House(ledger).ask(**asked)
+def test_the_log_level_follows_the_reply(
+    ledger: Callable[[], InMemoryLedger], fields: dict[str, object], status: int, level: int
+):
+    reply = House(ledger).ask(**fields)
     assert (reply.status, handler.log_level(reply)) == (status, level)
 
 
@@ -142,8 +144,8 @@ def test_strangers_cannot_flood_the_log_or_hide_failures():
 @pytest.mark.parametrize("missing", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])
 def test_a_misconfigured_handler_answers_with_a_page(missing: str):
     environ = {"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
-    asked = Request(method="GET", path="/keep", query=f"t={TOKEN}")
-    assert handler.open_handler(environ).handle(asked, NOW).status == 200
-    reply = handler.open_handler({**environ, missing: ""}).handle(asked, NOW)
+    request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
+    assert handler.open_handler(environ).handle(request, NOW).status == 200
+    reply = handler.open_handler({**environ, missing: ""}).handle(request, NOW)
     assert (reply.status, f"{missing} is not set" in reply.note) == (503, True)
     assert missing not in reply.body

@@ -41,7 +41,7 @@ def test_keys_are_read_from_each_form_of_the_secret(text: str, current: str, rin
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("", "0 bytes", id="empty"),
         pytest.param("{", "not JSON", id="broken"),
@@ -52,8 +52,8 @@ def test_keys_are_read_from_each_form_of_the_secret(text: str, current: str, rin
         pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes; use at least 32", id="too short"),
     ],
 )
-def test_an_invalid_keys_secret_is_named_but_not_shown(text: str, said: str):
-    with pytest.raises(SettingsError, match=said) as refused:
+def test_an_invalid_keys_secret_is_named_but_not_shown(text: str, message: str):
+    with pytest.raises(SettingsError, match=message) as refused:
         snooze_keys.parse_keys(text, "env:KEYS")
     assert str(refused.value).startswith("env:KEYS: ")
     assert "hunter2" not in str(refused.value)
@@ -68,21 +68,21 @@ def test_keys_are_cached_for_five_minutes():
 
 
 def test_a_new_key_is_found_but_reads_stay_limited():
-    asked: list[int] = []
+    calls: list[int] = []
 
     def fetch() -> str:
-        asked.append(1)
+        calls.append(1)
         return (
-            f'{{"current": "k1", "k1": "{LONG}"}}' if len(asked) == 1 else f'{{"current": "k2", "k1": "{LONG}", "k2": "{LONG}"}}'
+            f'{{"current": "k1", "k1": "{LONG}"}}' if len(calls) == 1 else f'{{"current": "k2", "k1": "{LONG}", "k2": "{LONG}"}}'
         )
 
     ring = Keyring(fetch, "env:KEYS")
     ring.keys(NOW)
     for second in range(30):
         ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert "k2" in ring.keys(NOW + timedelta(seconds=30), wanted="k2").ring
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 class Vault:
@@ -90,11 +90,11 @@ class Vault:
 
     def __init__(self, text: str = LONG) -> None:
         self.text = text
-        self.asked = 0
+        self.reads = 0
         self.down: ReaperError | None = None
 
     def read(self) -> str:
-        self.asked += 1
+        self.reads += 1
         if self.down:
             raise self.down
         return self.text
@@ -114,7 +114,7 @@ def test_a_failed_read_is_repeated_after_a_minute(fault: ReaperError | None):
     for second in range(60):
         with pytest.raises(ReaperError):
             ring.keys(NOW + timedelta(seconds=second), wanted="k1")
-    assert vault.asked == 1
+    assert vault.reads == 1
     vault.down, vault.text = None, LONG
     assert ring.keys(NOW + MINUTE).current == "k1"
     assert ring.failure is None
@@ -128,7 +128,7 @@ def test_cached_keys_last_15_minutes_after_a_failed_read():
     for minute in range(1, 20):
         assert ring.keys(NOW + minute * MINUTE).ring == {"k1": LONG.encode()}
     assert ring.failure is vault.down
-    assert vault.asked == 1 + 15
+    assert vault.reads == 1 + 15
     with pytest.raises(CloudError, match="timed out"):
         ring.keys(NOW + 20 * MINUTE)
 
@@ -149,7 +149,7 @@ def test_an_unknown_key_id_does_not_shorten_the_retry_delay():
     vault.down = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     for second in range(30, 90):
         ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
-    assert vault.asked == 2
+    assert vault.reads == 2
 
 
 def test_a_repeated_keys_error_does_not_gather_tracebacks():
@@ -180,7 +180,7 @@ def test_concurrent_threads_read_the_secret_once():
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(one, range(8))) == {"k1"}
-    assert vault.asked == 1
+    assert vault.reads == 1
 
 
 class Stuck(Vault):
@@ -211,9 +211,9 @@ def stuck() -> Iterator[Stuck]:
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     """Other requests, of which one may hang until `stuck` lets it go."""
-    found = ThreadPoolExecutor(8)
-    yield found
-    found.shutdown(wait=False)
+    executor = ThreadPoolExecutor(8)
+    yield executor
+    executor.shutdown(wait=False)
 
 
 def under_way(ring: Keyring, vault: Stuck, pool: ThreadPoolExecutor, at: timedelta, wanted: str) -> Future[Keys]:
@@ -250,7 +250,7 @@ def test_an_unknown_key_waits_only_briefly_for_a_hanging_read(
     others = [pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, f"made-up-{n}") for n in range(5)]
     assert ["k1" in other.result(stuck.LIMIT).ring for other in others] == [True] * 5
     assert not first.done()
-    assert stuck.asked == 1, "but the one that hangs"
+    assert stuck.reads == 1, "but the one that hangs"
 
 
 def test_a_new_key_waits_for_the_read_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
@@ -260,21 +260,21 @@ def test_a_new_key_waits_for_the_read_that_finds_it(stuck: Stuck, pool: ThreadPo
     stuck.text = f'{{"current": "k2", "k2": "{LONG}"}}'
     stuck.go.set()
     assert {"k2" in one.result(stuck.LIMIT).ring for one in (first, second)} == {True}
-    assert stuck.asked == 2
+    assert stuck.reads == 2
 
 
 def test_a_timed_out_read_counts_for_the_threads_that_waited(stuck: Stuck, pool: ThreadPoolExecutor):
     stuck.hangs, stuck.down = True, CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     ring = Keyring(stuck.read, "env:KEYS")
-    asked = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
+    futures = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
     assert stuck.reached.wait(stuck.LIMIT)
     stuck.go.set()
-    assert {str(one.exception(stuck.LIMIT)) for one in asked} == {str(stuck.down)}
-    assert stuck.asked == 1
+    assert {str(one.exception(stuck.LIMIT)) for one in futures} == {str(stuck.down)}
+    assert stuck.reads == 1
 
 
 @pytest.mark.parametrize(
-    ("said", "deployment"),
+    ("name", "deployment"),
     [
         pytest.param("", "", id="none"),
         pytest.param("  \n", "", id="blank"),
@@ -286,12 +286,12 @@ def test_a_timed_out_read_counts_for_the_threads_that_waited(stuck: Stuck, pool:
         pytest.param("/subscriptions/1/resourceGroups/RG", "/subscriptions/1/resourcegroups/rg", id="an Azure id, in any case"),
     ],
 )
-def test_keys_carry_the_set_deployment(said: str, deployment: str):
-    keys = snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
+def test_keys_carry_the_set_deployment(name: str, deployment: str):
+    keys = snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": name}).keys(NOW)
     assert keys.deployment == deployment
 
 
-@pytest.mark.parametrize("said", ["two\nlines", "x" * 2000])
-def test_an_invalid_deployment_setting_is_an_error(said: str):
+@pytest.mark.parametrize("name", ["two\nlines", "x" * 2000])
+def test_an_invalid_deployment_setting_is_an_error(name: str):
     with pytest.raises(SettingsError, match="REAPER_DEPLOYMENT"):
-        snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})
+        snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": name})

@@ -21,10 +21,10 @@ SECRET = "a" * 40
 GOOD = {"REAPER_SNOOZE_URL": "https://keep.example.com/api/", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
 
 
-def finding(state: State = State.IDLE, **given: object) -> Finding:
+def finding(state: State = State.IDLE, **fields: object) -> Finding:
     verdict = Verdict(state=state, because="silent", idle_for=9 * DAY if state is State.IDLE else None)
     return Finding(
-        case=Case(resource=resource(**given), rule=rule(), verdict=verdict),
+        case=Case(resource=resource(**fields), rule=rule(), verdict=verdict),
         step=Step(name=StepName.WARN, because="idle"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address="jo@example.com", source="tag owner"),
@@ -35,8 +35,8 @@ def finding(state: State = State.IDLE, **given: object) -> Finding:
 
 
 def test_each_idle_resource_gets_a_link_with_its_facts():
-    found = links_by_resource([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
-    [(id, address)] = found.items()
+    links = links_by_resource([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
+    [(id, address)] = links.items()
     parts = urlsplit(address)
     link = verify_link(parse_qs(parts.query)["t"][0], KEYS, NOW)
     assert (parts.scheme, parts.netloc, parts.path) == ("https", "keep.example.com", "/keep")
@@ -67,8 +67,8 @@ def test_a_resource_with_an_overlong_id_gets_no_link():
 
 
 def test_an_azure_link_names_the_subscription():
-    found = links_by_resource([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
-    [address] = found.values()
+    links = links_by_resource([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
+    [address] = links.values()
     assert verify_link(address.rpartition("t=")[2], KEYS, NOW).where == "Azure subscription 0000-11, westeurope"
 
 
@@ -84,7 +84,7 @@ def test_snooze_settings_create_a_link_signer():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         pytest.param({"REAPER_SNOOZE_URL": "http://keep.example.com"}, "expected https", id="not encrypted"),
         pytest.param({"REAPER_SNOOZE_URL": "javascript:alert(1)"}, "expected https", id="no address"),
@@ -97,8 +97,8 @@ def test_snooze_settings_create_a_link_signer():
         pytest.param({"KEYS": "short"}, "5 bytes", id="a weak key"),
     ],
 )
-def test_invalid_snooze_settings_are_named(changed: dict[str, str], said: str):
-    with pytest.raises(ReaperError, match=said):
+def test_invalid_snooze_settings_are_named(changed: dict[str, str], message: str):
+    with pytest.raises(ReaperError, match=message):
         snooze_links.open_signer({**GOOD, **changed}, NOW)
 
 

@@ -39,7 +39,7 @@ def ledger() -> InMemoryLedger:
 
 def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
     reply = look(ledger)
-    found = Page(reply.body)
+    page = Page(reply.body)
     assert reply.status == 200
     for text in (
         "churn",
@@ -50,9 +50,9 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
         "$33.79 a day",
         "$304",
     ):
-        assert text in found.text
-    assert found.fields()["days"] == ["1", "3", "7", "30"]
-    assert found.fields()["t"] == [TOKEN]
+        assert text in page.text
+    assert page.fields()["days"] == ["1", "3", "7", "30"]
+    assert page.fields()["t"] == [TOKEN]
 
 
 def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
@@ -80,10 +80,10 @@ def test_head_answers_like_get_without_a_body(ledger: InMemoryLedger):
 
 def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger):
     reply = send(ledger, days="3", reason="demo on Monday")
-    found = remembered(ledger)
-    assert (reply.status, found.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
-    assert (found.snoozed_by, found.snooze_reason, found.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
-    before = replace(found, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
+    memory = remembered(ledger)
+    assert (reply.status, memory.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
+    assert (memory.snoozed_by, memory.snooze_reason, memory.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
+    before = replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
     assert before == replace(WARNED, version=1)
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = ledger.history(ID)
@@ -137,10 +137,10 @@ def test_an_expired_snooze_is_not_shown(ledger: InMemoryLedger):
 def test_the_form_shows_the_current_snooze(ledger: InMemoryLedger):
     assert "shorten" not in Page(look(ledger).body).fields()
     send(ledger, days="30", reason="quarterly run")
-    found = Page(look(ledger).body)
-    assert "Snoozed until Mon 21 Dec 2026, 11:00 UTC" in found.text
-    assert "jo@example.com: quarterly run" in found.text
-    assert "shorten" in found.fields()
+    page = Page(look(ledger).body)
+    assert "Snoozed until Mon 21 Dec 2026, 11:00 UTC" in page.text
+    assert "jo@example.com: quarterly run" in page.text
+    assert "shorten" in page.fields()
 
 
 @pytest.mark.parametrize("days", ["", "0", "31", "-1", "1.5", "1e9", "99999999999", "７", "7 ", "seven"])
@@ -156,9 +156,9 @@ def test_days_outside_the_limit_write_nothing(ledger: InMemoryLedger, days: str)
     ("limit", "offered"), [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "3"]), (7, ["1", "3", "7"]), (14, ["1", "3", "7", "14"])]
 )
 def test_choices_stay_within_the_limit_with_one_preselected(ledger: InMemoryLedger, limit: int, offered: list[str]):
-    found = Page(look(ledger, token=sign_link(replace(LINK, max_days=limit), KEYS)).body)
-    assert found.fields()["days"] == offered
-    assert sum("checked" in attrs for _, attrs in found.tags) == 1
+    page = Page(look(ledger, token=sign_link(replace(LINK, max_days=limit), KEYS)).body)
+    assert page.fields()["days"] == offered
+    assert sum("checked" in attrs for _, attrs in page.tags) == 1
 
 
 def test_an_unreachable_ledger_is_a_503_with_the_tag(ledger: InMemoryLedger):
@@ -185,8 +185,8 @@ def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
 def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
     ledger = ContendedLedger(3)
     assert send(ledger).status == 200
-    found = remembered(ledger)
-    assert (found.snoozed_until, found.reminded_at, found.version) == (pages.snooze_end(NOW, 7), NOW, 4)
+    memory = remembered(ledger)
+    assert (memory.snoozed_until, memory.reminded_at, memory.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_a_503():
@@ -211,10 +211,10 @@ def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
         thread.start()
     for thread in threads:
         thread.join()
-    found = remembered(ledger)
+    memory = remembered(ledger)
     assert set(statuses) == {200}
-    assert found.snoozed_until == pages.snooze_end(NOW, 8)
-    assert found.version == len(ledger.history(ID))
+    assert memory.snoozed_until == pages.snooze_end(NOW, 8)
+    assert memory.version == len(ledger.history(ID))
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])

@@ -16,19 +16,19 @@ from reaper.model import Memory, State, StepName
 from reaper.planning.snoozed_cases import with_snooze
 
 
-def kept(given: timedelta | None) -> Memory:
+def snooze_memory(ago: timedelta | None) -> Memory:
     """Kept for another week, by a click so long ago."""
-    at = None if given is None else NOW - given
+    at = None if ago is None else NOW - ago
     return Memory(snoozed_until=NOW + 7 * DAY, snoozed_at=at, snoozed_by="jo", snooze_reason="demo")
 
 
 def made(created: datetime | None, state: State = State.IDLE) -> Case:
-    found = case(state, idle_for=HOUR)
-    return replace(found, resource=replace(found.resource, created=created))
+    idle_case = case(state, idle_for=HOUR)
+    return replace(idle_case, resource=replace(idle_case.resource, created=created))
 
 
 @pytest.mark.parametrize(
-    ("created", "given", "expected"),
+    ("created", "ago", "expected"),
     [
         pytest.param(9 * DAY, 10 * DAY, StepName.WARN, id="made anew after the click"),
         pytest.param(9 * DAY, 8 * DAY, StepName.NONE, id="the one that was clicked for"),
@@ -37,14 +37,14 @@ def made(created: datetime | None, state: State = State.IDLE) -> Case:
         pytest.param(None, 10 * DAY, StepName.NONE, id="nobody knows when it was made"),
     ],
 )
-def test_a_snooze_does_not_protect_a_recreated_resource(created, given, expected):
+def test_a_snooze_does_not_protect_a_recreated_resource(created, ago, expected):
     of = made(None if created is None else NOW - created)
-    assert move(of, kept(given)) is expected
-    assert (with_snooze(of, kept(given), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
+    assert move(of, snooze_memory(ago)) is expected
+    assert (with_snooze(of, snooze_memory(ago), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE, State.UNKNOWN])
 def test_a_recreated_resources_old_snooze_is_cleared(state):
-    left = after_judging(made(NOW - DAY, state), kept(2 * DAY), NOW)
-    assert (left.snoozed_until, left.snoozed_at, left.snoozed_by, left.snooze_reason) == (None, None, None, None)
-    assert after_judging(made(NOW - 3 * DAY, state), kept(2 * DAY), NOW + HOUR).snoozed_by == "jo"
+    memory = after_judging(made(NOW - DAY, state), snooze_memory(2 * DAY), NOW)
+    assert (memory.snoozed_until, memory.snoozed_at, memory.snoozed_by, memory.snooze_reason) == (None, None, None, None)
+    assert after_judging(made(NOW - 3 * DAY, state), snooze_memory(2 * DAY), NOW + HOUR).snoozed_by == "jo"

@@ -97,26 +97,26 @@ def test_hostile_names_are_escaped(where: str, hostile: str):
     assert [tag for tag, _ in shown.tags] == plain
     assert not set(shown.text) & set("\r\x00\x1b\u202e\u2066")
     assert len(shown.text) < 6000
-    kept = Page(send(ledger, t=token).body)
-    assert "script" not in [tag for tag, _ in kept.tags]
+    page = Page(send(ledger, t=token).body)
+    assert "script" not in [tag for tag, _ in page.tags]
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: str):
     send(ledger, reason=hostile[:4000], name=hostile[:4000])
-    found = remembered(ledger)
-    assert found.snooze_reason
-    assert found.snoozed_by
-    assert len(found.snooze_reason) <= form.MAX_REASON
-    assert len(found.snoozed_by) <= form.MAX_NAME + len(" (jo@example.com)")
-    assert found.snooze_reason.isprintable()
+    memory = remembered(ledger)
+    assert memory.snooze_reason
+    assert memory.snoozed_by
+    assert len(memory.snooze_reason) <= form.MAX_REASON
+    assert len(memory.snoozed_by) <= form.MAX_NAME + len(" (jo@example.com)")
+    assert memory.snooze_reason.isprintable()
     shown = Page(look(ledger).body)
     assert "script" not in [tag for tag, _ in shown.tags]
     assert sum(tag == "form" for tag, _ in shown.tags) == 1
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent", "reason"),
     [
         pytest.param("Übung für Ōsaka 大阪 😀", "Übung für Ōsaka 大阪 😀", id="any script"),
         pytest.param("e\u0301te\u0301", "\u00e9t\u00e9", id="composed"),
@@ -125,9 +125,9 @@ def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: st
         pytest.param("   ", None, id="nothing but blanks"),
     ],
 )
-def test_reasons_keep_their_script(ledger: InMemoryLedger, sent: str, kept: str | None):
+def test_reasons_keep_their_script(ledger: InMemoryLedger, sent: str, reason: str | None):
     send(ledger, reason=sent)
-    assert remembered(ledger).snooze_reason == kept
+    assert remembered(ledger).snooze_reason == reason
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ def test_every_reply_has_the_security_headers():
 
 def test_no_page_has_scripts_fetches_or_other_actions():
     for make in all_replies():
-        found = Page(make().body)
-        assert not {"script", "img", "iframe", "object", "svg"} & {tag for tag, _ in found.tags}
-        assert not any(name.startswith("on") or name == "style" for _, attrs in found.tags for name in attrs)
-        assert [attrs["href"] for tag, attrs in found.tags if tag == "link"] == ["data:,"]
-        assert {attrs["action"] for tag, attrs in found.tags if tag == "form"} <= {"keep"}
+        page = Page(make().body)
+        assert not {"script", "img", "iframe", "object", "svg"} & {tag for tag, _ in page.tags}
+        assert not any(name.startswith("on") or name == "style" for _, attrs in page.tags for name in attrs)
+        assert [attrs["href"] for tag, attrs in page.tags if tag == "link"] == ["data:,"]
+        assert {attrs["action"] for tag, attrs in page.tags if tag == "form"} <= {"keep"}
 
 
 def test_links_and_networks_are_rate_limited(ledger: InMemoryLedger):

@@ -40,8 +40,8 @@ def of(deployment: str) -> Keys:
 
 def forged(**changed: Any) -> str:
     """A token that is signed with the right key but says something else."""
-    said = json.loads(_raw(GOOD.split(".")[2])) | changed
-    return _signed(json.dumps(said).encode())
+    payload = json.loads(_raw(GOOD.split(".")[2])) | changed
+    return _signed(json.dumps(payload).encode())
 
 
 def _raw(text: str) -> bytes:
@@ -70,10 +70,10 @@ def test_a_token_needs_no_escaping_in_an_address():
 )
 def test_links_with_any_names_can_be_verified(name: str, owner: str, price: float | None, days: int):
     link = replace(LINK, resource=ARM, name=name, owner=owner, usd_per_hour=price, max_days=days)
-    found = verify_link(sign_link(link, KEYS), KEYS, NOW)
-    assert (found.resource, found.usd_per_hour, found.max_days) == (ARM, price, days)
-    assert (found.name + found.owner).isprintable()
-    assert len(found.name) <= 100
+    verified = verify_link(sign_link(link, KEYS), KEYS, NOW)
+    assert (verified.resource, verified.usd_per_hour, verified.max_days) == (ARM, price, days)
+    assert (verified.name + verified.owner).isprintable()
+    assert len(verified.name) <= 100
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "message"),
     [
         pytest.param({"resource": "x" * 2000}, "characters", id="an id too long"),
         pytest.param({"resource": ""}, "needs a resource", id="no id"),
@@ -223,8 +223,8 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
         pytest.param({"resource": "a\ud800"}, "surrogates", id="an id that is no text"),
     ],
 )
-def test_sign_link_rejects_what_no_link_can_carry(given_: dict[str, Any], said: str):
-    with pytest.raises(ValueError, match=said):
+def test_sign_link_rejects_what_no_link_can_carry(given_: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
         sign_link(replace(LINK, **given_), KEYS)
 
 

@@ -53,8 +53,8 @@ def at(day: int, hour: int, minute: int = 0) -> datetime:
 def begun(ledger: Ledger, most: int) -> Enforcer:
     """A deployment with links in its mails, on a Monday."""
 
-    def desk(**given: Any) -> Desk:
-        return Desk(**{**given, "offer": Offer(base="https://keep.example.com", keys=Keys(**KEYS))})
+    def desk(**fields: Any) -> Desk:
+        return Desk(**{**fields, "offer": Offer(base="https://keep.example.com", keys=Keys(**KEYS))})
 
     core.enforcer.Desk = desk
     return Enforcer(
@@ -62,101 +62,101 @@ def begun(ledger: Ledger, most: int) -> Enforcer:
     )
 
 
-def add(there: Enforcer, *names: str, owner: str = "jo@example.com", **given: Any) -> None:
+def add(enforcer: Enforcer, *names: str, owner: str = "jo@example.com", **fields: Any) -> None:
     for name in names:
-        there.depot.add(name, created=at(1, 0), up=at(1, 0), tags={"owner": owner}, **given)
+        enforcer.depot.add(name, created=at(1, 0), up=at(1, 0), tags={"owner": owner}, **fields)
 
 
-def swept(there: Enforcer, when: datetime) -> None:
-    there.now = when
-    there.sweep()
+def swept(enforcer: Enforcer, when: datetime) -> None:
+    enforcer.now = when
+    enforcer.sweep()
 
 
-def killed(there: Enforcer, when: datetime, call: str) -> None:
+def killed(enforcer: Enforcer, when: datetime, call: str) -> None:
     """A sweep whose process dies in its first action: before its call (`carry`) or right after it (`carried`)."""
 
     def die(name: str, _: str) -> None:
         if name == call:
-            there.ledger.dead = True
+            enforcer.ledger.dead = True
             raise Killed
 
-    there.now, there.depot.blunder = when, die
+    enforcer.now, enforcer.depot.blunder = when, die
     try:
-        there.sweep()
+        enforcer.sweep()
     except Killed:
-        there.depot.blunder, there.ledger.dead = lambda name, _: None, False
+        enforcer.depot.blunder, enforcer.ledger.dead = lambda name, _: None, False
         return
     raise AssertionError("nothing was killed")
 
 
-def link(there: Enforcer, name: str) -> str:
+def link(enforcer: Enforcer, name: str) -> str:
     """The link in the newest mail about it."""
-    about = next(m.text for m in reversed(there.post.messages) if f" {name}\n" in m.text)
+    about = next(m.text for m in reversed(enforcer.post.messages) if f" {name}\n" in m.text)
     return about.partition(f" {name}\n")[2].partition("Keep it: ")[2].split()[0]
 
 
-def click(there: Enforcer, name: str, days: int, when: datetime) -> None:
-    form = f"t={link(there, name).partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
-    reply = answer(Request(method="POST", path="/keep", body=form), there.ledger.ledger, Keys(**KEYS), when)
+def click(enforcer: Enforcer, name: str, days: int, when: datetime) -> None:
+    form = f"t={link(enforcer, name).partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
+    reply = answer(Request(method="POST", path="/keep", body=form), enforcer.ledger.ledger, Keys(**KEYS), when)
     assert reply.status == 200, reply.note
 
 
 def notices(ledger: Ledger) -> Enforcer:
     """Notices, snoozes, actions and kills of two weeks, up to the small hours of Friday 20 November."""
-    there = begun(ledger, 20)
-    add(there, "done-stop", "slow-reminded")
-    swept(there, at(9, 10))
-    swept(there, at(12, 10))
-    swept(there, at(16, 10))
-    add(there, "k1-stop-made", "k2-stop-unmade", "k3-delete-made", "k4-delete-unmade", owner="sam@example.com")
-    add(there, "past-due", "woken", "linked")
-    swept(there, at(17, 2))
-    add(there, "office-night", "announced", "snoozed")
-    swept(there, at(19, 10))
-    click(there, "woken", 1, at(19, 10, 30))
-    click(there, "snoozed", 7, at(19, 12))
-    add(there, "office-told")
-    swept(there, at(19, 22))
-    killed(there, at(20, 2, 30), "carried")
-    killed(there, at(20, 2, 46), "carry")
-    killed(there, at(20, 3, 2), "carried")
-    killed(there, at(20, 3, 18), "carry")
-    return there
+    enforcer = begun(ledger, 20)
+    add(enforcer, "done-stop", "slow-reminded")
+    swept(enforcer, at(9, 10))
+    swept(enforcer, at(12, 10))
+    swept(enforcer, at(16, 10))
+    add(enforcer, "k1-stop-made", "k2-stop-unmade", "k3-delete-made", "k4-delete-unmade", owner="sam@example.com")
+    add(enforcer, "past-due", "woken", "linked")
+    swept(enforcer, at(17, 2))
+    add(enforcer, "office-night", "announced", "snoozed")
+    swept(enforcer, at(19, 10))
+    click(enforcer, "woken", 1, at(19, 10, 30))
+    click(enforcer, "snoozed", 7, at(19, 12))
+    add(enforcer, "office-told")
+    swept(enforcer, at(19, 22))
+    killed(enforcer, at(20, 2, 30), "carried")
+    killed(enforcer, at(20, 2, 46), "carry")
+    killed(enforcer, at(20, 3, 2), "carried")
+    killed(enforcer, at(20, 3, 18), "carry")
+    return enforcer
 
 
 def holds(ledger: Ledger) -> Enforcer:
     """A hold that was released, another that was not, and a jump of the idle share."""
-    there = begun(ledger, 1)
+    enforcer = begun(ledger, 1)
     busy = [at(9, 0) + timedelta(hours=hour) for hour in range(8 * 24)]
-    add(there, *(f"shop-{n}" for n in range(4)), region="eu-west-1", uses=busy)
-    add(there, "first-1", "first-2")
+    add(enforcer, *(f"shop-{n}" for n in range(4)), region="eu-west-1", uses=busy)
+    add(enforcer, "first-1", "first-2")
     for day in (14, 15, 16):
-        swept(there, at(day, 10))
-    add(there, "second-1", "second-2", "second-3")
-    swept(there, at(16, 18))
-    swept(there, at(17, 11))
-    there.now = at(17, 12)
-    enforce.release(there.ledger, "lee", there.now, timedelta(days=1))
-    swept(there, at(17, 13))
-    swept(there, at(19, 18, 1))
-    return there
+        swept(enforcer, at(day, 10))
+    add(enforcer, "second-1", "second-2", "second-3")
+    swept(enforcer, at(16, 18))
+    swept(enforcer, at(17, 11))
+    enforcer.now = at(17, 12)
+    enforce.release(enforcer.ledger, "lee", enforcer.now, timedelta(days=1))
+    swept(enforcer, at(17, 13))
+    swept(enforcer, at(19, 18, 1))
+    return enforcer
 
 
 PLAYS: dict[str, Callable[[Ledger], Enforcer]] = {"notices": notices, "holds": holds}
 
 
-def world(there: Enforcer) -> dict[str, Any]:
+def world(enforcer: Enforcer) -> dict[str, Any]:
     """What is outside the ledger: the things, the manifests, the links that were mailed last, and the time."""
     links = {}
-    for name in there.depot.things:
+    for name in enforcer.depot.things:
         try:
-            links[name] = link(there, name)
+            links[name] = link(enforcer, name)
         except (StopIteration, IndexError):
             continue
-    things = [asdict(thing) for thing in there.depot.things.values()]
+    things = [asdict(thing) for thing in enforcer.depot.things.values()]
     for thing in things:
         thing["uses"] = thing["uses"][-3:]
-    return {"now": there.now, "runs": there.runs, "things": things, "manifests": there.store.texts, "links": links}
+    return {"now": enforcer.now, "runs": enforcer.runs, "things": things, "manifests": enforcer.store.texts, "links": links}
 
 
 def write(name: str, content: Any) -> None:
@@ -167,8 +167,8 @@ def write(name: str, content: Any) -> None:
 def main() -> None:
     for play, written in PLAYS.items():
         path = Path(sys.argv[1], f"{play}.db")
-        with _sqlite(path) as kept:
-            write(f"{play}.world.json", world(written(kept)))
+        with _sqlite(path) as ledger:
+            write(f"{play}.world.json", world(written(ledger)))
         with closing(sqlite3.connect(path)) as connection:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             write(f"{play}.sql", "\n".join([*connection.iterdump(), f"PRAGMA user_version = {version};"]) + "\n")
@@ -192,11 +192,11 @@ def main() -> None:
 @contextmanager
 def _sqlite(path: Path) -> Any:
     path.unlink(missing_ok=True)
-    kept = stores.Store(f"sqlite://{path}", {})
+    store = stores.Store(f"sqlite://{path}", {})
     try:
-        yield kept.open()
+        yield store.open()
     finally:
-        kept.close()
+        store.close()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def swept(old: Upgraded, when: datetime, mode: Mode = Mode.ENFORCE):
     return old.deployment.sweep(mode)
 
 
-def done(deployment: FakeDeployment, name: str) -> list[StepName]:
+def performed_moves(deployment: FakeDeployment, name: str) -> list[StepName]:
     """What the new product did to it."""
     return [move for move, one, _ in deployment.cloud.log if one == name]
 
@@ -39,8 +39,8 @@ def about(texts: list[str], name: str) -> list[str]:
 
 def test_an_old_notice_past_its_date_leads_to_the_action(upgraded: Load):
     old = upgraded("notices")
-    found = finding_of(swept(old, NOON), "past-due")
-    assert (found.step.name, found.outcome.result, done(old.deployment, "past-due")) == (
+    finding = finding_of(swept(old, NOON), "past-due")
+    assert (finding.step.name, finding.outcome.result, performed_moves(old.deployment, "past-due")) == (
         StepName.STOP,
         Result.DONE,
         [StepName.STOP],
@@ -50,50 +50,50 @@ def test_an_old_notice_past_its_date_leads_to_the_action(upgraded: Load):
 
 def test_an_old_notice_before_its_date_waits_without_another_mail(upgraded: Load):
     old = upgraded("notices")
-    told = old.deployment.memory("announced")
+    memory = old.deployment.memory("announced")
     swept(old, NOON)
-    swept(old, told.act_not_before - HOUR)
-    assert (done(old.deployment, "announced"), about(old.mails(JO), "announced")) == ([], [])
-    assert old.deployment.memory("announced").warned_at == told.warned_at
-    swept(old, told.act_not_before + HOUR)
-    assert done(old.deployment, "announced") == [StepName.STOP]
+    swept(old, memory.act_not_before - HOUR)
+    assert (performed_moves(old.deployment, "announced"), about(old.mails(JO), "announced")) == ([], [])
+    assert old.deployment.memory("announced").warned_at == memory.warned_at
+    swept(old, memory.act_not_before + HOUR)
+    assert performed_moves(old.deployment, "announced") == [StepName.STOP]
 
 
 def test_an_old_reminder_keeps_its_interval_and_its_date(upgraded: Load):
     old = upgraded("notices")
-    told = old.deployment.memory("slow-reminded")
+    memory = old.deployment.memory("slow-reminded")
     swept(old, NOON)
-    assert old.deployment.memory("slow-reminded") == told
-    swept(old, told.reminded_at + 7 * DAY)
+    assert old.deployment.memory("slow-reminded") == memory
+    swept(old, memory.reminded_at + 7 * DAY)
     assert len(about(old.mails(JO), "slow-reminded")) == 1
-    swept(old, told.act_not_before - HOUR)
-    assert done(old.deployment, "slow-reminded") == []
-    swept(old, told.act_not_before + HOUR)
-    assert done(old.deployment, "slow-reminded") == [StepName.STOP]
+    swept(old, memory.act_not_before - HOUR)
+    assert performed_moves(old.deployment, "slow-reminded") == []
+    swept(old, memory.act_not_before + HOUR)
+    assert performed_moves(old.deployment, "slow-reminded") == [StepName.STOP]
 
 
 def test_a_stop_by_hours_needs_an_enrolment_even_if_announced(upgraded: Load):
     old = upgraded("notices")
     assert old.deployment.memory("office-told").act_not_before < NIGHT
     assert finding_of(swept(old, NIGHT), "office-told").step.name is StepName.WARN
-    assert (done(old.deployment, "office-told"), old.deployment.memory("office-told").announced_action) == (
+    assert (performed_moves(old.deployment, "office-told"), old.deployment.memory("office-told").announced_action) == (
         [],
         AnnouncedAction.HOURS,
     )
-    [said] = about(old.mails(JO), "office-told")
-    assert "stopped outside its office hours" in said or "scaled in outside its office hours" in said
+    [text] = about(old.mails(JO), "office-told")
+    assert "stopped outside its office hours" in text or "scaled in outside its office hours" in text
     swept(old, NIGHT + HOUR)
-    assert done(old.deployment, "office-told") == [StepName.STOP]
+    assert performed_moves(old.deployment, "office-told") == [StepName.STOP]
 
 
 def test_a_resource_stopped_by_hours_is_started_the_next_day(upgraded: Load):
     old = upgraded("notices")
     swept(old, NIGHT)
-    assert done(old.deployment, "office-night") == []
+    assert performed_moves(old.deployment, "office-night") == []
     swept(old, NOON)
-    assert done(old.deployment, "office-night") == [StepName.START]
+    assert performed_moves(old.deployment, "office-night") == [StepName.START]
     swept(old, NOON + 8 * HOUR)
-    assert done(old.deployment, "office-night") == [StepName.START], "its owner was never told of the office hours"
+    assert performed_moves(old.deployment, "office-night") == [StepName.START], "its owner was never told of the office hours"
 
 
 def test_unfinished_actions_are_reported_once_and_never_continued(upgraded: Load):
@@ -101,9 +101,9 @@ def test_unfinished_actions_are_reported_once_and_never_continued(upgraded: Load
     report = swept(old, NOON)
     for name, move in OPEN.items():
         memory = old.deployment.memory(name)
-        assert (memory.last_action, memory.last_action_result, done(old.deployment, name)) == (move, Result.FAILED, [])
+        assert (memory.last_action, memory.last_action_result, performed_moves(old.deployment, name)) == (move, Result.FAILED, [])
         assert memory.warned_at in {None, NOON}, "what was told before gives no right to anything"
-        assert len([said for said in about(old.mails(SAM), name) if UNKNOWN in said]) == 1
+        assert len([text for text in about(old.mails(SAM), name) if UNKNOWN in text]) == 1
     assert [c.kind for c in report.coverage if c.error and "isn't known" in c.error] == ["acts"]
     swept(old, NOON + 2 * HOUR)
     assert sum(text.count(UNKNOWN) for text in old.mails(SAM)) == len(OPEN)
@@ -114,9 +114,9 @@ def test_an_unfinished_action_is_repeated_only_after_a_new_notice(upgraded: Load
     swept(old, NOON)
     swept(old, NOON + 2 * HOUR)
     swept(old, NOON + 3 * DAY - HOUR)
-    assert done(old.deployment, "k2-stop-unmade") + done(old.deployment, "k4-delete-unmade") == []
+    assert performed_moves(old.deployment, "k2-stop-unmade") + performed_moves(old.deployment, "k4-delete-unmade") == []
     swept(old, NOON + 3 * DAY + 3 * HOUR)
-    assert (done(old.deployment, "k2-stop-unmade"), done(old.deployment, "k4-delete-unmade")) == (
+    assert (performed_moves(old.deployment, "k2-stop-unmade"), performed_moves(old.deployment, "k4-delete-unmade")) == (
         [StepName.STOP],
         [StepName.DELETE],
     )
@@ -134,16 +134,19 @@ def test_an_old_action_is_undone_from_its_own_manifest(upgraded: Load, name: str
 
 def test_an_old_snooze_counts_and_its_end_leads_to_a_new_notice(upgraded: Load):
     old = upgraded("notices")
-    given = old.deployment.memory("snoozed")
+    memory = old.deployment.memory("snoozed")
     report = swept(old, NOON)
-    assert (finding_of(report, "snoozed").case.verdict.state, old.deployment.memory("snoozed")) == ("exempt", given)
+    assert (finding_of(report, "snoozed").case.verdict.state, old.deployment.memory("snoozed")) == ("exempt", memory)
     assert (finding_of(report, "woken").step.name, old.deployment.memory("woken").snoozed_until) == (StepName.WARN, None)
     swept(old, NOON + 3 * DAY - HOUR)
-    assert done(old.deployment, "snoozed") + done(old.deployment, "woken") == []
+    assert performed_moves(old.deployment, "snoozed") + performed_moves(old.deployment, "woken") == []
     swept(old, NOON + 3 * DAY)
-    assert done(old.deployment, "woken") == [StepName.STOP]
-    swept(old, given.snoozed_until + HOUR)
-    assert (done(old.deployment, "snoozed"), finding_of(swept(old, given.snoozed_until + HOUR), "snoozed").step.name) == (
+    assert performed_moves(old.deployment, "woken") == [StepName.STOP]
+    swept(old, memory.snoozed_until + HOUR)
+    assert (
+        performed_moves(old.deployment, "snoozed"),
+        finding_of(swept(old, memory.snoozed_until + HOUR), "snoozed").step.name,
+    ) == (
         [],
         StepName.NONE,
     )
@@ -154,9 +157,9 @@ def test_a_snooze_link_mailed_before_the_upgrade_still_works(upgraded: Load):
     old.deployment.now = NOON
     assert old.click("linked", 7).status == 200
     report = old.deployment.sweep()
-    assert (finding_of(report, "linked").case.verdict.state, done(old.deployment, "linked")) == ("exempt", [])
+    assert (finding_of(report, "linked").case.verdict.state, performed_moves(old.deployment, "linked")) == ("exempt", [])
     assert old.deployment.memory("linked").snoozed_until >= NOON + 7 * DAY
-    assert done(old.deployment, "past-due") == [StepName.STOP], "the same but for the click"
+    assert performed_moves(old.deployment, "past-due") == [StepName.STOP], "the same but for the click"
 
 
 def test_the_lease_of_a_dead_run_counts_until_it_expires(upgraded: Load):

@@ -150,16 +150,16 @@ def on(operation: str, fault: Fault, *, times: int | None = None, region: str | 
 def rate_limit(per_second: float, burst: int = 1, operation: str = ".*", clock: Callable[[], float] = time.monotonic) -> Guard:
     """A token bucket: what matches beyond `burst` at once and `per_second` over time is throttled. `clock` gives seconds."""
     pattern = re.compile(operation)
-    tokens, seen = float(burst), clock()
+    tokens, last_call = float(burst), clock()
     lock = threading.Lock()
 
     def guard(call: Call) -> Fault | None:
-        nonlocal tokens, seen
+        nonlocal tokens, last_call
         if not pattern.fullmatch(call.operation):
             return None
         with lock:
             at = clock()
-            tokens, seen = min(float(burst), tokens + (at - seen) * per_second), at
+            tokens, last_call = min(float(burst), tokens + (at - last_call) * per_second), at
             if tokens < 1:
                 return throttled()
             tokens -= 1

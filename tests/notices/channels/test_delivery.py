@@ -18,14 +18,14 @@ REFUSED = CloudError(Reason.DENIED, "smtp:LOGIN", "login refused")
 
 
 def test_a_failed_channel_is_named_for_every_resource():
-    done = [
+    deliveries = [
         Delivery(message=TOLD, channel="ses", receipt="0102"),
         Delivery(message=TOLD, channel="smtp", error=REFUSED),
         Delivery(message=replace(TOLD, resource_ids=("b",)), channel="smtp", error=REFUSED),
         Delivery(message=replace(TOLD, resource_ids=("c",)), channel="ses", receipt="0103"),
     ]
-    assert receipts_by_id(done) == {"a": "ses: 0102", "b": "ses: 0102", "c": "ses: 0103"}
-    assert errors_by_id(done) == dict.fromkeys("ab", f"smtp: {REFUSED}")
+    assert receipts_by_id(deliveries) == {"a": "ses: 0102", "b": "ses: 0102", "c": "ses: 0103"}
+    assert errors_by_id(deliveries) == dict.fromkeys("ab", f"smtp: {REFUSED}")
 
 
 def test_a_lost_summary_does_not_affect_owner_receipts():
@@ -37,7 +37,7 @@ def test_an_unavailable_channel_says_what_it_needs(tmp_path: Path, monkeypatch: 
     monkeypatch.delitem(sys.modules, "reaper.notices.channels.apprise", raising=False)
     specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
     lines = opened(specs, ChannelContext(read_secret=lambda ref: "", clock=lambda: NOW))
-    shut, done = [deliver_one(TOLD, line) for line in lines]
+    shut, open_delivery = [deliver_one(TOLD, line) for line in lines]
     assert "it needs the extra `chat`: pip install 'ml-idle-reaper[chat]'" in str(shut.error)
-    assert done.receipt
+    assert open_delivery.receipt
     assert len(list(tmp_path.glob("*.eml"))) == 1

@@ -48,26 +48,26 @@ class Stage:
     def cloud(self) -> CloudSession:
         return CloudSession(_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
-    def seen(self, name: str, cloud: CloudSession | None = None) -> Resource:
+    def resource(self, name: str, cloud: CloudSession | None = None) -> Resource:
         """As a sweep sees it."""
-        here, kind = cloud or self.cloud(), registry.kind(self.kind)
-        return next(o.resource for o in kind.observe(here, list(kind.discover(here)), WINDOW) if o.resource.name == name)
+        session, kind = cloud or self.cloud(), registry.kind(self.kind)
+        return next(o.resource for o in kind.observe(session, list(kind.discover(session)), WINDOW) if o.resource.name == name)
 
     def able(self, name: str) -> Mapping[StepName, Blocked | None]:
         """What a sweep says of it."""
-        return registry.kind(self.kind).blocked_actions(self.seen(name))
+        return registry.kind(self.kind).blocked_actions(self.resource(name))
 
     def bar(self, name: str, move: StepName) -> str:
         """Why a sweep says that the action is blocked; "" if it isn't."""
-        found = self.able(name)[move]
-        return found.because if found else ""
+        blocked = self.able(name)[move]
+        return blocked.because if blocked else ""
 
     def again(self, resource: Resource) -> Observation:
         """As it is right before an act: a fresh look, and every signal anew."""
-        here = self.cloud()
-        fresh = registry.action_functions(self.kind).read_now(here, resource)
-        [found] = registry.kind(self.kind).observe(here, [fresh], WINDOW)
-        return found
+        session = self.cloud()
+        fresh = registry.action_functions(self.kind).read_now(session, resource)
+        [observation] = registry.kind(self.kind).observe(session, [fresh], WINDOW)
+        return observation
 
     def move(self, name: str, move: StepName) -> tuple[str, Manifest]:
         """The whole act; its sentence and its manifest as it was stored. Raises Barred and CloudError."""
@@ -78,7 +78,7 @@ class Stage:
         self, name: str, move: StepName, permit: CallCheck = lambda: None, earlier: Earlier = NOTHING_EARLIER
     ) -> tuple[ActionResult, Manifest]:
         """The same with all that it says of itself, after an earlier action."""
-        resource = self.again(self.seen(name)).resource
+        resource = self.again(self.resource(name)).resource
         bar = registry.kind(self.kind).blocked_actions(resource)[move]
         if bar:
             raise Barred(bar)
@@ -89,7 +89,7 @@ class Stage:
         """The calls of an act, as its manifest says."""
         return registry.action_functions(self.kind).perform(self.cloud(), resource, manifest, permit)
 
-    def kept(
+    def stored_action(
         self, name: str, move: StepName, archive: Archive, earlier: Earlier = NOTHING_EARLIER
     ) -> tuple[ActionResult, Manifest, str]:
         """An act whose manifest is stored, and where."""
@@ -109,6 +109,6 @@ class Stage:
         """Bring it back."""
         return registry.action_functions(self.kind).undo(self.cloud(), manifest)
 
-    def asked(self, action: str) -> list[dict[str, Any]]:
+    def parameters(self, action: str) -> list[dict[str, Any]]:
         """The parameters of every call of that IAM action so far."""
         return [call.params for call in self.server.calls if call.action == action]

@@ -36,13 +36,13 @@ def woken(account: Account, **alarm: object) -> None:
 
 def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, stage: Stage, server: Server):
     woken(account)
-    said, manifest = stage.move("One", StepName.STOP)
+    message, manifest = stage.move("One", StepName.STOP)
     order = [
         c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig")
     ]
     assert order == ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"]
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (0, 0)
-    assert said == "its 3 copies are scaling to zero; a request scales it up again"
+    assert message == "its 3 copies are scaling to zero; a request scales it up again"
     stage.undo(manifest)
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 
@@ -55,7 +55,7 @@ def test_a_component_without_a_wake_up_policy_keeps_its_copies(account: Account,
 
 def test_the_wake_up_policy_must_exist_when_the_undo_state_is_read(account: Account, stage: Stage):
     woken(account)
-    resource = stage.again(stage.seen("One")).resource
+    resource = stage.again(stage.resource("One")).resource
     account.contents.alarms.clear()
     with pytest.raises(CloudError, match="nothing would scale it up"):
         stage.manifest(resource, StepName.STOP)
@@ -83,7 +83,7 @@ def test_a_failed_component_stop_restores_the_minimum(account: Account, stage: S
 
 
 @pytest.mark.parametrize(
-    ("given", "stop", "delete"),
+    ("setup", "stop", "delete"),
     [
         pytest.param({"status": "Updating"}, "its status is Updating", "its status is Updating", id="updating"),
         pytest.param({"status": "Creating"}, "its status is Creating", "its status is Creating", id="creating"),
@@ -93,9 +93,9 @@ def test_a_failed_component_stop_restores_the_minimum(account: Account, stage: S
         pytest.param({"copies": 1}, "", "", id="in service"),
     ],
 )
-def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage, given: dict, stop: str, delete: str):
+def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage, setup: dict, stop: str, delete: str):
     woken(account)
-    account.component("One", "e", **given)
+    account.component("One", "e", **setup)
     assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (stop, delete)
 
 
@@ -112,35 +112,35 @@ def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Accou
 
 def test_the_recheck_sees_an_adapters_traffic_since_the_sweep(account: Account, stage: Stage):
     account.component("adapter", "e", base="One")
-    seen = stage.seen("One")
+    resource = stage.resource("One")
     account.component_invoked("adapter", NOW - 2 * HOUR)
-    used = [r for r in stage.again(seen).readings if r.series and any(v > 0 for v in r.series.values)]
+    used = [r for r in stage.again(resource).readings if r.series and any(v > 0 for v in r.series.values)]
     assert [r.signal for r in used] == ["Invocations of adapter adapter"]
 
 
 def test_an_adapters_own_tags_protect_its_base(account: Account, stage: Stage):
     woken(account)
     account.component("adapter", "e", base="One")
-    seen = stage.seen("One")
+    resource = stage.resource("One")
     account.contents.components["adapter"].tags = {"reaper:keep": "true"}
-    able = registry.kind(KIND).blocked_actions(stage.again(seen).resource)
+    able = registry.kind(KIND).blocked_actions(stage.again(resource).resource)
     assert able[StepName.STOP]
     assert "adapter inside it is protected" in able[StepName.STOP].because
 
 
 def test_the_recheck_merges_the_endpoints_tags(account: Account, stage: Stage):
-    seen = stage.seen("One")
+    resource = stage.resource("One")
     account.contents.endpoints["e"].tags = {"reaper:keep": "true"}
-    assert stage.again(seen).resource.tags == {"reaper:keep": "true", "owner": "kofi"}
-    assert seen.tags == {"team": "language", "owner": "kofi"}
+    assert stage.again(resource).resource.tags == {"reaper:keep": "true", "owner": "kofi"}
+    assert resource.tags == {"team": "language", "owner": "kofi"}
 
 
 def test_a_component_is_restored_with_tags_copies_and_autoscaling(account: Account, stage: Stage):
     woken(account)
     before = replace(account.contents.components["One"])
-    said, manifest = stage.move("One", StepName.DELETE)
+    message, manifest = stage.move("One", StepName.DELETE)
     assert (account.contents.components, account.contents.scalable) == ({}, {})
-    assert said == "it is being deleted; its endpoint and model stay"
+    assert message == "it is being deleted; its endpoint and model stay"
     undone = stage.undo(manifest)
     after = account.contents.components["One"]
     same = ("name", "arn", "endpoint", "variant", "copies", "status", "spec")
@@ -179,7 +179,7 @@ def test_a_resource_without_its_model_is_not_deleted(account: Account, stage: St
     account.contents.lost_models.add("model")
     assert stage.bar("One", StepName.DELETE) == "its model model is gone, so it can't be recreated"
     with pytest.raises(CloudError, match="its model model is gone"):
-        stage.manifest(stage.seen("One"), StepName.DELETE)
+        stage.manifest(stage.resource("One"), StepName.DELETE)
 
 
 def test_a_component_without_copies_is_restored_without_copies(account: Account, stage: Stage):
@@ -202,24 +202,24 @@ def test_a_component_refused_without_copies_gets_one_and_says_so(account: Accoun
 def test_a_component_without_its_endpoint_is_not_restored(account: Account, stage: Stage):
     _, manifest = stage.move("One", StepName.DELETE)
     account.contents.endpoints.clear()
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.undo(manifest)
-    assert "Could not find endpoint" in str(told.value)
+    assert "Could not find endpoint" in str(raised.value)
     assert account.contents.components == {}
 
 
 def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
-    seen = stage.seen("One")
+    resource = stage.resource("One")
     account.contents.components.clear()
-    with pytest.raises(CloudError) as told:
-        stage.again(seen)
-    assert told.value.reason is Reason.GONE
+    with pytest.raises(CloudError) as raised:
+        stage.again(resource)
+    assert raised.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("operation", ["DescribeInferenceComponent", "ListTags", "ListInferenceComponents"])
 def test_an_unreadable_component_is_left_alone(account: Account, stage: Stage, server: Server, operation: str):
-    seen = stage.seen("One")
+    resource = stage.resource("One")
     server.rules.append(on(operation, denied()))
-    with pytest.raises(CloudError) as told:
-        registry.action_functions(KIND).read_now(stage.cloud(), seen)
-    assert told.value.missing == f"sagemaker:{operation}"
+    with pytest.raises(CloudError) as raised:
+        registry.action_functions(KIND).read_now(stage.cloud(), resource)
+    assert raised.value.missing == f"sagemaker:{operation}"

@@ -76,26 +76,26 @@ def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
     rows = sagemaker.list_inference_components(EndpointNameEquals=name, SortBy="Name")["InferenceComponents"]
     parts = [sagemaker.describe_inference_component(InferenceComponentName=r["InferenceComponentName"]) for r in rows]
     arns = [endpoint["EndpointArn"], made["EndpointConfigArn"], *(p["InferenceComponentArn"] for p in parts)]
-    asked = {"ServiceNamespace": "sagemaker"}
-    policies = scaling.describe_scaling_policies(**asked)["ScalingPolicies"]
+    namespace = {"ServiceNamespace": "sagemaker"}
+    policies = scaling.describe_scaling_policies(**namespace)["ScalingPolicies"]
     alarms = [
         a for a in boto3.client("cloudwatch").describe_alarms()["MetricAlarms"] if not a["AlarmName"].startswith("TargetTr")
     ]
     by_arn = {p["PolicyARN"]: p["PolicyName"] for p in policies}
-    found = {
+    state = {
         "endpoint": endpoint,
         "config": made,
         "components": parts,
         "tags": [
             sorted((t for t in sagemaker.list_tags(ResourceArn=arn)["Tags"] if t["Key"] != RESTORED_TAG), key=str) for arn in arns
         ],
-        "targets": scaling.describe_scalable_targets(**asked)["ScalableTargets"],
+        "targets": scaling.describe_scalable_targets(**namespace)["ScalableTargets"],
         "policies": policies,
-        "actions": scaling.describe_scheduled_actions(**asked)["ScheduledActions"],
+        "actions": scaling.describe_scheduled_actions(**namespace)["ScheduledActions"],
         "alarms": alarms,
         "what the alarms set off": {a["AlarmName"]: [by_arn.get(one, one) for one in a["AlarmActions"]] for a in alarms},
     }
-    return bare(found)
+    return bare(state)
 
 
 @pytest.mark.parametrize("config_deleted", [False, True], ids=["configuration kept", "configuration deleted meanwhile"])
@@ -105,9 +105,9 @@ def test_an_autoscaled_endpoint_of_two_variants_is_restored_in_full(account: Acc
     assert {v["VariantName"]: (v["CurrentInstanceCount"], v["CurrentWeight"]) for v in before["endpoint"]["ProductionVariants"]} == {
         "blue": (3, 4.0), "green": (1, 6.0)
     }  # fmt: skip
-    said, manifest = stage.move("e", StepName.DELETE)
+    message, manifest = stage.move("e", StepName.DELETE)
     assert (account.contents.endpoints, account.contents.scalable) == ({}, {})
-    assert said == "it is being deleted with its autoscaling; its configuration e-config stays"
+    assert message == "it is being deleted with its autoscaling; its configuration e-config stays"
     assert "e-config" in account.contents.configs
     if config_deleted:
         account.contents.configs.clear()
@@ -138,9 +138,11 @@ def test_another_run_restores_what_needs_the_endpoint_in_service(account: Accoun
     third = stage.undo(manifest)
     assert third.not_restored == ("The tags of its autoscaling are lost.",)
     assert everything() == before
-    made = {name: len(stage.asked(f"application-autoscaling:{name}")) for name in ("RegisterScalableTarget", "PutScalingPolicy")}
+    made = {
+        name: len(stage.parameters(f"application-autoscaling:{name}")) for name in ("RegisterScalableTarget", "PutScalingPolicy")
+    }
     assert stage.undo(manifest).not_restored == third.not_restored
-    assert {name: len(stage.asked(f"application-autoscaling:{name}")) for name in made} == made
+    assert {name: len(stage.parameters(f"application-autoscaling:{name}")) for name in made} == made
 
 
 def test_undoing_a_running_deletion_says_to_wait(account: Account, stage: Stage, server: Server):
@@ -182,7 +184,7 @@ def test_a_recreated_configuration_is_not_used(account: Account, stage: Stage):
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
 def test_an_endpoint_without_its_configuration_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
-    resource = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.configs.clear()
     if when == "before the sweep":
         with pytest.raises(Barred, match="can't be recreated"):
@@ -196,7 +198,7 @@ def test_an_endpoint_without_its_configuration_is_not_deleted(account: Account, 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
 def test_a_resource_without_its_model_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
-    resource = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.lost_models.add("model")
     if when == "before the sweep":
         assert stage.bar("e", StepName.DELETE) == "its model model is gone, so it can't be recreated"
@@ -218,8 +220,8 @@ class Newer:
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         return self._cloud.call(service, operation, want, **params) | self._new(operation)
 
-    def paged_rows(self, service: str, operation: str, *given: str, **params: Any) -> Iterator[dict[str, Any]]:
-        return (row | self._new(operation) for row in self._cloud.paged_rows(service, operation, *given, **params))
+    def paged_rows(self, service: str, operation: str, *names: str, **params: Any) -> Iterator[dict[str, Any]]:
+        return (row | self._new(operation) for row in self._cloud.paged_rows(service, operation, *names, **params))
 
     def _new(self, operation: str) -> dict[str, Any]:
         return {"QuantumConfig": {"Qubits": 4}} if operation == self._operation else {}
@@ -237,7 +239,7 @@ class Newer:
 )
 def test_unknown_members_prevent_a_deletion(account: Account, stage: Stage, operation: str):
     two_variants(account)
-    resource = stage.seen("e")
+    resource = stage.resource("e")
     with pytest.raises(CloudError, match="QuantumConfig, which this version can't restore"):
         registry.action_functions(KIND).read_undo_state(
             Newer(stage.cloud(), operation), resource, StepName.DELETE, NOTHING_EARLIER
@@ -246,7 +248,7 @@ def test_unknown_members_prevent_a_deletion(account: Account, stage: Stage, oper
 
 def test_unknown_members_do_not_prevent_a_scale_in(account: Account, stage: Stage):
     two_variants(account)
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     record = registry.action_functions(KIND).read_undo_state(
         Newer(stage.cloud(), "DescribeAlarms"), resource, StepName.STOP, NOTHING_EARLIER
     )  # type: ignore[arg-type]
@@ -264,9 +266,9 @@ def host(account: Account) -> None:
 def test_a_host_is_restored_with_its_components(account: Account, stage: Stage):
     host(account)
     before = everything()
-    said, manifest = stage.move("e", StepName.DELETE)
+    message, manifest = stage.move("e", StepName.DELETE)
     assert (account.contents.endpoints, account.contents.components, account.contents.scalable) == ({}, {}, {})
-    assert said.startswith("it is being deleted with its 2 inference components and with its autoscaling;")
+    assert message.startswith("it is being deleted with its 2 inference components and with its autoscaling;")
     stage.undo(manifest)
     after = everything()
     for part in before:
@@ -319,7 +321,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[ActionResult, str]:
     """A host whose components took longer than the action waits, and are gone by now; with the address of its manifest."""
     server.world.settle_after = MINUTES
-    made, _, address = stage.kept("e", StepName.DELETE, archive)
+    made, _, address = stage.stored_action("e", StepName.DELETE, archive)
     server.now = NOW + 2 * MINUTES
     server.world.settle_after = timedelta(0)
     account.contents.endpoints["e"].changed = NOW - DAY
@@ -334,7 +336,7 @@ def test_slow_components_leave_their_host_to_a_separate_action(
     assert made.part_done == "its 2 components; the endpoint remains"
     assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
     assert 50 <= sum(impatient) <= 60
-    assert not stage.asked("sagemaker:DeleteEndpoint")
+    assert not stage.parameters("sagemaker:DeleteEndpoint")
     assert (account.contents.endpoints["e"].status, account.contents.scalable) == ("InService", {})
 
 
@@ -343,7 +345,7 @@ def test_a_remaining_host_is_deleted_later_and_restored_whole(account: Account, 
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    made, rest, _ = stage.kept("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
+    made, rest, _ = stage.stored_action("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
     assert (made.part_done, account.contents.endpoints, account.contents.components) == (None, {}, {})
     assert (rest.undo_state["components"], rest.undo_state["previous"], rest.undo_state["part"]) == ([], address, 2)
     undone = stage.undo(rest)
@@ -358,7 +360,7 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    _, rest, _ = stage.kept("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
+    _, rest, _ = stage.stored_action("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
     server.world.settle_after = MINUTES
     first = stage.undo(rest)
     assert (first.run_again, "Not restored yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (
@@ -374,19 +376,19 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
 @pytest.mark.usefixtures("impatient")
 def test_components_deleted_by_others_leave_the_host_alone(account: Account, stage: Stage, server: Server):
     host(account)
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     for component in account.contents.components.values():
         component.status = "Deleting"
     manifest = stage.manifest(resource, StepName.DELETE)
     assert manifest.undo_state["components"] == []
-    with pytest.raises(CloudError, match="still being deleted") as told:
+    with pytest.raises(CloudError, match="still being deleted") as raised:
         stage.carry(resource, manifest)
-    assert (told.value.reason, stage.asked("sagemaker:DeleteInferenceComponent")) == (Reason.REFUSED, [])
+    assert (raised.value.reason, stage.parameters("sagemaker:DeleteInferenceComponent")) == (Reason.REFUSED, [])
 
 
 def test_a_component_added_at_the_last_moment_prevents_the_deletion(account: Account, stage: Stage):
     host(account)
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
     account.component("new", "e")
     with pytest.raises(CloudError, match="was just added to e"):
@@ -398,13 +400,13 @@ def test_a_component_added_at_the_last_moment_prevents_the_deletion(account: Acc
 def test_a_half_deleted_host_is_reported_and_restored_by_undo(account: Account, stage: Stage, server: Server, operation: str):
     host(account)
     before = everything()
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
     refuse = on(operation, error(400, "ValidationException", "no"))
     server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
-    with pytest.raises(CloudError, match="undo restores them") as told:
+    with pytest.raises(CloudError, match="undo restores them") as raised:
         stage.carry(resource, manifest)
-    assert told.value.reason is Reason.PARTIAL
+    assert raised.value.reason is Reason.PARTIAL
     server.rules.clear()
     stage.undo(manifest)
     assert everything() == before
@@ -414,7 +416,7 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
     host(account)
     account.component("adapter", "e", base="One")
     with pytest.raises(CloudError, match="adapter"):
-        stage.manifest(stage.seen("e"), StepName.DELETE)
+        stage.manifest(stage.resource("e"), StepName.DELETE)
     assert (
         stage.bar("e", StepName.DELETE)
         == "adapter is an adapter or has no readable specification, so the reaper won't delete its host"
@@ -517,25 +519,25 @@ def test_lost_autoscaling_is_reported_and_the_rest_restored(account: Account, st
 )
 def test_a_denied_delete_is_reported_and_deletes_nothing(account: Account, stage: Stage, server: Server, operation: str):
     two_variants(account)
-    resource = stage.seen("e")
+    resource = stage.resource("e")
     server.rules.append(on(operation, denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.carry(resource, stage.manifest(resource, StepName.DELETE))
-    assert (told.value.missing or "").endswith(operation)
+    assert (raised.value.missing or "").endswith(operation)
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
 
 
 def test_a_scalable_target_that_stays_is_reported(account: Account, stage: Stage, server: Server):
     host(account)
     server.rules.append(on("DeregisterScalableTarget", denied()))
-    said, _ = stage.move("e", StepName.DELETE)
-    assert "the scalable target of inference-component/One couldn't be deregistered" in said
+    message, _ = stage.move("e", StepName.DELETE)
+    assert "the scalable target of inference-component/One couldn't be deregistered" in message
     assert ("inference-component/One", COPIES) in account.contents.scalable
 
 
 def test_models_and_configurations_are_never_deleted(account: Account, stage: Stage):
     two_variants(account)
     stage.move("e", StepName.DELETE)
-    assert not stage.asked("sagemaker:DeleteModel")
-    assert not stage.asked("sagemaker:DeleteEndpointConfig")
+    assert not stage.parameters("sagemaker:DeleteModel")
+    assert not stage.parameters("sagemaker:DeleteEndpointConfig")
     assert account.contents.configs["e-config"].created < NOW - DAY

@@ -60,11 +60,11 @@ def test_the_stop_warns_that_one_instance_breaks_a_rule_of_two():
 def test_the_autoscaling_minimum_is_lowered_first_and_restored_by_undo(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
-    said, manifest = stage.move("e", StepName.STOP)
+    message, manifest = stage.move("e", StepName.STOP)
     order = [c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities")]
     assert order == ["RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"]
     assert (counts(account), least(account)) == ({"AllTraffic": 1}, 1), "autoscaling brings it back where its minimum stays"
-    assert "minimum was lowered first" in said
+    assert "minimum was lowered first" in message
     stage.undo(manifest)
     assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
     assert account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].most == 4
@@ -74,9 +74,9 @@ def test_a_failed_endpoint_scale_in_restores_the_minimum(account: Account, stage
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.move("e", StepName.STOP)
-    assert told.value.missing == "sagemaker:UpdateEndpointWeightsAndCapacities"
+    assert raised.value.missing == "sagemaker:UpdateEndpointWeightsAndCapacities"
     assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
 
 
@@ -144,7 +144,7 @@ def test_a_policy_that_adds_a_percentage_of_nothing_wakes_nothing(account: Accou
 
 def test_the_wake_up_policy_must_exist_when_the_undo_state_is_read(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     account.contents.alarms.clear()
     with pytest.raises(CloudError, match="no more than one instance"):
         stage.manifest(resource, StepName.STOP)
@@ -176,10 +176,10 @@ def host(account: Account, *names: str, wakes: bool = True, variant: Variant = H
 
 def test_a_host_goes_to_zero_through_its_components_and_back(account: Account, stage: Stage):
     host(account, "one", "two")
-    said, manifest = stage.move("e", StepName.STOP)
+    message, manifest = stage.move("e", StepName.STOP)
     assert {c.copies for c in account.contents.components.values()} == {0}
     assert (counts(account), least(account, "inference-component/one", COPIES)) == ({"AllTraffic": 0}, 0)
-    assert "component one from 2 to no copies" in said
+    assert "component one from 2 to no copies" in message
     stage.undo(manifest)
     assert {c.copies for c in account.contents.components.values()} == {2}
     assert least(account, "inference-component/one", COPIES) == 1
@@ -200,20 +200,20 @@ def test_a_half_scaled_in_host_is_reported_as_partial(account: Account, stage: S
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
     server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
-    with pytest.raises(CloudError, match="was scaled to zero before") as told:
+    with pytest.raises(CloudError, match="was scaled to zero before") as raised:
         stage.move("e", StepName.STOP)
-    assert told.value.reason is Reason.PARTIAL
+    assert raised.value.reason is Reason.PARTIAL
     assert least(account, "inference-component/two", COPIES) == 1
 
 
 def test_a_vanished_component_does_not_mean_a_vanished_endpoint(account: Account, stage: Stage):
     host(account, "one", "two")
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.STOP)
     del account.contents.components["one"]
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.carry(resource, manifest)
-    assert told.value.reason is Reason.REFUSED
+    assert raised.value.reason is Reason.REFUSED
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 
 
@@ -223,10 +223,10 @@ def test_a_minimum_that_stays_lowered_is_reported(account: Account, stage: Stage
     server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
-    with pytest.raises(CloudError, match="minimum stays lowered, because it couldn't be put back") as told:
+    with pytest.raises(CloudError, match="minimum stays lowered, because it couldn't be put back") as raised:
         stage.move("e", StepName.STOP)
-    assert told.value.reason is Reason.PARTIAL
-    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored restores it" in str(told.value)
+    assert raised.value.reason is Reason.PARTIAL
+    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored restores it" in str(raised.value)
 
 
 def test_a_host_with_a_component_nothing_wakes_is_not_stopped(account: Account, stage: Stage):
@@ -285,24 +285,24 @@ def test_an_endpoint_without_a_closer_look_is_blocked(account: Account, stage: S
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
 def test_a_component_protected_by_tags_protects_its_endpoint(account: Account, stage: Stage, tags: dict, when: str):
     host(account, "one", "two")
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.components["two"].tags = tags
     if when == "before the sweep":
         assert all("two inside it is protected" in stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE))
     else:
         account.contents.components["two"].tags = tags
-        able = registry.kind(KIND).blocked_actions(stage.again(seen).resource)
+        able = registry.kind(KIND).blocked_actions(stage.again(resource).resource)
         assert all("two inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
 def test_a_components_current_tags_protect_if_the_bulk_ones_lag(account: Account, stage: Stage):
     host(account, "one")
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.components["one"].tags = {"reaper:keep": "true"}
-    fresh = registry.action_functions(KIND).read_now(stage.cloud(), seen)
+    fresh = registry.action_functions(KIND).read_now(stage.cloud(), resource)
     account.contents.components["one"].tags = None
-    [found] = registry.kind(KIND).observe(stage.cloud(), [fresh], WINDOW)
-    able = registry.kind(KIND).blocked_actions(found.resource)
+    [observation] = registry.kind(KIND).observe(stage.cloud(), [fresh], WINDOW)
+    able = registry.kind(KIND).blocked_actions(observation.resource)
     assert all("one inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
@@ -314,39 +314,41 @@ def test_a_component_allowing_only_a_stop_forbids_the_deletion(account: Account,
 
 def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Account, stage: Stage, server: Server):
     host(account, "one")
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     server.rules.append(on("GetResources", denied()))
     assert "tags couldn't be read" in stage.bar("e", StepName.DELETE)
     server.rules[:] = [on("ListTags", denied())]
     with pytest.raises(CloudError):
-        stage.again(seen)
+        stage.again(resource)
 
 
 def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.endpoints.clear()
-    with pytest.raises(CloudError) as told:
-        stage.again(seen)
-    assert told.value.reason is Reason.GONE
+    with pytest.raises(CloudError) as raised:
+        stage.again(resource)
+    assert raised.value.reason is Reason.GONE
 
 
 def test_an_endpoint_updating_since_the_sweep_is_blocked(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.endpoints["e"].status = "Updating"
-    assert stage.again(seen).changing_because == "its status is Updating"
+    assert stage.again(resource).changing_because == "its status is Updating"
     with pytest.raises(Barred):
         stage.move("e", StepName.STOP)
 
 
 def test_the_recheck_sees_traffic_since_the_sweep(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.alive("e", "AllTraffic", NOW - DAY, NOW)
     account.invoked("e", "AllTraffic", NOW - HOUR)
     used = [
-        r for r in stage.again(seen).readings if r.signal == "Invocations" and r.series and any(v > 0 for v in r.series.values)
+        r
+        for r in stage.again(resource).readings
+        if r.signal == "Invocations" and r.series and any(v > 0 for v in r.series.values)
     ]
     assert used
 

@@ -41,55 +41,59 @@ def within(resource: Resource) -> dict[str, Resource]:
 
 
 def looked(stage: Stage, name: str = "e") -> Resource:
-    return registry.action_functions(stage.kind).read_now(stage.cloud(), stage.seen(name))
+    return registry.action_functions(stage.kind).read_now(stage.cloud(), stage.resource(name))
 
 
 @pytest.mark.parametrize("how", ["sweep", "look", "again"])
 def test_an_endpoint_contains_its_components_as_their_sweep_sees_them(stage: Stage, how: str):
-    seen = {"sweep": stage.seen, "look": lambda name: looked(stage), "again": lambda name: stage.again(stage.seen(name)).resource}
-    found = within(seen[how]("e"))
-    own = Stage(stage.server, COMPONENT).seen("Prod")
+    readers = {
+        "sweep": stage.resource,
+        "look": lambda name: looked(stage),
+        "again": lambda name: stage.again(stage.resource(name)).resource,
+    }
+    parts = within(readers[how]("e"))
+    own = Stage(stage.server, COMPONENT).resource("Prod")
     same = ("kind", "id", "name", "target", "region", "created", "changed", "status", "tags")
-    assert [getattr(found["Prod"], name) for name in same] == [getattr(own, name) for name in same]
-    assert found["Prod"].tags == {"team": "language", "owner": "kofi"}
-    assert set(found) == {"Prod", "test"}
-    rules = {name: policy_rules.effective_rule(load_policy(POLICY).policy, one, None, NOW) for name, one in found.items()}
+    assert [getattr(parts["Prod"], name) for name in same] == [getattr(own, name) for name in same]
+    assert parts["Prod"].tags == {"team": "language", "owner": "kofi"}
+    assert set(parts) == {"Prod", "test"}
+    rules = {name: policy_rules.effective_rule(load_policy(POLICY).policy, one, None, NOW) for name, one in parts.items()}
     assert (rules["Prod"].protected_because, rules["test"].protected_because) == ("rule 'hers are left alone' says ignore", None)
 
 
 @pytest.mark.parametrize("how", ["sweep", "again"])
 def test_a_components_host_id_equals_the_hosts_own_id(stage: Stage, how: str):
     part = Stage(stage.server, COMPONENT)
-    found = part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource
-    assert found.host_id == stage.seen("e").id
+    component = part.resource("Prod") if how == "sweep" else part.again(part.resource("Prod")).resource
+    assert component.host_id == stage.resource("e").id
 
 
 def test_the_rechecks_component_tags_replace_the_listed_ones(account: Account, stage: Stage):
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.components["test"].tags = {"owner": "ana"}
-    fresh = registry.action_functions(stage.kind).read_now(stage.cloud(), seen)
+    fresh = registry.action_functions(stage.kind).read_now(stage.cloud(), resource)
     account.contents.components["test"].tags = None
-    [found] = registry.kind(stage.kind).observe(stage.cloud(), [fresh], WINDOW)
-    assert within(found.resource)["test"].tags == {"team": "language", "owner": "ana"}
+    [observation] = registry.kind(stage.kind).observe(stage.cloud(), [fresh], WINDOW)
+    assert within(observation.resource)["test"].tags == {"team": "language", "owner": "ana"}
 
 
 def test_unreadable_component_tags_are_none(stage: Stage, server: Server):
     server.rules.append(on("GetResources", denied()))
-    assert {one.tags is None for one in within(stage.seen("e")).values()} == {True}
+    assert {one.tags is None for one in within(stage.resource("e")).values()} == {True}
 
 
 def test_an_endpoint_without_components_has_nothing_inside(account: Account, stage: Stage):
     account.endpoint("plain", variants=[Variant(count=2)])
-    assert (within(stage.seen("plain")), within(looked(stage, "plain"))) == ({}, {})
+    assert (within(stage.resource("plain")), within(looked(stage, "plain"))) == ({}, {})
 
 
 @pytest.mark.parametrize("how", ["sweep", "again"])
 def test_a_component_contains_its_adapters(account: Account, stage: Stage, how: str):
     account.component("adapter", "e", base="Prod", tags={"owner": "ana"})
     part = Stage(stage.server, COMPONENT)
-    found = within(part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource)
-    assert {name: one.tags for name, one in found.items()} == {"adapter": {"team": "language", "owner": "ana"}}
-    assert found["adapter"].created == NOW - 30 * DAY
+    parts = within(part.resource("Prod") if how == "sweep" else part.again(part.resource("Prod")).resource)
+    assert {name: one.tags for name, one in parts.items()} == {"adapter": {"team": "language", "owner": "ana"}}
+    assert parts["adapter"].created == NOW - 30 * DAY
 
 
 @pytest.mark.parametrize(
@@ -111,10 +115,12 @@ def test_resources_with_reserved_tags_are_not_deleted(account: Account, stage: S
 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
 def test_a_component_managed_by_a_stack_keeps_its_endpoint(account: Account, stage: Stage, when: str):
-    seen = stage.seen("e")
+    resource = stage.resource("e")
     account.contents.components["test"].tags = STACK
     able = (
-        stage.able("e") if when == "before the sweep" else registry.kind(stage.kind).blocked_actions(stage.again(seen).resource)
+        stage.able("e")
+        if when == "before the sweep"
+        else registry.kind(stage.kind).blocked_actions(stage.again(resource).resource)
     )
     assert able[StepName.DELETE]
     assert "it belongs to stack prod" in able[StepName.DELETE].because
@@ -124,5 +130,5 @@ def test_a_component_managed_by_a_stack_keeps_its_endpoint(account: Account, sta
 @pytest.mark.parametrize(("kind", "name"), [("sagemaker-endpoint", "e"), (COMPONENT, "Prod")])
 def test_a_stop_warns_that_a_stack_may_undo_it(account: Account, stage: Stage, kind: str, name: str):
     account.contents.endpoints["e"].tags = STACK
-    said, _ = Stage(stage.server, kind).move(name, StepName.STOP)
-    assert said.endswith("; its stack prod may change it back")
+    message, _ = Stage(stage.server, kind).move(name, StepName.STOP)
+    assert message.endswith("; its stack prod may change it back")

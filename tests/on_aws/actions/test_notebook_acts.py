@@ -25,8 +25,8 @@ def status(account: Account, name: str = "nb") -> str:
 
 def test_a_stopped_notebook_is_started_again_by_undoing_the_stop(account: Account, stage: Stage):
     account.notebook("nb")
-    said, manifest = stage.move("nb", StepName.STOP)
-    assert (status(account), said) == ("Stopped", "it is stopping; its volume stays")
+    message, manifest = stage.move("nb", StepName.STOP)
+    assert (status(account), message) == ("Stopped", "it is stopping; its volume stays")
     undone = stage.undo(manifest)
     assert (status(account), undone.because) == ("InService", "it is starting")
     assert "lost" in undone.not_restored[0]
@@ -42,7 +42,7 @@ def test_a_start_is_carried_out_and_never_undone(account: Account, stage: Stage)
 
 
 @pytest.mark.parametrize(
-    ("given", "stop", "start"),
+    ("start_status", "stop", "start"),
     [
         ("InService", None, Blocked(because="it is running already", already_done=True)),
         ("Stopped", Blocked(because="it is stopped already", already_done=True), None),
@@ -57,37 +57,37 @@ def test_a_start_is_carried_out_and_never_undone(account: Account, stage: Stage)
     ],
 )
 def test_status_decides_which_actions_are_blocked(
-    account: Account, stage: Stage, given: str, stop: Blocked | None, start: Blocked | None
+    account: Account, stage: Stage, start_status: str, stop: Blocked | None, start: Blocked | None
 ):
-    account.notebook("nb", status=given)
+    account.notebook("nb", status=start_status)
     assert stage.able("nb") == {StepName.STOP: stop, StepName.START: start}
 
 
 def test_a_notebook_updated_since_the_sweep_is_blocked(account: Account, stage: Stage):
     account.notebook("nb")
-    seen = stage.seen("nb")
+    resource = stage.resource("nb")
     account.contents.notebooks["nb"].status = "Updating"
-    assert stage.again(seen).changing_because == "its status is Updating"
+    assert stage.again(resource).changing_because == "its status is Updating"
     with pytest.raises(Barred):
         stage.move("nb", StepName.STOP)
 
 
 def test_a_notebook_stopped_a_moment_earlier_is_done(account: Account, stage: Stage, server: Server):
     account.notebook("nb")
-    resource = stage.again(stage.seen("nb")).resource
+    resource = stage.again(stage.resource("nb")).resource
     manifest = stage.manifest(resource, StepName.STOP)
     account.contents.notebooks["nb"].status = "Stopped"
-    said = stage.carry(resource, manifest).because
-    assert said == "it had just been stopped already"
+    because = stage.carry(resource, manifest).because
+    assert because == "it had just been stopped already"
 
 
 def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
     account.notebook("nb")
-    seen = stage.seen("nb")
+    resource = stage.resource("nb")
     account.contents.notebooks.clear()
-    with pytest.raises(CloudError) as told:
-        stage.again(seen)
-    assert told.value.reason is Reason.GONE
+    with pytest.raises(CloudError) as raised:
+        stage.again(resource)
+    assert raised.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("operation", ["DescribeNotebookInstance", "ListTags"])
@@ -103,16 +103,16 @@ def test_an_unreadable_notebook_is_not_stopped(account: Account, stage: Stage, s
 def test_a_denied_stop_names_the_permission(account: Account, stage: Stage, server: Server):
     account.notebook("nb")
     server.rules.append(on("StopNotebookInstance", denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.move("nb", StepName.STOP)
-    assert told.value.missing == "sagemaker:StopNotebookInstance"
+    assert raised.value.missing == "sagemaker:StopNotebookInstance"
 
 
 def test_the_recheck_reads_the_current_tags(account: Account, stage: Stage):
     account.notebook("nb", tags={"team": "x"})
-    seen = stage.seen("nb")
+    resource = stage.resource("nb")
     account.contents.notebooks["nb"].tags = {"team": "x", "reaper:keep": "true"}
-    assert stage.again(seen).resource.tags == {"team": "x", "reaper:keep": "true"}
+    assert stage.again(resource).resource.tags == {"team": "x", "reaper:keep": "true"}
 
 
 def test_undoing_waits_for_a_stop_to_end(account: Account, stage: Stage, server: Server):

@@ -64,13 +64,13 @@ def later(account: Account) -> None:
 
 def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[ActionResult, Manifest]]:
     """Every part, each with the stored manifest of the one before."""
-    found: list[tuple[ActionResult, Manifest]] = []
+    moves: list[tuple[ActionResult, Manifest]] = []
     previous = None
     while stage.able("e")[StepName.STOP] is None:
-        made, manifest, previous = stage.kept("e", StepName.STOP, archive, earlier=Earlier(manifest_address=previous))
-        found.append((made, manifest))
+        made, manifest, previous = stage.stored_action("e", StepName.STOP, archive, earlier=Earlier(manifest_address=previous))
+        moves.append((made, manifest))
         later(account)
-    return found
+    return moves
 
 
 def refusing(variant: str, fault: Fault) -> Guard:
@@ -83,7 +83,7 @@ def test_each_action_scales_in_one_variant_by_greatest_saving(account: Account, 
     made = [one for one, _ in all_parts(account, stage, archive)]
     assert [one.part_done for one in made] == ["1 of 3 variants", "2 of 3 variants", None]
     assert [one.because.split(": ")[1].split(";")[0] for one in made] == ["b from 3 to 1", "a from 3 to 1", "c from 2 to 1"]
-    assert all(len(call["DesiredWeightsAndCapacities"]) == 1 for call in stage.asked(f"sagemaker:{RESIZE}"))
+    assert all(len(call["DesiredWeightsAndCapacities"]) == 1 for call in stage.parameters(f"sagemaker:{RESIZE}"))
     assert (counts(account), least(account)) == ({"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 1, "c": 1})
 
 
@@ -106,8 +106,8 @@ def test_a_remaining_variant_can_still_be_stopped(account: Account, stage: Stage
 
 def test_parts_after_stop_cover_the_next_action_only(account: Account, stage: Stage):
     three(account)
-    left = registry.kind(KIND).parts_after(stage.seen("e"), StepName.STOP)
-    assert left == tuple(
+    parts = registry.kind(KIND).parts_after(stage.resource("e"), StepName.STOP)
+    assert parts == tuple(
         BilledPart(component="Hosting", instance=kind, count=count)
         for kind, count in (("ml.m5.large", 3), ("ml.g5.xlarge", 1), ("ml.m5.large", 2))
     )
@@ -132,13 +132,13 @@ def test_undo_continues_once_the_endpoint_is_in_service(account: Account, stage:
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     server.world.settle_after = MINUTES
-    told = []
+    results = []
     for round_ in range(3):
         server.now = NOW + round_ * 2 * MINUTES
-        told.append(stage.undo(last))
-    assert [one.run_again for one in told] == [True, True, False]
-    assert told[0].not_restored == ("Not restored yet: the size of a, b; run this again once the endpoint is in service.",)
-    assert (counts(account), least(account), told[2].not_restored) == (BEFORE, {"a": 2, "b": 2, "c": 2}, ())
+        results.append(stage.undo(last))
+    assert [one.run_again for one in results] == [True, True, False]
+    assert results[0].not_restored == ("Not restored yet: the size of a, b; run this again once the endpoint is in service.",)
+    assert (counts(account), least(account), results[2].not_restored) == (BEFORE, {"a": 2, "b": 2, "c": 2}, ())
 
 
 def test_the_autoscaling_minimum_waits_for_its_variant(account: Account, stage: Stage, server: Server, archive: Archive):
@@ -173,9 +173,9 @@ def test_undo_fails_if_every_size_is_refused(account: Account, stage: Stage, ser
     three(account)
     _, manifest = stage.made("e", StepName.STOP)
     server.rules.append(on(RESIZE, denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.undo(manifest)
-    assert (told.value.reason, least(account)["b"]) == (Reason.DENIED, 1)
+    assert (raised.value.reason, least(account)["b"]) == (Reason.DENIED, 1)
 
 
 def test_an_unreadable_earlier_manifest_is_reported_and_the_rest_restored(account: Account, stage: Stage, archive: Archive):
@@ -200,7 +200,7 @@ def test_an_unreadable_earlier_manifest_restarts_the_part_count(account: Account
 
 def test_an_earlier_manifest_elsewhere_is_named_and_not_read(account: Account, stage: Stage, archive: Archive):
     three(account)
-    _, _, previous = stage.kept("e", StepName.STOP, archive)
+    _, _, previous = stage.stored_action("e", StepName.STOP, archive)
     later(account)
     made, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous, is_readable=False))
     assert (made.part_done, manifest.undo_state["previous"], manifest.undo_state["part"]) == ("1 of 2 variants", previous, 1)
@@ -221,7 +221,7 @@ def _made_anew(account: Account) -> None:
 @pytest.mark.parametrize("since", [_scaled_out, _made_anew], ids=["scaled out by its owner", "made anew"])
 def test_an_undone_stop_is_not_continued(account: Account, stage: Stage, archive: Archive, since: Any):
     three(account)
-    _, _, previous = stage.kept("e", StepName.STOP, archive)
+    _, _, previous = stage.stored_action("e", StepName.STOP, archive)
     since(account)
     later(account)
     before = counts(account)
@@ -233,7 +233,7 @@ def test_an_undone_stop_is_not_continued(account: Account, stage: Stage, archive
 
 def test_a_finished_stop_is_not_undone_with_a_later_one(account: Account, stage: Stage, archive: Archive):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
-    _, _, previous = stage.kept("e", StepName.STOP, archive)
+    _, _, previous = stage.stored_action("e", StepName.STOP, archive)
     account.contents.endpoints["e"].variants[1].count = 2
     later(account)
     made, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous))
@@ -243,7 +243,7 @@ def test_a_finished_stop_is_not_undone_with_a_later_one(account: Account, stage:
 
 def test_a_manifest_of_two_variants_restores_both(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b", count=2)])
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     old = stage.manifest(resource, StepName.STOP)
     old.undo_state.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
     del old.undo_state["part"], old.undo_state["parts"]

@@ -34,12 +34,12 @@ class Leave:
 
     server: Server
     times: int = 99
-    asked: int = 0
+    count: int = 0
 
     def __call__(self) -> None:
-        self.asked += 1
+        self.count += 1
         self.server.calls.append(self)  # type: ignore[arg-type]
-        if self.asked > self.times:
+        if self.count > self.times:
             raise ActionWithdrawn("its owner snoozed it")
 
 
@@ -62,7 +62,7 @@ def test_a_permit_is_required_right_before_each_changing_call(
     for at, call in enumerate(calls):
         if not isinstance(call, Leave) and not call.operation.startswith(READS):
             assert isinstance(calls[at - 1], Leave), call.operation
-    assert leave.asked == len(named(changing(server))) > 0
+    assert leave.count == len(named(changing(server))) > 0
 
 
 @pytest.mark.parametrize(("kind", "move", "scene", "times"), WITHDRAWN, ids=lambda v: getattr(v, "__name__", str(v)))
@@ -71,15 +71,15 @@ def test_no_changing_call_follows_a_withdrawn_permit(
 ):
     leave, name = Leave(server, times), scene(account)
     stage = Stage(server, kind)
-    resource = stage.again(stage.seen(name)).resource
+    resource = stage.again(stage.resource(name)).resource
     manifest = stage.manifest(resource, move)
     try:
-        said = stage.carry(resource, manifest, leave).because
+        because = stage.carry(resource, manifest, leave).because
     except ActionWithdrawn as reason:
-        said = str(reason)
+        because = str(reason)
     else:
-        assert "its autoscaling stays (" in said, "what it belonged to was deleted before"
-    assert "its owner snoozed it" in said
+        assert "its autoscaling stays (" in because, "what it belonged to was deleted before"
+    assert "its owner snoozed it" in because
     before = named(changing(server))
     assert [c for c in before if c != PUT_BACK] == [c for c in before[:times] if c != PUT_BACK]
     assert before.count(PUT_BACK) in (0, 2), "what was lowered is put back"
@@ -113,9 +113,9 @@ def test_a_scale_in_with_a_lost_reply_says_the_call_was_retried(account: Account
     account.endpoint("e", variants=[Variant(count=3)])
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
-    with pytest.raises(CloudError, match="Cannot update in-progress endpoint") as told:
+    with pytest.raises(CloudError, match="Cannot update in-progress endpoint") as raised:
         Stage(server, "sagemaker-endpoint").move("e", StepName.STOP)
-    assert (told.value.reason, told.value.retried) == (Reason.REFUSED, True)
+    assert (raised.value.reason, raised.value.retried) == (Reason.REFUSED, True)
     assert account.contents.endpoints["e"].variants[0].count == 1
 
 
@@ -124,11 +124,11 @@ def test_after_a_lost_reply_undo_restores_counts_and_minimum(account: Account, s
     stage = Stage(server, "sagemaker-endpoint")
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.STOP)
-    with pytest.raises(CloudError, match="minimum stays lowered, because the call may have been carried out") as told:
+    with pytest.raises(CloudError, match="minimum stays lowered, because the call may have been carried out") as raised:
         stage.carry(resource, manifest)
-    assert (told.value.reason, told.value.retried, state(account)) == (Reason.PARTIAL, True, (1, 1))
+    assert (raised.value.reason, raised.value.retried, state(account)) == (Reason.PARTIAL, True, (1, 1))
     server.now += timedelta(hours=1)
     stage.undo(manifest)
     assert state(account) == (3, 2)

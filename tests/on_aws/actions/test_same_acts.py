@@ -46,9 +46,9 @@ def test_a_scale_in_is_not_undone_on_a_recreated_endpoint(account: Account, stag
     account.endpoint("e", variants=[Variant(count=4)], tags={"owner": "lee"})
     _, manifest = stage.move("e", StepName.STOP)
     anew(account)
-    with pytest.raises(CloudError, match="has been recreated since, so the reaper left it alone") as told:
+    with pytest.raises(CloudError, match="has been recreated since, so the reaper left it alone") as raised:
         stage.undo(manifest)
-    assert (told.value.reason, count(account)) == (Reason.REFUSED, 1)
+    assert (raised.value.reason, count(account)) == (Reason.REFUSED, 1)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_undo_respects_todays_autoscaling_maximum(account: Account, stage: Stage
     _, manifest = stage.move("e", StepName.STOP)
     autoscaling.register(account.contents, {**named, "MinCapacity": 1, "MaxCapacity": 2})
     undone = stage.undo(manifest)
-    assert stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities")[-1]["DesiredWeightsAndCapacities"] == [
+    assert stage.parameters("sagemaker:UpdateEndpointWeightsAndCapacities")[-1]["DesiredWeightsAndCapacities"] == [
         {"VariantName": "AllTraffic", "DesiredInstanceCount": 2}
     ]
     assert (count(account), account.contents.scalable[KEY].least) == (2, 2)
@@ -137,9 +137,9 @@ def test_a_maximum_at_the_stopped_count_is_reported(account: Account, stage: Sta
     named = scaled.variant(account, "e", least=2, most=4)
     _, manifest = stage.move("e", StepName.STOP)
     autoscaling.register(account.contents, {**named, "MinCapacity": 1, "MaxCapacity": 1})
-    asked = len(stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities"))
+    count_before = len(stage.parameters("sagemaker:UpdateEndpointWeightsAndCapacities"))
     undone = stage.undo(manifest)
-    assert len(stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities")) == asked
+    assert len(stage.parameters("sagemaker:UpdateEndpointWeightsAndCapacities")) == count_before
     assert (count(account), account.contents.scalable[KEY].least, len(undone.not_restored)) == (1, 1, 2)
 
 
@@ -178,9 +178,9 @@ def test_a_restored_endpoint_is_recognized_by_its_tag(account: Account, stage: S
     server.now = NOW + HOUR
     server.world.settle_after = timedelta(minutes=10)
     assert stage.undo(manifest).run_again
-    found = account.contents.endpoints["e"]
-    assert found.tags == {"owner": "lee", RESTORED_TAG: (NOW - 30 * DAY).isoformat()}
-    found.tags = {**found.tags, "owner": "kofi"}
+    endpoint = account.contents.endpoints["e"]
+    assert endpoint.tags == {"owner": "lee", RESTORED_TAG: (NOW - 30 * DAY).isoformat()}
+    endpoint.tags = {**endpoint.tags, "owner": "kofi"}
     server.now = NOW + 2 * HOUR
     stage.undo(manifest)
     server.now = NOW + 3 * HOUR
@@ -205,7 +205,7 @@ def test_counts_changed_on_a_restored_endpoint_stay(account: Account, stage: Sta
 def test_an_endpoint_that_was_never_deleted_keeps_its_counts(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=1)])
     account.contents.endpoints["e"].variants[0].count = 4
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
     account.contents.endpoints["e"].variants[0].count = 1
     stage.undo(manifest)
@@ -231,13 +231,13 @@ def test_a_scale_in_can_be_undone_after_a_restored_deletion(account: Account, st
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2, most=4)
     _, stopped = stage.move("e", StepName.STOP)
-    resource = stage.again(stage.seen("e")).resource
+    resource = stage.again(stage.resource("e")).resource
     deleted = stage.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
     command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
-    said = f"An earlier action changed it too; `{command}` undoes that action."
-    assert said in stage.undo(deleted).not_restored
+    warning = f"An earlier action changed it too; `{command}` undoes that action."
+    assert warning in stage.undo(deleted).not_restored
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
     assert stage.undo(stopped).not_restored == ()
     assert (count(account), account.contents.scalable[KEY].least) == (3, 2)
@@ -253,7 +253,7 @@ def test_no_room_for_the_restored_tag_prevents_a_deletion(account: Account, stag
     account.endpoint("e", tags={f"key{i}": "x" for i in range(50)})
     assert "it has 50 tags" in stage.bar("e", StepName.DELETE)
     with pytest.raises(CloudError, match="it has 50 tags"):
-        stage.manifest(stage.seen("e"), StepName.DELETE)
+        stage.manifest(stage.resource("e"), StepName.DELETE)
     assert "e" in account.contents.endpoints
 
 
@@ -261,9 +261,9 @@ def test_unreadable_tags_leave_a_namesake_alone(account: Account, stage: Stage, 
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", StepName.STOP)
     server.rules.append(on("ListTags", denied()))
-    with pytest.raises(CloudError) as told:
+    with pytest.raises(CloudError) as raised:
         stage.undo(manifest)
-    assert (told.value.missing, count(account)) == ("sagemaker:ListTags", 1)
+    assert (raised.value.missing, count(account)) == ("sagemaker:ListTags", 1)
 
 
 def test_the_restored_tag_does_not_protect():
@@ -321,7 +321,7 @@ def test_a_deleted_component_is_not_put_on_a_recreated_endpoint(account: Account
 
 
 def test_restoring_a_component_names_the_earlier_action(account: Account, part: Stage):
-    resource = part.again(part.seen("one")).resource
+    resource = part.again(part.resource("one")).resource
     manifest = part.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
     account.contents.components.clear()
     assert any("--manifest s3://kept/stop.json" in text for text in part.undo(manifest).not_restored)

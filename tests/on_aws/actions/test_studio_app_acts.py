@@ -29,10 +29,10 @@ def stage(server: Server, account: Account) -> Stage:
 
 def test_undo_recreates_an_app_with_its_own_tags_only(account: Account, stage: Stage):
     account.app(space="lab", instance="ml.g5.xlarge", tags={"owner": "ana"})
-    said, manifest = stage.move(LAB, StepName.STOP)
+    message, manifest = stage.move(LAB, StepName.STOP)
     assert account.contents.apps[KEY].status == "Deleted"
     assert ("d-sandbox", "lab") in account.contents.spaces
-    assert said == "its app is being deleted; the space and all files in it stay"
+    assert message == "its app is being deleted; the space and all files in it stay"
     undone = stage.undo(manifest)
     app = account.contents.apps[KEY]
     assert (app.status, app.resources, app.tags) == ("InService", {"InstanceType": "ml.g5.xlarge"}, {"owner": "ana"})
@@ -44,7 +44,7 @@ def test_undoing_an_app_stop_twice_is_harmless(account: Account, stage: Stage):
     _, manifest = stage.move(LAB, StepName.STOP)
     stage.undo(manifest)
     assert stage.undo(manifest).because == "its status is InService already"
-    assert len(stage.asked("sagemaker:CreateApp")) == 1
+    assert len(stage.parameters("sagemaker:CreateApp")) == 1
 
 
 def test_undoing_waits_for_the_deletion_to_end(account: Account, stage: Stage, server: Server):
@@ -108,45 +108,45 @@ def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage
 @pytest.mark.parametrize("where", ["app", "space", "domain"])
 def test_the_recheck_sees_keep_tags_on_the_app_and_its_parents(account: Account, stage: Stage, where: str):
     account.app(space="lab")
-    seen = stage.seen(LAB)
+    resource = stage.resource(LAB)
     record = {
         "app": account.contents.apps[KEY],
         "space": account.contents.spaces["d-sandbox", "lab"],
         "domain": account.contents.domains["d-sandbox"],
     }[where]
     record.tags = {"reaper:keep": "true"}
-    assert stage.again(seen).resource.tags["reaper:keep"] == "true"
+    assert stage.again(resource).resource.tags["reaper:keep"] == "true"
 
 
 @pytest.mark.parametrize("status", ["Deleted", None])
 def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage, status: str | None):
     account.app(space="lab")
-    seen = stage.seen(LAB)
+    resource = stage.resource(LAB)
     if status:
         account.contents.apps[KEY].status = status
     else:
         account.contents.apps.clear()
-    with pytest.raises(CloudError) as told:
-        stage.again(seen)
-    assert told.value.reason is Reason.GONE
+    with pytest.raises(CloudError) as raised:
+        stage.again(resource)
+    assert raised.value.reason is Reason.GONE
 
 
 def test_missing_tags_do_not_mean_the_app_is_gone(account: Account, stage: Stage):
     account.app(space="lab")
-    seen = stage.seen(LAB)
+    resource = stage.resource(LAB)
     account.contents.domains.clear()
-    with pytest.raises(CloudError) as told:
-        stage.again(seen)
-    assert told.value.reason is Reason.REFUSED
+    with pytest.raises(CloudError) as raised:
+        stage.again(resource)
+    assert raised.value.reason is Reason.REFUSED
 
 
 @pytest.mark.parametrize("operation", ["DescribeApp", "ListTags", "DeleteApp"])
 def test_a_denied_delete_is_reported_and_deletes_nothing(account: Account, stage: Stage, server: Server, operation: str):
     account.app(user="ana")
-    seen = stage.seen("ana/JupyterLab/default")
+    resource = stage.resource("ana/JupyterLab/default")
     server.rules.append(on(operation, denied()))
     acts = registry.action_functions(KIND)
-    with pytest.raises(CloudError) as told:
-        stage.carry(acts.read_now(stage.cloud(), seen), stage.manifest(seen, StepName.STOP))
-    assert told.value.missing == f"sagemaker:{operation}"
+    with pytest.raises(CloudError) as raised:
+        stage.carry(acts.read_now(stage.cloud(), resource), stage.manifest(resource, StepName.STOP))
+    assert raised.value.missing == f"sagemaker:{operation}"
     assert account.contents.apps["d-sandbox", "ana", "JupyterLab", "default"].status == "InService"

@@ -18,9 +18,9 @@ NAMED = {"ServiceNamespace": "sagemaker", "ResourceId": "endpoint/e/variant/AllT
 
 @pytest.fixture
 def account(server: Server) -> Account:
-    here = Account(server)
-    here.endpoint("e", variants=[Variant(count=3)])
-    return here
+    seeded = Account(server)
+    seeded.endpoint("e", variants=[Variant(count=3)])
+    return seeded
 
 
 @pytest.fixture

@@ -44,12 +44,12 @@ def ask(client: Client) -> Ask:
 
 def values(reply: dict[str, Any], at: int = 0) -> list[float]:
     """The values of one result."""
-    found: list[float] = reply["MetricDataResults"][at]["Values"]
-    return found
+    results: list[float] = reply["MetricDataResults"][at]["Values"]
+    return results
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("metric_query", "expected"),
     [
         pytest.param(query(E="a"), [3.0], id="the very series"),
         pytest.param(query(E="A"), [], id="another case"),
@@ -59,10 +59,12 @@ def values(reply: dict[str, Any], at: int = 0) -> list[float]:
         pytest.param({"Id": "q", "MetricStat": query(E="a")["MetricStat"] | {"Unit": "Seconds"}}, [], id="another unit"),
     ],
 )
-def test_a_query_returns_exactly_its_series(ask: Ask, account: Account, asked: dict[str, Any], expected: list[float]) -> None:
+def test_a_query_returns_exactly_its_series(
+    ask: Ask, account: Account, metric_query: dict[str, Any], expected: list[float]
+) -> None:
     account.points("N", "Hits", {"E": "a"}, [(NOW - HOUR, 3)])
     account.points("M", "Hits", {"E": "a"}, [(NOW - HOUR, 9)])
-    assert values(ask(asked)) == expected
+    assert values(ask(metric_query)) == expected
 
 
 def test_a_variants_series_is_not_its_endpoints(ask: Ask, account: Account) -> None:
@@ -101,7 +103,7 @@ def test_the_newest_comes_first_unless_asked_otherwise(client: Client, account: 
 
 
 @pytest.mark.parametrize(
-    ("days", "period", "found"),
+    ("days", "period", "has_values"),
     [
         pytest.param(14, 60, True, id="minutes for 15 days"),
         pytest.param(16, 60, False, id="no minutes after 15 days"),
@@ -111,21 +113,21 @@ def test_the_newest_comes_first_unless_asked_otherwise(client: Client, account: 
     ],
 )
 def test_a_period_finer_than_the_retention_returns_nothing(
-    ask: Ask, account: Account, days: int, period: int, found: bool
+    ask: Ask, account: Account, days: int, period: int, has_values: bool
 ) -> None:
     account.points("N", "Hits", {}, [(NOW - HOUR, 1)])
     reply = ask(query(period=period), start=NOW - days * DAY)
-    assert bool(values(reply)) is found
+    assert bool(values(reply)) is has_values
     assert reply["MetricDataResults"][0]["StatusCode"] == "Complete"
 
 
 @pytest.mark.parametrize(("stat", "expected"), [("Sum", 18.0), ("SampleCount", 12.0), ("Average", 1.5), ("Maximum", 1.5)])
 def test_a_steady_run_is_as_good_as_its_points(ask: Ask, account: Account, stat: str, expected: float) -> None:
     account.steady("N", "Hits", {}, NOW - 6 * HOUR - 10 * MINUTE, NOW - 2 * HOUR, 1.5)
-    found = values(ask(query(stat=stat), start=NOW - 10 * HOUR))
-    assert len(found) == 5
-    assert set(found[1:]) == {expected}
-    assert found[0] == {"Sum": 3.0, "SampleCount": 2.0}.get(stat, expected)
+    results = values(ask(query(stat=stat), start=NOW - 10 * HOUR))
+    assert len(results) == 5
+    assert set(results[1:]) == {expected}
+    assert results[0] == {"Sum": 3.0, "SampleCount": 2.0}.get(stat, expected)
 
 
 def test_runs_and_points_of_one_series_add_up(ask: Ask, account: Account) -> None:
@@ -236,12 +238,12 @@ def test_list_metrics_filters(client: Client, account: Account) -> None:
 
 def test_get_metric_statistics_refuses_too_many_points(client: Client, account: Account) -> None:
     account.steady("N", "Hits", {"E": "a"}, NOW - 3 * HOUR, NOW, 2)
-    asked = {"Namespace": "N", "MetricName": "Hits", "Dimensions": [{"Name": "E", "Value": "a"}], "EndTime": NOW}
+    parameters = {"Namespace": "N", "MetricName": "Hits", "Dimensions": [{"Name": "E", "Value": "a"}], "EndTime": NOW}
     statistics = client("cloudwatch").get_metric_statistics
-    points = statistics(**asked, StartTime=NOW - 3 * HOUR, Period=3600, Statistics=["Sum", "SampleCount"])["Datapoints"]
+    points = statistics(**parameters, StartTime=NOW - 3 * HOUR, Period=3600, Statistics=["Sum", "SampleCount"])["Datapoints"]
     assert sorted((p["Sum"], p["SampleCount"]) for p in points) == [(24.0, 12.0)] * 3
     with pytest.raises(ClientError, match=r"1,?440"):
-        statistics(**asked, StartTime=NOW - 2 * DAY, Period=60, Statistics=["Sum"])
+        statistics(**parameters, StartTime=NOW - 2 * DAY, Period=60, Statistics=["Sum"])
 
 
 @pytest.fixture(params=["smithy-rpc-v2-cbor", "json", "query"])
@@ -269,8 +271,8 @@ def test_every_protocol_returns_the_same_answers(cloudwatch: Any, server: Server
     assert (row["Values"], row["Timestamps"], row["StatusCode"]) == ([2.5, 1.0], [NOW - HOUR, NOW - 3 * HOUR], "Complete")
     assert cloudwatch.list_metrics(Namespace="N")["Metrics"][0]["Dimensions"] == [{"Name": "E", "Value": "a"}]
     cloudwatch.put_metric_data(Namespace="N", MetricData=[{"MetricName": "New", "Value": 4.5, "Timestamp": NOW}])
-    asked = {"MetricDataQueries": [query("New")], "StartTime": NOW - HOUR, "EndTime": NOW + HOUR}
-    assert cloudwatch.get_metric_data(**asked)["MetricDataResults"][0]["Values"] == [4.5]
+    parameters = {"MetricDataQueries": [query("New")], "StartTime": NOW - HOUR, "EndTime": NOW + HOUR}
+    assert cloudwatch.get_metric_data(**parameters)["MetricDataResults"][0]["Values"] == [4.5]
     assert {c.operation for c in server.calls} == {"GetMetricData", "ListMetrics", "PutMetricData"}
 
 

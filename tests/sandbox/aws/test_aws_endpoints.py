@@ -35,8 +35,8 @@ def refusal(call: Any, **params: Any) -> str:
     """Code and message of the refusal."""
     with pytest.raises(ClientError) as caught:
         call(**params)
-    found = caught.value.response["Error"]
-    return f"{found['Code']}: {found['Message']}"
+    error = caught.value.response["Error"]
+    return f"{error['Code']}: {error['Message']}"
 
 
 def test_an_endpoint_is_created_updated_and_deleted(sagemaker: Any) -> None:
@@ -45,9 +45,9 @@ def test_an_endpoint_is_created_updated_and_deleted(sagemaker: Any) -> None:
         "EndpointArn"
     ]
     assert arn == "arn:aws:sagemaker:us-east-1:123456789012:endpoint/MyEndpoint"
-    found = sagemaker.describe_endpoint(EndpointName="MyEndpoint")
-    assert (found["EndpointStatus"], found["CreationTime"], found["EndpointConfigName"]) == ("InService", NOW, "c")
-    [variant] = found["ProductionVariants"]
+    reply = sagemaker.describe_endpoint(EndpointName="MyEndpoint")
+    assert (reply["EndpointStatus"], reply["CreationTime"], reply["EndpointConfigName"]) == ("InService", NOW, "c")
+    [variant] = reply["ProductionVariants"]
     assert (variant["CurrentInstanceCount"], variant["CurrentWeight"], variant["DesiredWeight"]) == (2, 3.0, 3.0)
     assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "a", "Value": "b"}]
     sagemaker.delete_endpoint(EndpointName="MyEndpoint")
@@ -92,8 +92,8 @@ def test_an_endpoint_refuses_changes_while_it_is_changing(sagemaker: Any, accoun
 
 def test_a_failed_endpoint_can_be_deleted(sagemaker: Any, account: Account) -> None:
     account.endpoint("e", status="Failed", variants=(), failure="No capacity.")
-    found = sagemaker.describe_endpoint(EndpointName="e")
-    assert (found["FailureReason"], "ProductionVariants" in found) == ("No capacity.", False)
+    reply = sagemaker.describe_endpoint(EndpointName="e")
+    assert (reply["FailureReason"], "ProductionVariants" in reply) == ("No capacity.", False)
     sagemaker.delete_endpoint(EndpointName="e")
     assert sagemaker.list_endpoints()["Endpoints"] == []
 
@@ -105,8 +105,8 @@ def test_changes_last_as_long_as_the_world_says(server: Server, sagemaker: Any, 
     sagemaker.update_endpoint(EndpointName="e", EndpointConfigName="next")
     assert sagemaker.describe_endpoint(EndpointName="e")["EndpointStatus"] == "Updating"
     server.now = NOW + timedelta(minutes=4)
-    found = sagemaker.describe_endpoint(EndpointName="e")
-    assert (found["EndpointStatus"], found["EndpointConfigName"], found["LastModifiedTime"]) == ("InService", "next", NOW)
+    reply = sagemaker.describe_endpoint(EndpointName="e")
+    assert (reply["EndpointStatus"], reply["EndpointConfigName"], reply["LastModifiedTime"]) == ("InService", "next", NOW)
     sagemaker.create_endpoint(EndpointName="new", EndpointConfigName="next")
     assert "ProductionVariants" not in sagemaker.describe_endpoint(EndpointName="new")
     sagemaker.delete_endpoint(EndpointName="e")
@@ -223,8 +223,8 @@ def test_a_component_has_a_lower_case_arn_and_copies_that_may_go_to_zero(sagemak
     [row] = sagemaker.list_inference_components(EndpointNameEquals="Host")["InferenceComponents"]
     assert (row["InferenceComponentName"], row["InferenceComponentArn"], row["EndpointName"]) == ("MyIC", arn, "Host")
     sagemaker.update_inference_component_runtime_config(InferenceComponentName="MyIC", DesiredRuntimeConfig={"CopyCount": 0})
-    found = sagemaker.describe_inference_component(InferenceComponentName="MyIC")
-    assert found["RuntimeConfig"] == {"DesiredCopyCount": 0, "CurrentCopyCount": 0}
+    reply = sagemaker.describe_inference_component(InferenceComponentName="MyIC")
+    assert reply["RuntimeConfig"] == {"DesiredCopyCount": 0, "CurrentCopyCount": 0}
     sagemaker.delete_inference_component(InferenceComponentName="MyIC")
     assert "Could not find" in refusal(sagemaker.describe_inference_component, InferenceComponentName="MyIC")
 

@@ -54,11 +54,11 @@ def refused(client: Client, service: str) -> dict[str, Any]:
 @pytest.mark.parametrize("service", SERVICES)
 def test_access_denied_names_the_action_in_every_protocol(server: Server, client: Client, service: str) -> None:
     server.rules.append(on(".*", denied(resource="arn:aws:x:::y")))
-    found = refused(client, service)["Error"]
+    error = refused(client, service)["Error"]
     call = server.calls[-1]
     who = "User: arn:aws:sts::123456789012:assumed-role/reaper/x is not authorized to perform: "
     why = f" on resource: arn:aws:x:::y because no identity-based policy allows the {call.action} action"
-    assert found["Message"] == f"{who}{call.action}{why}"
+    assert error["Message"] == f"{who}{call.action}{why}"
     own = {
         "sns": "AuthorizationError",
         "ec2": "UnauthorizedOperation",
@@ -66,7 +66,7 @@ def test_access_denied_names_the_action_in_every_protocol(server: Server, client
         "sts": "AccessDenied",
         "s3": "AccessDenied",
     }
-    assert found["Code"] == own.get(service, "AccessDeniedException")
+    assert error["Code"] == own.get(service, "AccessDeniedException")
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -119,15 +119,15 @@ def test_latency_delays_the_true_answer(server: Server, client: Client, account:
 
 
 def test_guards_are_asked_in_order_until_one_ends_the_call(server: Server, client: Client) -> None:
-    asked: list[str] = []
+    operations: list[str] = []
 
     def watch(call: Call) -> Fault | None:
-        asked.append(call.operation)
+        operations.append(call.operation)
         return None
 
     server.rules[:] = [on("ListEndpoints", latency(0.01)), watch, on("ListEndpoints", denied()), watch]
     refused(client, "sagemaker")
-    assert asked == ["ListEndpoints"]
+    assert operations == ["ListEndpoints"]
 
 
 def test_a_guard_matches_the_whole_operation_its_region_and_its_service(server: Server, client: Client) -> None:
@@ -161,8 +161,8 @@ def metric_data(client: Client) -> dict[str, Any]:
         {"Id": name.lower(), "MetricStat": {"Metric": {"Namespace": "N", "MetricName": name}, "Period": 3600, "Stat": "Sum"}}
         for name in ("Hits", "Cpu")
     ]
-    found = client("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=NOW - timedelta(hours=10), EndTime=NOW)
-    return {row["Id"]: row for row in found["MetricDataResults"]}
+    reply = client("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=NOW - timedelta(hours=10), EndTime=NOW)
+    return {row["Id"]: row for row in reply["MetricDataResults"]}
 
 
 def test_partial_data_is_cut_short_and_marked(server: Server, client: Client, account: Account) -> None:
@@ -190,8 +190,8 @@ def test_a_lost_reply_follows_a_call_that_took_effect(server: Server, client: Cl
     server.rules.append(on("CreateTopic|DeleteEndpoint", lost(), times=1))
     with pytest.raises(ConnectionClosedError):
         client("sns").create_topic(Name="t") if service == "sns" else client("sagemaker").delete_endpoint(EndpointName="e")
-    left = client("sns").list_topics()["Topics"] if service == "sns" else client("sagemaker").list_endpoints()["Endpoints"]
-    assert len(left) == (1 if service == "sns" else 0)
+    remaining = client("sns").list_topics()["Topics"] if service == "sns" else client("sagemaker").list_endpoints()["Endpoints"]
+    assert len(remaining) == (1 if service == "sns" else 0)
 
 
 def test_the_retry_after_a_lost_reply_meets_the_update_that_it_began(server: Server, client: Client, account: Account) -> None:
@@ -199,9 +199,9 @@ def test_the_retry_after_a_lost_reply_meets_the_update_that_it_began(server: Ser
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
     wanted = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}]
-    with pytest.raises(ClientError, match="Cannot update in-progress endpoint") as told:
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint") as raised:
         client("sagemaker", attempts=3).update_endpoint_weights_and_capacities(
             EndpointName="e", DesiredWeightsAndCapacities=wanted
         )
-    assert told.value.response["ResponseMetadata"]["RetryAttempts"] == 1
+    assert raised.value.response["ResponseMetadata"]["RetryAttempts"] == 1
     assert account.contents.endpoints["e"].variants[0].count == 3

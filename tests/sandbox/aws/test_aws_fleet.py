@@ -36,15 +36,15 @@ def listed(client: Client, region: str) -> Iterable[tuple[str, str]]:
 
 def test_seeded_names_and_expected_verdicts_match(server: Server, client: Client) -> None:
     fleet.settle(server, NOW)
-    found = {(kind, name, region) for region in ("us-east-1", "eu-west-1") for kind, name in listed(client, region)}
-    assert found == {(e.kind, name, e.region) for name, e in fleet.EXPECTED.items()}
+    resources = {(kind, name, region) for region in ("us-east-1", "eu-west-1") for kind, name in listed(client, region)}
+    assert resources == {(e.kind, name, e.region) for name, e in fleet.EXPECTED.items()}
 
 
 def test_the_docstring_lists_the_same_verdicts() -> None:
-    told = dict(
+    verdicts = dict(
         re.findall(r"^    ([\w/-]+) +(active|exempt|young|unknown|idle proven|idle likely) ", fleet.__doc__ or "", re.MULTILINE)
     )
-    assert told == {name: " ".join(filter(None, (e.state, e.confidence))) for name, e in fleet.EXPECTED.items()}
+    assert verdicts == {name: " ".join(filter(None, (e.state, e.confidence))) for name, e in fleet.EXPECTED.items()}
 
 
 def test_the_fleet_has_every_verdict_and_mostly_owners(server: Server, client: Client) -> None:
@@ -83,6 +83,6 @@ def test_a_seeded_resource_can_have_any_state(account: Account, client: Client) 
     endpoint.status = "RollingBack"
     endpoint.changed = NOW - HOUR
     endpoint.variants[0].count = 5
-    found = client("sagemaker").describe_endpoint(EndpointName="e")
-    assert (found["EndpointStatus"], found["LastModifiedTime"]) == ("RollingBack", NOW - HOUR)
-    assert found["ProductionVariants"][0]["CurrentInstanceCount"] == 5
+    reply = client("sagemaker").describe_endpoint(EndpointName="e")
+    assert (reply["EndpointStatus"], reply["LastModifiedTime"]) == ("RollingBack", NOW - HOUR)
+    assert reply["ProductionVariants"][0]["CurrentInstanceCount"] == 5

@@ -26,8 +26,8 @@ def refusal(call: Any, **params: Any) -> str:
     """Code and message of the refusal."""
     with pytest.raises(ClientError) as caught:
         call(**params)
-    found = caught.value.response["Error"]
-    return f"{found['Code']}: {found['Message']}"
+    error = caught.value.response["Error"]
+    return f"{error['Code']}: {error['Message']}"
 
 
 def test_a_notebook_is_created_stopped_and_deleted(server: Server, sagemaker: Any) -> None:
@@ -37,11 +37,11 @@ def test_a_notebook_is_created_stopped_and_deleted(server: Server, sagemaker: An
     )
     server.now = NOW + DAY
     sagemaker.stop_notebook_instance(**name)
-    found = sagemaker.describe_notebook_instance(**name)
-    assert (found["NotebookInstanceStatus"], found["CreationTime"], found["LastModifiedTime"]) == ("Stopped", NOW, NOW + DAY)
-    assert (found["VolumeSizeInGB"], found["InstanceType"]) == (50, "ml.g6.xlarge")
+    reply = sagemaker.describe_notebook_instance(**name)
+    assert (reply["NotebookInstanceStatus"], reply["CreationTime"], reply["LastModifiedTime"]) == ("Stopped", NOW, NOW + DAY)
+    assert (reply["VolumeSizeInGB"], reply["InstanceType"]) == (50, "ml.g6.xlarge")
     [row] = sagemaker.list_notebook_instances(NotebookInstanceLifecycleConfigNameContains="qui")["NotebookInstances"]
-    assert (row["NotebookInstanceLifecycleConfigName"], row["NotebookInstanceArn"]) == ("quiet", found["NotebookInstanceArn"])
+    assert (row["NotebookInstanceLifecycleConfigName"], row["NotebookInstanceArn"]) == ("quiet", reply["NotebookInstanceArn"])
     sagemaker.start_notebook_instance(**name)
     assert sagemaker.describe_notebook_instance(**name)["NotebookInstanceStatus"] == "InService"
     sagemaker.stop_notebook_instance(**name)
@@ -68,8 +68,8 @@ def test_a_notebook_is_created_stopped_and_deleted(server: Server, sagemaker: An
 )
 def test_a_notebook_refuses_invalid_state_changes(sagemaker: Any, account: Account, method: str, status: str, text: str) -> None:
     account.notebook("nb", status=status)
-    said = refusal(getattr(sagemaker, f"{method}_notebook_instance"), NotebookInstanceName="nb")
-    assert said.startswith(f"ValidationException: {text}")
+    message = refusal(getattr(sagemaker, f"{method}_notebook_instance"), NotebookInstanceName="nb")
+    assert message.startswith(f"ValidationException: {text}")
 
 
 def test_notebooks_are_listed_by_name_and_filtered_by_time(sagemaker: Any, account: Account) -> None:
@@ -96,8 +96,8 @@ def test_studio_is_built_through_its_own_operations(sagemaker: Any) -> None:
     assert arn == f"arn:aws:sagemaker:us-east-1:123456789012:app/{domain}/Lab/JupyterLab/default"
     [row] = sagemaker.list_apps(DomainIdEquals=domain)["Apps"]
     assert row == {**named, "Status": "InService", "CreationTime": NOW, "ResourceSpec": {"InstanceType": "ml.g5.xlarge"}}
-    found = sagemaker.describe_app(**named)
-    assert (found["AppArn"], found["LastUserActivityTimestamp"], found["LastHealthCheckTimestamp"]) == (arn, NOW, NOW)
+    reply = sagemaker.describe_app(**named)
+    assert (reply["AppArn"], reply["LastUserActivityTimestamp"], reply["LastHealthCheckTimestamp"]) == (arn, NOW, NOW)
     [space] = sagemaker.list_spaces(DomainIdEquals=domain)["Spaces"]
     assert (space["OwnershipSettingsSummary"], space["SpaceSettingsSummary"]["AppType"]) == (
         {"OwnerUserProfileName": "Ana"},

@@ -45,10 +45,10 @@ def test_every_taggable_kind_is_listed_by_its_type(tagging: Any, account: Accoun
         "app": "app/d-1/lab/JupyterLab/default",
     }
     for kind, name in expected.items():
-        found = tagging.get_resources(ResourceTypeFilters=[f"sagemaker:{kind}"])
-        assert kinds(found["ResourceTagMappingList"]) == [name]
-        assert found["ResourceTagMappingList"][0]["Tags"] == [{"Key": "team", "Value": "a"}]
-        assert found["PaginationToken"] == ""
+        reply = tagging.get_resources(ResourceTypeFilters=[f"sagemaker:{kind}"])
+        assert kinds(reply["ResourceTagMappingList"]) == [name]
+        assert reply["ResourceTagMappingList"][0]["Tags"] == [{"Key": "team", "Value": "a"}]
+        assert reply["PaginationToken"] == ""
     assert len(tagging.get_resources(ResourceTypeFilters=["sagemaker"])["ResourceTagMappingList"]) == 7
 
 

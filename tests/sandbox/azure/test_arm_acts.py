@@ -88,8 +88,8 @@ def test_idle_shutdown_is_set_within_its_bounds(server: Server, vision: Workspac
     ada = vision.instance("ada")
     url = f"{server.url}{ada.id}/updateIdleShutdownSetting?api-version=2025-12-01"
     client = sdk.ml(server)
-    done = client._send_request(HttpRequest("POST", url, json={"idleTimeBeforeShutdown": "PT30M"}))
-    assert (done.status_code, done.content) == (200, b"")
+    response = client._send_request(HttpRequest("POST", url, json={"idleTimeBeforeShutdown": "PT30M"}))
+    assert (response.status_code, response.content) == (200, b"")
     assert ada.body["properties"]["properties"]["idleTimeBeforeShutdown"] == "PT30M"
     for wrong in ("PT5M", "P4D", "soon"):
         assert client._send_request(HttpRequest("POST", url, json={"idleTimeBeforeShutdown": wrong})).status_code == 400

@@ -39,13 +39,13 @@ def test_computes_come_page_by_page_in_all_their_types(server: Server, vision: W
     vision.cluster("gpus")
     vision.kubernetes("aks")
     vision.compute("odd", "Quantum", {"qubits": 1})
-    found = list(sdk.ml(server).compute.list("ml", "vision"))
-    assert [(c.name, c.properties.compute_type) for c in found[:3]] == [
+    computes = list(sdk.ml(server).compute.list("ml", "vision"))
+    assert [(c.name, c.properties.compute_type) for c in computes[:3]] == [
         ("ada", "ComputeInstance"),
         ("gpus", "AmlCompute"),
         ("aks", "Kubernetes"),
     ]
-    assert found[3].name == "odd"
+    assert computes[3].name == "odd"
     assert len(server.requests) == 2
     assert {r.api_version for r in server.requests} == {"2025-12-01"}
 

@@ -31,21 +31,21 @@ def settled(server: Server, now: datetime) -> Server:
 
 def things(server: Server) -> dict[str, Any]:
     """Every compute and deployment by name."""
-    found = {}
+    things_by_name = {}
     for sub in (fleet.FIRST, fleet.SECOND):
         client = sdk.ml(server, sub)
         for workspace in client.workspaces.list_by_subscription():
             place = (workspace.id.split("/")[4], workspace.name)
-            found |= {c.name: c for c in client.compute.list(*place)}
+            things_by_name |= {c.name: c for c in client.compute.list(*place)}
             for endpoint in client.online_endpoints.list(*place):
-                found |= {d.name: d for d in client.online_deployments.list(*place, endpoint.name)}
-    return found
+                things_by_name |= {d.name: d for d in client.online_deployments.list(*place, endpoint.name)}
+    return things_by_name
 
 
 def test_each_resource_has_an_expected_verdict(settled: Server) -> None:
-    found = things(settled)
-    kinds = {name: KINDS.get(getattr(t.properties, "compute_type", None) or "", "") for name, t in found.items()}
-    kinds |= {name: "azureml-online-deployment" for name, t in found.items() if t.id.find("/deployments/") > 0}
+    resources = things(settled)
+    kinds = {name: KINDS.get(getattr(t.properties, "compute_type", None) or "", "") for name, t in resources.items()}
+    kinds |= {name: "azureml-online-deployment" for name, t in resources.items() if t.id.find("/deployments/") > 0}
     assert {name: kind for name, kind in kinds.items() if kind} == {name: e.kind for name, e in fleet.EXPECTED.items()}
     assert {name for name, kind in kinds.items() if not kind} == {"quantum-lab", "factory-aks"}
 
@@ -63,13 +63,13 @@ def test_a_workspace_has_more_clusters_than_a_default_top(settled: Server) -> No
     vision = f"/subscriptions/{fleet.FIRST}/resourceGroups/ml/providers/Microsoft.MachineLearningServices/workspaces/vision"
     query = {"metricnames": "Total Nodes", "filter": "ClusterName eq '*'", "aggregation": "Maximum", "interval": "PT1H"}
     span = "2026-11-20T00:00:00Z/2026-11-20T12:00:00Z"
-    found = {}
+    names = {}
     for top in (None, 1000):
         answer = sdk.monitor(settled).metrics.list(vision, timespan=span, top=top, **query)
-        found[top] = {s.metadatavalues[0].value for s in answer.value[0].timeseries}
-    assert len(found[None]) == 10
-    assert {"mixed-case", "idle-min-nodes", "born-today"} <= found[1000]
-    assert not {"Mixed-Case", "never-metered", "heartbeat-stopped"} & found[1000]
+        names[top] = {s.metadatavalues[0].value for s in answer.value[0].timeseries}
+    assert len(names[None]) == 10
+    assert {"mixed-case", "idle-min-nodes", "born-today"} <= names[1000]
+    assert not {"Mixed-Case", "never-metered", "heartbeat-stopped"} & names[1000]
 
 
 def test_seeding_makes_no_requests(settled: Server) -> None:

@@ -143,16 +143,16 @@ def test_a_stopped_pipeline_and_a_forgotten_metric(server: Server, vision: Works
     signals.capacity(blue, since=now - timedelta(days=2))
     server.metrics.stop(blue.id, now - timedelta(minutes=90))
     server.metrics.forget(blue.id, "DeploymentCapacity")
-    found = single(server, blue.id, "RequestsPerMinute,DeploymentCapacity")
-    assert [p.average for p in found["RequestsPerMinute"].timeseries[0].data] == [1.0, None, None]
-    assert found["DeploymentCapacity"].timeseries == []
+    metrics = single(server, blue.id, "RequestsPerMinute,DeploymentCapacity")
+    assert [p.average for p in metrics["RequestsPerMinute"].timeseries[0].data] == [1.0, None, None]
+    assert metrics["DeploymentCapacity"].timeseries == []
 
 
 def test_single_points_land_in_their_minute(server: Server, vision: Workspace, now: datetime) -> None:
     signal = Signal(resource=vision.id, namespace="MLIdleReaper", metric="Busy", dimensions={"ComputeName": "ada"})
     server.metrics.points(signal, {now - timedelta(minutes=40): 1, now - timedelta(minutes=35): 0})
-    found = single(server, vision.id, "Busy", "Maximum,Count", metricnamespace="MLIdleReaper", filter="ComputeName eq '*'")
-    (series,) = found["Busy"].timeseries
+    metrics = single(server, vision.id, "Busy", "Maximum,Count", metricnamespace="MLIdleReaper", filter="ComputeName eq '*'")
+    (series,) = metrics["Busy"].timeseries
     assert [p.maximum for p in series.data] == [None, 1.0, None]
     assert series.data[1].count == 2
 
@@ -171,9 +171,9 @@ def test_single_points_land_in_their_minute(server: Server, vision: Workspace, n
     ],
 )
 def test_a_wrong_query_is_a_400_that_says_why(server: Server, vision: Workspace, query: dict[str, Any], message: str) -> None:
-    asked = {"metricnames": "Active Nodes", "timespan": "2026-11-20T10:00:00Z/2026-11-20T13:00:00Z", **query}
+    parameters = {"metricnames": "Active Nodes", "timespan": "2026-11-20T10:00:00Z/2026-11-20T13:00:00Z", **query}
     with pytest.raises(HttpResponseError) as raised:
-        sdk.monitor(server).metrics.list(vision.id, **asked)
+        sdk.monitor(server).metrics.list(vision.id, **parameters)
     assert raised.value.status_code == 400
     body = raised.value.response.text()  # type: ignore[union-attr]
     assert body.startswith('{"code": "BadRequest"')
@@ -218,8 +218,8 @@ def test_a_published_custom_namespace_works_in_a_batch(server: Server, vision: W
     other = server.subscription(sdk.SUB).workspace("other")
     signals.busy(vision.instance("ada"), 1, since=now - timedelta(days=1))
     more = {"metric_namespace": "MLIdleReaper", "filter": "ComputeName eq '*'", "aggregations": ["Maximum"]}
-    found = batch(server, [vision, other], now, "Busy", **more)
-    assert sorted(len(r.metrics[0].timeseries) for r in found) == [0, 1]
+    results = batch(server, [vision, other], now, "Busy", **more)
+    assert sorted(len(r.metrics[0].timeseries) for r in results) == [0, 1]
     with pytest.raises(HttpResponseError, match="Nothing was published"):
         batch(server, [other], now, "Busy", **more)
 
@@ -231,18 +231,18 @@ def test_one_metric_of_one_resource_can_fail(server: Server, vision: Workspace, 
         signals.requests(one, 1, since=now - timedelta(days=1))
     server.metrics.fail(ill.id, "RequestsPerMinute")
     _, body = raw(server, [well.id, ill.id])
-    told = {r["resourceid"]: (r["value"][0]["errorCode"], len(r["value"][0]["timeseries"])) for r in body["values"]}
-    assert told == {well.id: ("Success", 1), ill.id: ("ServiceUnavailable", 0)}
+    results = {r["resourceid"]: (r["value"][0]["errorCode"], len(r["value"][0]["timeseries"])) for r in body["values"]}
+    assert results == {well.id: ("Success", 1), ill.id: ("ServiceUnavailable", 0)}
 
 
 def test_a_batch_has_its_limits(server: Server, vision: Workspace) -> None:
     sub = server.subscription(sdk.SUB)
-    here = vision.endpoint("here").deployment("blue").id
+    deployment = vision.endpoint("here").deployment("blue").id
     away = sub.workspace("away", region="eastus").endpoint("there").deployment("blue").id
     foreign = server.subscription("2" * 8).workspace("foreign").endpoint("e").deployment("blue").id
-    assert raw(server, [here] * 51)[0] == 400
-    assert "same region" in raw(server, [here, away])[1]["error"]["message"]
-    assert "subscription" in raw(server, [here, foreign])[1]["error"]["message"]
+    assert raw(server, [deployment] * 51)[0] == 400
+    assert "same region" in raw(server, [deployment, away])[1]["error"]["message"]
+    assert "subscription" in raw(server, [deployment, foreign])[1]["error"]["message"]
     assert "of the type" in raw(server, [vision.id])[1]["error"]["message"]
     assert raw(server, [])[0] == 400
 

@@ -24,14 +24,14 @@ def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report
     return Report(run=run, coverage=(row,), findings=findings)
 
 
-def seen(
-    move: StepName = StepName.NONE, usd: float | None = None, parts: tuple[BilledPart, ...] | None = RUNS, **given: Result
+def finding(
+    move: StepName = StepName.NONE, usd: float | None = None, parts: tuple[BilledPart, ...] | None = RUNS, **outcome: Result
 ) -> Finding:
-    found = case()
+    base_case = case()
     return Finding(
-        case=replace(found, resource=replace(found.resource, parts=parts)),
+        case=replace(base_case, resource=replace(base_case.resource, parts=parts)),
         step=Step(name=move, because=""),
-        outcome=Outcome(result=given.get("result", Result.DONE)),
+        outcome=Outcome(result=outcome.get("result", Result.DONE)),
         owner=Owner(address=None, source=""),
         price=Price(usd_per_hour=usd, source="snapshot", as_of="2026-01-01") if usd is not None else None,
         wasted_usd=None,
@@ -43,19 +43,19 @@ def saved(*reports: Report, back: tuple[tuple[str, datetime], ...] = ()) -> list
     return [rest.usd(reports[-1].run.started_at) for rest in rest_periods(reports, back)]
 
 
-STOP = seen(StepName.STOP, 3.0)
+STOP = finding(StepName.STOP, 3.0)
 
 
 @pytest.mark.parametrize(
     ("later", "usd"),
     [
-        pytest.param([report(10, seen(parts=()))], 30.0, id="stopped"),
+        pytest.param([report(10, finding(parts=()))], 30.0, id="stopped"),
         pytest.param([report(10)], 30.0, id="gone"),
-        pytest.param([report(10, seen(usd=1.0))], 20.0, id="smaller"),
-        pytest.param([report(4, seen(parts=None)), report(10, seen(usd=1.0))], 20.0, id="known only later"),
-        pytest.param([report(10, seen(parts=None))], None, id="never known"),
+        pytest.param([report(10, finding(usd=1.0))], 20.0, id="smaller"),
+        pytest.param([report(4, finding(parts=None)), report(10, finding(usd=1.0))], 20.0, id="known only later"),
+        pytest.param([report(10, finding(parts=None))], None, id="never known"),
         pytest.param([report(10, status=Status.DENIED)], None, id="not seen, because it was not allowed"),
-        pytest.param([report(6, seen(StepName.START, parts=())), report(10, seen(usd=3.0))], 18.0, id="started again"),
+        pytest.param([report(6, finding(StepName.START, parts=())), report(10, finding(usd=3.0))], 18.0, id="started again"),
     ],
 )
 def test_savings_are_proven_hours_times_price(later: list[Report], usd: float | None):
@@ -63,18 +63,20 @@ def test_savings_are_proven_hours_times_price(later: list[Report], usd: float | 
 
 
 def test_a_manual_start_ends_a_rest_at_the_last_sweep_before():
-    assert saved(report(0, STOP), report(4, seen(parts=())), report(8, seen(usd=3.0)), report(20, seen(usd=3.0))) == [12.0]
+    assert saved(report(0, STOP), report(4, finding(parts=())), report(8, finding(usd=3.0)), report(20, finding(usd=3.0))) == [
+        12.0
+    ]
 
 
 def test_a_restore_ends_a_rest():
     back = (("churn", NOW + 4 * HOUR),)
-    assert saved(report(0, STOP), report(2, seen(parts=())), report(10, seen(parts=None)), back=back) == [12.0]
+    assert saved(report(0, STOP), report(2, finding(parts=())), report(10, finding(parts=None)), back=back) == [12.0]
 
 
 def test_an_unknown_price_stays_unknown():
-    assert saved(report(0, seen(StepName.STOP)), report(10, seen(parts=()))) == [None]
+    assert saved(report(0, finding(StepName.STOP)), report(10, finding(parts=()))) == [None]
 
 
 @pytest.mark.parametrize("result", [Result.PLANNED, Result.REFUSED, Result.FAILED])
 def test_a_failed_action_saves_nothing(result: Result):
-    assert saved(report(0, seen(StepName.STOP, 3.0, result=result)), report(10, seen(usd=3.0))) == []
+    assert saved(report(0, finding(StepName.STOP, 3.0, result=result)), report(10, finding(usd=3.0))) == []
