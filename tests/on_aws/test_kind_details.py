@@ -8,6 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from on_aws.actions.stage import Stage
+from on_aws.conftest import NOW, Sweep
 from reaper import registry
 from reaper.aws.component_actions import ComponentDetails
 from reaper.aws.endpoint_actions import EndpointDetails
@@ -15,6 +16,7 @@ from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.case import Blocked
 from reaper.model import BilledPart, StepName
+from reaper_sandbox.aws import fleet
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
@@ -41,11 +43,11 @@ def test_details_survive_json(details: Any):
     assert adapter.validate_json(adapter.dump_json(details)) == details
 
 
-@pytest.mark.parametrize("kind", registry.kinds("aws"), ids=lambda kind: str(kind.name))
-def test_every_kind_names_the_class_of_its_details(kind: Any):
-    named = {"sagemaker-notebook": None, "sagemaker-endpoint": EndpointDetails}
-    named |= {"sagemaker-inference-component": ComponentDetails, "sagemaker-studio-app": StudioAppDetails}
-    assert kind.details is named.get(kind.name)
+def test_every_resource_has_details_of_the_class_that_its_kind_names(server: Server, run_sweep: Sweep):
+    fleet.settle(server, NOW)
+    resources = [f.case.resource for f in run_sweep(regions=("us-east-1", "eu-west-1")).swept.findings]
+    assert {type(r.details) for r in resources} > {EndpointDetails, ComponentDetails, StudioAppDetails}
+    assert [r.id for r in resources if r.details is not None and type(r.details) is not registry.kind(r.kind).details] == []
 
 
 @pytest.mark.parametrize("kind", ["sagemaker-endpoint", "sagemaker-inference-component"])

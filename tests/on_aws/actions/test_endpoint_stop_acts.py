@@ -179,7 +179,7 @@ def test_a_host_goes_to_zero_through_its_components_and_back(account: Account, s
     message, manifest = stage.move("e", StepName.STOP)
     assert {c.copies for c in account.contents.components.values()} == {0}
     assert (counts(account), least(account, "inference-component/one", COPIES)) == ({"AllTraffic": 0}, 0)
-    assert "component one from 2 to no copies" in message
+    assert "component one from 2 to zero copies" in message
     stage.undo(manifest)
     assert {c.copies for c in account.contents.components.values()} == {2}
     assert least(account, "inference-component/one", COPIES) == 1

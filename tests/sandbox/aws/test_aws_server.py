@@ -129,7 +129,7 @@ def test_cloudformation_deploys_here(client: Client) -> None:
 
 def test_an_unknown_operation_is_refused_at_once(client: Client) -> None:
     with pytest.raises(ClientError, match="UnknownOperationException"):
-        client("sagemaker").list_mlflow_tracking_servers()
+        client("sagemaker").list_partner_apps()
 
 
 def test_nothing_survives_the_server(session: boto3.Session) -> None:

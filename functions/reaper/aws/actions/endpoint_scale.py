@@ -105,7 +105,7 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
 
 
 def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: CallCheck) -> None:
-    """Components to no copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
+    """Components to zero copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
     for at, name in enumerate(names):
         permit()
         try:
@@ -122,7 +122,7 @@ def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: Call
 
 def _result_sentence(saved: UndoState) -> str:
     changes = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
-    changes += [f"component {name} from {count} to no copies" for name, count in saved["copies"].items()]
+    changes += [f"component {name} from {count} to zero copies" for name, count in saved["copies"].items()]
     lowered_targets = [
         t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])
     ]
