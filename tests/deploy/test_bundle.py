@@ -21,6 +21,7 @@ from deploy.translate import translate
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.fleet import SEEDING
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -104,6 +105,8 @@ def fleet(server: Server) -> Account:
         account.alive(endpoint, variant, NOW - 15 * DAY, NOW + DAY)
     account.notebook("nb")
     account.app(space="ana")
+    for module in SEEDING:
+        module.seed_fleet(account.contents, NOW)
     return account
 
 
@@ -125,12 +128,14 @@ def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, librar
     assert allowed.denied == []
     assert allowed.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}, "Lambda itself writes the log"
     states = {f["name"]: f["state"] for f in invocation.answer["findings"]}
-    assert states == {"quiet": "idle", "host": "idle", "component": "idle", "nb": "idle", "ana/JupyterLab/default": "idle"}
+    seeded = {name: verdict.split()[0] for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()}
+    assert states == dict.fromkeys(("quiet", "host", "component", "nb", "ana/JupyterLab/default"), "idle") | seeded
+    idle = list(states.values()).count("idle")
     assert {c["status"] for c in invocation.answer["coverage"]} == {"ok"}
-    assert _sent(server)[0]["Subject"].startswith("[ML Idle Reaper] 5 idle ML resources cost at least $")
+    assert _sent(server)[0]["Subject"].startswith(f"[ML Idle Reaper] {idle} idle ML resources cost at least $")
     assert _stored(server)["run"] == invocation.answer["run"]
     metrics = next(json.loads(line) for line in invocation.log.splitlines() if '"SweepSeconds"' in line)
-    assert (metrics["Idle"], metrics["Failures"], metrics["service"]) == ([5.0], [0.0], "ml-idle-reaper")
+    assert (metrics["Idle"], metrics["Failures"], metrics["service"]) == ([float(idle)], [0.0], "ml-idle-reaper")
     [measured] = metrics["_aws"]["CloudWatchMetrics"]
     assert ([sorted(names) for names in measured["Dimensions"]], metrics["stack"]) == ([["service", "stack"]], "team-a")
 

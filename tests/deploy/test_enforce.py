@@ -24,6 +24,7 @@ from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, on
+from reaper_sandbox.aws.fleet import SEEDING
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -75,6 +76,8 @@ def fleet(server: Server) -> Account:
     account.domain()
     account.space("ana", owner="ana")
     account.app(space="ana")
+    for module in SEEDING:
+        module.seed_fleet(account.contents, NOW)
     return account
 
 

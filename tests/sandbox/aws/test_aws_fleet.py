@@ -37,14 +37,14 @@ def listed(client: Client, region: str) -> Iterable[tuple[str, str]]:
 def test_seeded_names_and_expected_verdicts_match(server: Server, client: Client) -> None:
     fleet.settle(server, NOW)
     resources = {(kind, name, region) for region in ("us-east-1", "eu-west-1") for kind, name in listed(client, region)}
-    assert resources == {(e.kind, name, e.region) for name, e in fleet.EXPECTED.items()}
+    assert resources == {(e.kind, name, e.region) for name, e in fleet.STORY.items()}
 
 
 def test_the_docstring_lists_the_same_verdicts() -> None:
     verdicts = dict(
         re.findall(r"^    ([\w/-]+) +(active|exempt|young|unknown|idle proven|idle likely) ", fleet.__doc__ or "", re.MULTILINE)
     )
-    assert verdicts == {name: " ".join(filter(None, (e.state, e.confidence))) for name, e in fleet.EXPECTED.items()}
+    assert verdicts == {name: " ".join(filter(None, (e.state, e.confidence))) for name, e in fleet.STORY.items()}
 
 
 def test_the_fleet_has_every_verdict_and_mostly_owners(server: Server, client: Client) -> None:

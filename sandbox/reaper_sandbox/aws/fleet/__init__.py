@@ -64,12 +64,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from reaper_sandbox.aws import sagemaker
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet import components, endpoints, evidence, notebooks, protection, studio
-from reaper_sandbox.aws.fleet.verdicts import EXPECTED, Expected
+from reaper_sandbox.aws.fleet.verdicts import STORY, Expected, expected
 from reaper_sandbox.aws.server import Server
 
-__all__ = ["EXPECTED", "Expected", "settle"]
+__all__ = ["EXPECTED", "STORY", "Expected", "settle"]
+SEEDING = tuple(module for module in sagemaker.modules() if hasattr(module, "seed_fleet"))
+"""Modules with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, and their `FLEET_VERDICTS` by name."""
+EXPECTED: dict[str, Expected] = STORY | {
+    name: expected(module.KIND_NAME, verdict) for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()
+}
+"""By the name that the report shows: the story above, and what these modules add in us-east-1."""
 
 
 def settle(server: Server, now: datetime) -> None:
@@ -81,3 +88,5 @@ def settle(server: Server, now: datetime) -> None:
     components.seed(virginia, now)
     notebooks.seed(virginia, ireland, now)
     studio.seed(virginia, now)
+    for module in SEEDING:
+        module.seed_fleet(virginia.contents, now)

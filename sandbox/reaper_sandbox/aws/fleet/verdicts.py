@@ -18,12 +18,17 @@ class Expected:
     region: str = "us-east-1"
 
 
-def _all(kind: str, verdict: str, *names: str, region: str = "us-east-1") -> dict[str, Expected]:
+def expected(kind: str, verdict: str, region: str = "us-east-1") -> Expected:
+    """The verdict of one resource: `idle likely`, `exempt`."""
     state, _, confidence = verdict.partition(" ")
-    return {name: Expected(kind=kind, state=state, confidence=confidence or None, region=region) for name in names}
+    return Expected(kind=kind, state=state, confidence=confidence or None, region=region)
 
 
-EXPECTED: dict[str, Expected] = {
+def _all(kind: str, verdict: str, *names: str, region: str = "us-east-1") -> dict[str, Expected]:
+    return dict.fromkeys(names, expected(kind, verdict, region))
+
+
+STORY: dict[str, Expected] = {
     **_all(
         ENDPOINT,
         "active",
