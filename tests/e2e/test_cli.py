@@ -168,7 +168,7 @@ def test_the_text_report_leads_with_money_and_ends_with_coverage(server: Server,
     assert order == sorted(order)
     assert "would be notified. For every signal:" in completed.stdout
     assert "nothing was changed" in completed.stdout
-    assert "sagemaker-endpoint: 2 seen" in completed.stderr
+    assert "sagemaker-endpoint: 2 found" in completed.stderr
 
 
 def test_csv_formulas_are_defused(server: Server):

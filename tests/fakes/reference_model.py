@@ -98,7 +98,7 @@ class Told:
 
 @dataclass(kw_only=True)
 class Oracle:
-    """What really happened. `told`: the announcements in every mail. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
+    """What really happened. `notices`: what every mail announced. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
     newest last. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
     can't be read.
     """
@@ -168,7 +168,7 @@ class Oracle:
 
     def right(self, thing: FakeResource, move: StepName, now: datetime) -> list[Told]:
         """The mails that give the right to this action: of idleness, or under a rule's office hours the enrolment."""
-        mine = [notice for notice in self.told if notice.name == thing.name]
+        mine = [notice for notice in self.notices if notice.name == thing.name]
         if not mine or not mine[-1].sort:
             return []
         return [notice for notice in mine if not [*self._void(notice, thing, move, now)]]

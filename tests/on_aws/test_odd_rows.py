@@ -186,7 +186,7 @@ def test_a_tag_that_is_not_a_string_affects_only_its_resource(
     )
     result = run_sweep(NOTEBOOK, policy=policy)
     assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
-    assert "couldn't be read" in result.found["odd"].case.verdict.because
+    assert "couldn't be read" in result.findings["odd"].case.verdict.because
     assert result.coverage(NOTEBOOK).status == "partial"
 
 

@@ -407,7 +407,7 @@ class Oracle:
             if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
                 yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
             enrols = thing.terms.hours and self._announcing(mail)  # else they get notices of idle periods, as for everything
-            check = self._done_again if notice.done else self._enrolled_again if enrols else self._too_soon
+            check = self._done_again if notice.is_done else self._enrolled_again if enrols else self._too_soon
             yield from check(thing, mail, notice)
 
     def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:

@@ -69,7 +69,7 @@ def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     woken(account)
     server.rules.append(on(operation, fault))
     cloud = stage.cloud()
-    bar = registry.kind(KIND).blocked_actions(stage.seen("One", cloud))[StepName.STOP]
+    bar = registry.kind(KIND).blocked_actions(stage.resource("One", cloud))[StepName.STOP]
     assert bar == Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
     assert operation in str(cloud.errors[0])
 
