@@ -372,7 +372,7 @@ class Oracle:
         for act in acts:
             if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
                 self.unread[act.name] = act
-        notices = {(n.name, m.to) for m in scene.mails for n in m.notices if n.done}
+        notices = {(n.name, m.to) for m in scene.mails for n in m.notices if n.is_done}
         names = {name for name, _ in notices}
         # What goes with its host is reported with it if both have one owner.
         names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in notices}
