@@ -92,6 +92,12 @@ def environ(server: Server) -> dict[str, str]:
     }
 
 
+STATES = {
+    **dict.fromkeys(("quiet", "host", "component", "nb", "ana/JupyterLab/default"), "idle"),
+    **{name: verdict.split()[0] for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()},
+}
+
+
 @pytest.fixture
 def fleet(server: Server) -> Account:
     """One silent resource of each kind, so that every call is made."""
@@ -128,8 +134,7 @@ def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, librar
     assert allowed.denied == []
     assert allowed.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}, "Lambda itself writes the log"
     states = {f["name"]: f["state"] for f in invocation.answer["findings"]}
-    seeded = {name: verdict.split()[0] for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()}
-    assert states == dict.fromkeys(("quiet", "host", "component", "nb", "ana/JupyterLab/default"), "idle") | seeded
+    assert states == STATES
     idle = list(states.values()).count("idle")
     assert {c["status"] for c in invocation.answer["coverage"]} == {"ok"}
     assert _sent(server)[0]["Subject"].startswith(f"[ML Idle Reaper] {idle} idle ML resources cost at least $")
@@ -151,7 +156,7 @@ def test_a_hand_made_call_takes_the_options_but_never_a_higher_mode(bundle, libr
     assert {f["kind"] for f in some.answer["findings"]} == {"sagemaker-notebook"}
     assert raised.error["errorType"] == "SettingsError"
     assert "did you mean 'kinds'?" in wrong.error["errorMessage"]
-    assert len(enveloped.answer["findings"]) == 5
+    assert len(enveloped.answer["findings"]) == len(STATES)
 
 
 def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libraries, server, fleet, allowed, environ):
@@ -237,7 +242,7 @@ def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, librarie
     ) as runtime:
         invocation = runtime.invoke({})
     assert "the summary was not accepted" in invocation.error["errorMessage"]
-    assert _stored(server)["totals"]["by_state"]["idle"] == 5
+    assert _stored(server)["totals"]["by_state"]["idle"] == list(STATES.values()).count("idle")
 
 
 def put_policy(server: Server, text: str) -> None:

@@ -16,6 +16,7 @@ from deploy.policies import Policies, Question
 from deploy.test_template import NAMES, SAGEMAKER
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, Guard, denied
+from reaper_sandbox.aws.fleet import SEEDING
 from reaper_sandbox.aws.server import Server
 
 EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "ProjectionExpression", "KeyConditionExpression")
@@ -66,7 +67,8 @@ def asked_of(call: Call) -> str:
         home = parameters.get("SpaceName") or parameters["UserProfileName"]
         return f"{stem}app/{parameters['DomainId']}/{home}/{parameters['AppType']}/{parameters['AppName']}"
     if call.service == "sagemaker" and not call.operation.startswith("List"):
-        for key, type_ in (("NotebookInstanceName", "notebook-instance"), ("ModelName", "model")):
+        seeded = ((module.NAMED_BY, module.ARN_TYPE) for module in SEEDING)
+        for key, type_ in (("NotebookInstanceName", "notebook-instance"), ("ModelName", "model"), *seeded):
             if key in parameters:
                 return f"{stem}{type_}/{parameters[key]}"
         if call.operation in {"DeleteEndpoint", "UpdateEndpointWeightsAndCapacities"}:

@@ -72,7 +72,8 @@ from reaper_sandbox.aws.server import Server
 
 __all__ = ["EXPECTED", "STORY", "Expected", "settle"]
 SEEDING = tuple(module for module in sagemaker.modules() if hasattr(module, "seed_fleet"))
-"""Modules with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, and their `FLEET_VERDICTS` by name."""
+"""Modules with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, their
+`FLEET_VERDICTS` by name, their `ARN_TYPE`, and `NAMED_BY`, the parameter of a call that names one."""
 EXPECTED: dict[str, Expected] = STORY | {
     name: expected(module.KIND_NAME, verdict) for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()
 }
