@@ -289,7 +289,7 @@ def test_an_open_row_shows_rule_evidence_and_keep_command(show: Open):
     tab.get_by_role("button", name="churn-scoring-staging", exact=True).click()
     shown = tab.locator(".detail").inner_text()
     for text in (
-        "Invocations silent for 9 days 4 hours while CPUUtilization reported every hour.",
+        "No activity in Invocations for 9 days 4 hours, while CPUUtilization reported every hour.",
         "would notify the owner",
         "defaults",
         "Tag reaper:owner.",

@@ -21,7 +21,7 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
     thing = overrides.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
     verdict = Verdict(
         state=overrides.pop("state", State.IDLE),
-        because=overrides.pop("because", "Invocations silent for 9 days while CPUUtilization reported every hour"),
+        because=overrides.pop("because", "no activity in Invocations for 9 days, while CPUUtilization reported every hour"),
         idle_for=9 * DAY,
         last_busy=NOW - 9 * DAY,
         confidence=overrides.pop("confidence", Confidence.PROVEN),

@@ -25,7 +25,7 @@ RUN = FinishedRun(
 ACCOUNTS = {"aws": "123456789012", "azure": "11111111-2222-3333-4444-555555555555"}
 MLW = "/subscriptions/{}/resourceGroups/research/providers/Microsoft.MachineLearningServices/workspaces/research"
 BUSY = {"sagemaker-endpoint": ("Invocations", "CPUUtilization"), "azureml-compute-cluster": ("Active Nodes", "Total Nodes")}
-STEPS = {State.IDLE: Step(name=StepName.WARN, because="idle for more than 1 day under rule 'defaults'")}
+STEPS = {State.IDLE: Step(name=StepName.WARN, because="idle for more than 1 day under the policy's defaults")}
 
 # name, kind, region, size, dollars an hour, owner, days idle, likely
 IDLE = (
@@ -64,7 +64,7 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
     confidence = fields.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
     because = fields.pop(
         "because",
-        f"Invocations silent for {format_duration(idle_for)} while CPUUtilization reported every hour" if idle_for else state,
+        f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour" if idle_for else state,
     )
     evidence = fields.pop("evidence", ())
     thing = resource(**{"size": "ml.g5.xlarge x2", "status": "InService", **fields})
@@ -72,7 +72,7 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
         state=state, because=because, idle_for=idle_for, confidence=confidence, last_busy=NOW - idle_for if idle_for else None
     )
     return Finding(
-        case=Case(resource=thing, rule=rule(name="defaults"), verdict=verdict, usd_per_hour=usd),
+        case=Case(resource=thing, rule=rule(name="the policy's defaults"), verdict=verdict, usd_per_hour=usd),
         step=STEPS.get(state, Step(name=StepName.NONE, because=f"nothing to do: it is {state}")),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=owner, source="tag reaper:owner" if owner else "nobody: no tag and no fallback"),

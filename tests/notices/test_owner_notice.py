@@ -122,7 +122,7 @@ def test_each_resource_has_every_line_in_a_notice():
         assert "us-east-1, account 123456789012" in body
         assert "Thu 12 Nov 2026, 10:17 UTC" in body
         assert "9 days" in body
-        assert "Invocations silent for 9 days while CPUUtilization reported every hour" in body
+        assert "no activity in Invocations for 9 days, while CPUUtilization reported every hour" in body
         assert "$48.00 a day" in body
         assert "$432" in body
         assert "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then." in body

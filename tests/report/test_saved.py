@@ -57,7 +57,7 @@ def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
         "  hours     mon-fri 07:00-21:00 in Europe/Berlin, start: ours\n",
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
-        "  verdict   idle (proven), idle for 9 days: Invocations silent",
+        "  verdict   idle (proven), idle for 9 days: no activity in Invocations",
         "  memory    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
