@@ -64,7 +64,9 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
     confidence = fields.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
     because = fields.pop(
         "because",
-        f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour" if idle_for else state,
+        f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour"
+        if idle_for
+        else state,
     )
     evidence = fields.pop("evidence", ())
     thing = resource(**{"size": "ml.g5.xlarge x2", "status": "InService", **fields})
