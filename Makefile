@@ -11,7 +11,7 @@ export SAM_CLI_TELEMETRY := 0
 # What was compiled once is kept: a command takes twice as long where nothing may be.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs prices clean
+.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs pictures prices clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -80,6 +80,9 @@ $(VENV)-c7n/.done: $(UV)
 
 bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and a plain script.
 	$(BIN)/python benchmarks/peers.py
+
+pictures: $(VENV)/.dev ## Renew the pictures in docs/images.
+	PICTURES=1 $(BIN)/pytest -q -n 2 tests/e2e/test_report_page.py tests/e2e/test_mail_look.py tests/e2e/test_snooze_page.py
 
 docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table.
 	$(BIN)/python -m docs.kinds

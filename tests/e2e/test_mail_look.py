@@ -25,7 +25,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the mails were NOT looked at in a browser")
 
 IMAGES = Path(__file__).parents[2] / "docs/images"
-PICTURE = "REAPER_PICTURES"
+PICTURE = "PICTURES"
 """Set, the pictures in docs/images are renewed."""
 
 

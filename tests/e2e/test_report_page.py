@@ -91,7 +91,7 @@ def complaints(tab: Any) -> list[str]:
 
 def picture(tab: Any, name: str, height: int) -> None:
     """For the docs, only when asked for: pixels differ from machine to machine."""
-    if os.environ.get("REAPER_PICTURES"):
+    if os.environ.get("PICTURES"):
         tab.evaluate("scrollTo({top: 0, behavior: 'instant'})")
         tab.set_viewport_size({"width": tab.viewport_size["width"], "height": height})
         tab.screenshot(path=IMAGES / f"report-{name}.png")

@@ -126,7 +126,7 @@ def complaints(tab) -> list[str]:
 
 def picture(tab, name: str) -> None:
     """For the docs, only when asked for: pixels differ from machine to machine."""
-    if os.environ.get("REAPER_PICTURES"):
+    if os.environ.get("PICTURES"):
         IMAGES.mkdir(parents=True, exist_ok=True)
         tab.screenshot(path=IMAGES / f"snooze-{name}.png", full_page=True)
 
