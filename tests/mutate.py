@@ -30,8 +30,22 @@ import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
 PLANS = [
-    *("test_plan", "test_idle_period", "test_plan_actions", "test_plan_over_time", "snooze/test_recreated_resources"),
-    *("test_office_hours_in_mails", "actions/test_acting_rules", "actions/test_executor", "test_invariants"),
+    *(
+        "test_plan",
+        "test_idle_period",
+        "test_memory_updates",
+        "test_plan_actions",
+        "test_plan_over_time",
+        "snooze/test_recreated_resources",
+    ),
+    *(
+        "test_office_hours_in_mails",
+        "actions/test_acting_rules",
+        "actions/test_executor",
+        "actions/test_unfinished",
+        "test_conclude",
+        "test_invariants",
+    ),
 ]
 ACTS = [
     *("actions/test_executor", "actions/test_lost_answers", "actions/test_crash", "actions/test_acting_rules"),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper.case import Owner
-from reaper.idle_period import MAX_CLOCK_SKEW, notice_expired, notice_was_for_another
-from reaper.model import Memory, Result, StepName
+from reaper.idle_period import (
+    MAX_CLOCK_SKEW,
+    notice_expired,
+    notice_lapsed,
+    notice_led_to_snooze,
+    notice_was_for_another,
+    notice_was_for_part,
+)
+from reaper.model import AnnouncedAction, Memory, Result, StepName
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -73,3 +81,42 @@ def test_notice_of_the_rest_is_void_once_a_resource_was_added_inside():
     assert not notice_expired(of, memory, NOW)
     of = replace(of, resource=replace(of.resource, contained=(replace(of.resource, id="arn:inner", created=acted + HOUR / 6),)))
     assert notice_expired(of, memory, NOW)
+
+
+@pytest.mark.parametrize(("remind_every", "valid_for"), [(DAY, 14 * DAY), (7 * DAY, 14 * DAY), (30 * DAY, 60 * DAY)])
+def test_notice_lapses_after_two_weeks_or_two_reminder_intervals(remind_every: timedelta, valid_for: timedelta):
+    judged = case(remind_every=remind_every)
+    memory = Memory(warned_at=NOW - valid_for, announced_action=AnnouncedAction.STOP)
+    assert not notice_lapsed(judged, memory, NOW)
+    assert notice_lapsed(judged, memory, NOW + timedelta(seconds=1))
+    assert not notice_lapsed(judged, replace(memory, act_not_before=NOW), NOW + valid_for), (
+        "counted from the date that it announced"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, True, id="the mail about the first part"),
+        pytest.param({"last_action_part": None}, False, id="the whole was done"),
+        pytest.param({"last_action_result": Result.FAILED}, False, id="it failed"),
+        pytest.param({"last_action_told_at": NOW - HOUR}, False, id="a later notice"),
+        pytest.param({"warned_at": None, "last_action_told_at": None}, False, id="no notice"),
+    ],
+)
+def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], expected: bool):
+    memory = Memory(warned_at=NOW, last_action_told_at=NOW, last_action_part="1 of 2 variants", last_action_result=Result.DONE)
+    assert notice_was_for_part(replace(memory, **changes)) is expected
+
+
+@pytest.mark.parametrize(
+    ("announced", "expected"),
+    [(AnnouncedAction.STOP, True), (AnnouncedAction.HOURS, False)],
+    ids=["of idleness", "of office hours"],
+)
+def test_an_enrollment_is_answered_by_a_snooze_after_it_not_after_its_summary(announced: AnnouncedAction, expected: bool):
+    memory = Memory(warned_at=NOW - 9 * DAY, reminded_at=NOW - 3 * DAY, snoozed_until=NOW - 4 * DAY, announced_action=announced)
+    assert notice_led_to_snooze(memory, NOW) is not expected
+    assert notice_led_to_snooze(replace(memory, snoozed_until=NOW - 2 * DAY), NOW)
+    assert not notice_led_to_snooze(replace(memory, snoozed_until=NOW + DAY), NOW)
+    assert not notice_led_to_snooze(replace(memory, snoozed_until=NOW - 10 * DAY), NOW)

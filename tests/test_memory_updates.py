@@ -1,0 +1,65 @@
+"""How a memory changes, where only one wrong word would let a notice count that must not, or close an action that nobody finished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.judged_cases import case
+from reaper import memory_updates
+from reaper.model import AnnouncedAction, Memory, Result, StepName
+from reaper.planning import dates
+
+WARNED = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW - 2 * DAY, announced_action=AnnouncedAction.STOP)
+
+
+@pytest.mark.parametrize(
+    ("announced", "until", "answered"),
+    [
+        pytest.param(AnnouncedAction.STOP, NOW - DAY, True, id="snoozed after the reminder"),
+        pytest.param(AnnouncedAction.STOP, NOW - 3 * DAY, False, id="over before the reminder"),
+        pytest.param(AnnouncedAction.STOP, NOW - 2 * DAY, False, id="over at the reminder"),
+        pytest.param(AnnouncedAction.HOURS, NOW - 3 * DAY, True, id="hours: after the enrollment"),
+        pytest.param(AnnouncedAction.HOURS, NOW - 6 * DAY, False, id="hours: before the enrollment"),
+    ],
+)
+def test_a_snooze_of_the_host_answers_an_earlier_notice(announced: AnnouncedAction, until: Any, answered: bool):
+    memory = replace(WARNED, announced_action=announced)
+    updated = memory_updates.after_host_snooze(memory, Memory(snoozed_until=until))
+    assert (updated != memory) is answered
+    assert memory_updates.after_host_snooze(memory, None) == memory
+    assert memory_updates.after_host_snooze(Memory(), Memory(snoozed_until=until)) == Memory()
+
+
+OPEN = Memory(last_action=StepName.STOP, last_action_at=NOW - HOUR, warned_at=NOW - DAY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"last_action_run": "another"}, True, id="another run's"),
+        pytest.param({"last_action_run": "ours"}, False, id="this run's own"),
+        pytest.param({"last_action_run": "another", "last_action_result": Result.DONE}, False, id="its result is known"),
+        pytest.param({}, True, id="49f8b6c: its notice is still there"),
+        pytest.param({"warned_at": None}, False, id="49f8b6c: its notice is used up"),
+        pytest.param({"warned_at": NOW}, False, id="49f8b6c: a later notice"),
+        pytest.param({"warned_at": NOW - HOUR}, True, id="49f8b6c: in the same second"),
+        pytest.param({"last_action": StepName.START}, False, id="49f8b6c: a start needs no notice"),
+        pytest.param({"last_action": None}, False, id="no action"),
+        pytest.param({"last_action_at": None}, False, id="no time"),
+    ],
+)
+def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
+    assert memory_updates.is_unfinished(replace(OPEN, **changes), "ours") is expected
+
+
+@pytest.mark.parametrize(
+    ("announced", "due"), [(AnnouncedAction.STOP, False), (AnnouncedAction.DELETE, True), (None, False)], ids=str
+)
+def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction | None, due: bool):
+    judged = case(action="delete", acts={StepName.STOP: None, StepName.DELETE: None})
+    memory = Memory(idle_since=NOW - 6 * DAY, last_seen_idle_at=NOW, warned_at=NOW - 5 * DAY, announced_action=announced)
+    assert (dates.action_due_at(judged, memory, NOW) is not None) is due
