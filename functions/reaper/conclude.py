@@ -257,8 +257,8 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
 def _send_untold(
     untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Delivery]:
-    """The mails about what earlier runs did. Once another run has taken over, that run sends them."""
-    if mails.lost or not mails.leases.prolong_all():
+    """The mails about what earlier runs did. If another run has taken over, or the memories can't be read, the next run sends them."""
+    if mails.lost or not mails.was_recalled or not mails.leases.prolong_all():
         return []
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
