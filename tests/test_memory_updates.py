@@ -10,8 +10,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper import memory_updates
-from reaper.model import AnnouncedAction, Memory, Result, StepName
-from reaper.planning import dates
+from reaper.model import AnnouncedAction, Ceiling, Hours, Memory, Result, StepName
+from reaper.planning import dates, enrolment
 
 WARNED = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW - 2 * DAY, announced_action=AnnouncedAction.STOP)
 
@@ -63,3 +63,23 @@ def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction |
     judged = case(action="delete", acts={StepName.STOP: None, StepName.DELETE: None})
     memory = Memory(idle_since=NOW - 6 * DAY, last_seen_idle_at=NOW, warned_at=NOW - 5 * DAY, announced_action=announced)
     assert (dates.action_due_at(judged, memory, NOW) is not None) is due
+
+
+@pytest.mark.parametrize(
+    ("changes", "due"),
+    [
+        pytest.param({}, True, id="a week after the last mail"),
+        pytest.param({"snoozed_until": NOW + DAY}, False, id="snoozed"),
+        pytest.param({"snoozed_until": NOW - 9 * DAY}, True, id="a snooze before the enrollment"),
+        pytest.param({"reminded_at": NOW - DAY}, False, id="reminded yesterday"),
+        pytest.param({"enrolment_digest": "of other hours"}, False, id="not enrolled in these hours"),
+        pytest.param({"announced_action": AnnouncedAction.STOP}, False, id="a notice of idleness"),
+        pytest.param({"warned_at": None}, False, id="no notice"),
+    ],
+)
+def test_when_a_weekly_summary_is_due(changes: dict[str, Any], due: bool):
+    hours = Hours(days=frozenset(range(7)), start=7 * 60, end=19 * 60, tz="UTC", by_rule=True)
+    judged = case(action=Ceiling.STOP, remind_every=7 * DAY, hours=hours)
+    digest = enrolment.hours_digest(hours)
+    memory = Memory(warned_at=NOW - 7 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=digest)
+    assert enrolment.is_summary_due(judged, replace(memory, **changes), NOW) is due
