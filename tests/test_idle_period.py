@@ -114,7 +114,7 @@ def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], 
     [(AnnouncedAction.STOP, True), (AnnouncedAction.HOURS, False)],
     ids=["of idleness", "of office hours"],
 )
-def test_an_enrollment_is_answered_by_a_snooze_after_it_not_after_its_summary(announced: AnnouncedAction, expected: bool):
+def test_an_enrollment_is_answered_by_a_snooze_after_it_alone(announced: AnnouncedAction, expected: bool):
     memory = Memory(warned_at=NOW - 9 * DAY, reminded_at=NOW - 3 * DAY, snoozed_until=NOW - 4 * DAY, announced_action=announced)
     assert notice_led_to_snooze(memory, NOW) is not expected
     assert notice_led_to_snooze(replace(memory, snoozed_until=NOW - 2 * DAY), NOW)
