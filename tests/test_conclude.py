@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,6 +79,10 @@ def to_owner(deployment: FakeDeployment) -> list[str]:
 
 def to_admins(deployment: FakeDeployment) -> list[str]:
     return [m.subject for m in deployment.channel.messages if m.audience is Audience.ADMINS]
+
+
+def notice_gaps(report: Report) -> list[str | None]:
+    return [row.error for row in report.coverage if row.kind == "notices"]
 
 
 def write(deployment: FakeDeployment, **fields: Any) -> None:
@@ -226,6 +231,15 @@ def test_without_its_lease_a_run_reports_outcomes_but_sends_no_notices(deploymen
     [message] = [m for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert message.resource_ids == (deployment.cloud.id("churn"),)
     assert "another sweep has taken over" in (finding_of(report, "new").outcome.error or "")
+    assert notice_gaps(report) == ["1 notice not sent: another sweep has taken over this target"]
+
+
+def test_notices_without_an_allowed_address_are_a_row_of_the_coverage(deployment: FakeDeployment):
+    deployment.policy = policy(re.sub(r"owners: .*", "owners: {domains: [elsewhere.org]}", POLICY))
+    deployment.cloud.add("second", tags={"owner": "sam@example.com"})
+    report = deployment.sweep()
+    assert finding_of(report, "churn").outcome.result is Result.FAILED
+    assert notice_gaps(report) == ["2 notices without an allowed address: set owners.fallback, or add a domain to owners.domains"]
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def _conclude_run(
         _record_verdicts(deliveries, mails)
     deliveries += _send_untold(untold, untold_findings, notices, mails)
     mails.rows += channel_failures(deliveries)
-    mails.rows += unsent_notices_rows(mails.findings.values(), mails)
+    mails.rows += unsent_notices_rows(mails.findings.values())
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)

@@ -5,6 +5,7 @@ A notice counts once a channel accepted it. A refused one is a failure in the re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from reaper.notices.owner_notice import owner_notices
 from reaper.notices.round import NoticeRound
 from reaper.planning import enrolment, snoozed_cases
 from reaper.report.findings import left_alone
+from reaper.text import count_noun
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
@@ -65,15 +67,17 @@ def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: 
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
-def unsent_notices_rows(findings: Iterable[Finding], mails: NoticeRound) -> list[Coverage]:
+def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
     """A row for the notices that no message carried: no address is allowed for them, or another run has taken over."""
-    errors = {f"{NOT_NOTIFIED}{TAKEN_OVER if mails.lost else NO_ADDRESS}"}
-    unsent = [f for f in findings if f.step.name in NOTICES and f.outcome.error in errors]
-    because = f"{len(unsent)} notices have no allowed address: set owners.fallback, or add a domain to owners.domains"
-    if mails.lost:
-        because = f"{len(unsent)} notices were not sent: {TAKEN_OVER}"
-    row = Coverage(cloud=OWN, account="", region=None, kind="notices", status=Status.FAILED, error=because)
-    return [row] if unsent else []
+    errors = Counter(f.outcome.error for f in findings if f.step.name in NOTICES)
+    reasons = {
+        TAKEN_OVER: f"not sent: {TAKEN_OVER}",
+        NO_ADDRESS: "without an allowed address: set owners.fallback, or add a domain to owners.domains",
+    }
+    counts = {because: errors[f"{NOT_NOTIFIED}{error}"] for error, because in reasons.items()}
+    texts = [f"{count_noun(count, 'notice')} {because}" for because, count in counts.items() if count]
+    row = Coverage(cloud=OWN, account="", region=None, kind="notices", status=Status.FAILED, error="; ".join(texts))
+    return [row] if texts else []
 
 
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
