@@ -7,11 +7,25 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from reaper.case import Blocked
-from reaper.command import Command
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Window
 
 C = TypeVar("C")
+MAX_PASTED_LENGTH = 1000
+"""Characters. A real ARN or ARM ID is far shorter, and a longer one is not pasted anywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A line for a shell, and the label that says what it does: `Stop it now`."""
+
+    label: str
+    line: str
+
+
+def is_pasteable(*texts: str) -> bool:
+    """Whether these texts can stand in a line that people paste: printable and of a sane length."""
+    return all(text.isprintable() and len(text) <= MAX_PASTED_LENGTH for text in texts)
 
 
 def no_line(resource: Resource) -> str | None:

@@ -12,8 +12,7 @@ from reaper.aws import protection
 from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import BLOCKED_UNREAD
 from reaper.case import Blocked
-from reaper.command import Command
-from reaper.kind import ActionSpec
+from reaper.kind import ActionSpec, Command
 from reaper.model import Resource, StepName
 
 

@@ -17,8 +17,7 @@ from reaper.aws.endpoint_description import EndpointDescription, billed_parts
 from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import AVAILABILITY_WARNING, ScaleInPlan, plan_scale_in
 from reaper.case import Blocked
-from reaper.command import Command
-from reaper.kind import ActionSpec
+from reaper.kind import ActionSpec, Command
 from reaper.model import BilledPart, Resource, StepName
 
 CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}

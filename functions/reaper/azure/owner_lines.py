@@ -13,7 +13,7 @@ import re
 from shlex import quote
 from urllib.parse import quote as escape
 
-from reaper.command import Command
+from reaper.kind import Command
 from reaper.model import Resource
 
 STUDIO_URL = "https://ml.azure.com"

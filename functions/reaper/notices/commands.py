@@ -11,8 +11,7 @@ from shlex import quote
 
 from reaper import registry
 from reaper.case import Blocked, Case
-from reaper.command import Command, is_pasteable
-from reaper.kind import account_of
+from reaper.kind import Command, account_of, is_pasteable
 from reaper.model import Resource, StepName
 
 KEEP_DAYS = 7

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from reaper import registry
 from reaper.case import Finding
-from reaper.command import Command
 from reaper.duration import format_duration
+from reaper.kind import Command
 from reaper.model import ACTIONS, Memory, Mode, Result, State, StepName
 from reaper.notices import commands, console_links, forecast, sparkline
 from reaper.notices.sparkline import Sparkline

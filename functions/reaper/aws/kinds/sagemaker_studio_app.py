@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, metrics, owner_lines, tags
 from reaper.case import Blocked
-from reaper.command import Command, is_pasteable
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent
-from reaper.kind import ActionSpec, Kind
+from reaper.kind import ActionSpec, Command, Kind, is_pasteable
 from reaper.model import BilledPart, Resource, Role, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading, Window
 
