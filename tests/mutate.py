@@ -42,13 +42,20 @@ PLANS = [
         "test_office_hours_in_mails",
         "actions/test_acting_rules",
         "actions/test_executor",
+        "actions/test_recheck",
         "actions/test_unfinished",
         "test_conclude",
         "test_invariants",
     ),
 ]
 ACTS = [
-    *("actions/test_executor", "actions/test_lost_answers", "actions/test_crash", "actions/test_acting_rules"),
+    *(
+        "actions/test_executor",
+        "actions/test_recheck",
+        "actions/test_lost_answers",
+        "actions/test_crash",
+        "actions/test_acting_rules",
+    ),
     *("test_act", "test_limits", "test_invariants"),
 ]
 TESTS = {

@@ -20,7 +20,7 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger
-from reaper.model import Memory, Mode, Run, Target
+from reaper.model import Memory, Mode, Run, StepName, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
@@ -143,3 +143,15 @@ def only(report: Report) -> Finding:
 def finding_of(report: Report, name: str) -> Finding:
     [finding] = [f for f in report.findings if f.case.resource.name == name]
     return finding
+
+
+def due(deployment: FakeDeployment) -> FakeDeployment:
+    """The same, once its owner was notified more than three days ago, so that the next sweep stops it."""
+    assert only(deployment.sweep()).step.name is StepName.WARN
+    deployment.now += timedelta(days=3)
+    return deployment
+
+
+def stopped(deployment: FakeDeployment) -> bool:
+    """Whether anything was stopped or deleted."""
+    return any(action in {StepName.STOP, StepName.DELETE} for action, _, _ in deployment.cloud.log)

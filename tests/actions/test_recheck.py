@@ -1,0 +1,227 @@
+"""Everything that must prevent an action when its resource is read once more. Each of these fails if its rule is removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, NOW, resource
+from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy, stopped
+from reaper.case import Outcome
+from reaper.errors import CloudError, Reason
+from reaper.model import AnnouncedAction, Memory, Result, StepName
+
+
+@pytest.fixture
+def deployment() -> FakeDeployment:
+    """One thing that has been idle for two months."""
+    new_deployment = FakeDeployment()
+    new_deployment.cloud.add("churn")
+    return new_deployment
+
+
+def used(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].uses.append(deployment.now)
+
+
+def tagged(deployment: FakeDeployment, **tags: str) -> None:
+    deployment.cloud.things["churn"].tags = {key.replace("_", ":", 1).replace("_", "-"): value for key, value in tags.items()}
+
+
+def snooze_by_owner(deployment: FakeDeployment) -> None:
+    id_ = deployment.cloud.id("churn")
+    memory = deployment.ledger.recall([id_], deployment.now)[id_]
+    snoozed = replace(memory, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
+    assert deployment.ledger.remember(id_, snoozed, memory.version, deployment.now)
+
+
+def changed(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].changed = deployment.now
+
+
+def updating(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].status = "Updating"
+
+
+def blocked_because(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].blocked_because = "its last alarm is being looked into"
+
+
+def unreadable(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].tags = None
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "message"),
+    [
+        pytest.param("look", used, "it is active now", id="used between judging and acting"),
+        pytest.param("look", lambda t: tagged(t, reaper_keep="true"), "kept by tag reaper:keep", id="a keep tag was put on"),
+        pytest.param(
+            "look", lambda t: tagged(t, reaper_kep="true"), "did you mean reaper:keep", id="a misspelt keep tag was put on"
+        ),
+        pytest.param(
+            "look", lambda t: tagged(t, reaper_action="notify"), "no longer allow it to be stopped", id="a tag lowered the action"
+        ),
+        pytest.param("look", unreadable, "its tags can't be read", id="its tags cannot be read any more"),
+        pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
+        pytest.param("look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than", id="it was handed over"),
+        pytest.param("look", blocked_because, "its last alarm is being looked into", id="nothing can be done to it now"),
+        pytest.param("look", updating, "its status is Updating", id="it is being updated"),
+        pytest.param("look", snooze_by_owner, "by lee@example.com", id="kept by its owner before the ledger was read"),
+        pytest.param("observe", snooze_by_owner, "by lee@example.com", id="kept by its owner while its metrics were read"),
+        pytest.param("record", snooze_by_owner, "it may be snoozed", id="kept by its owner after the ledger was read"),
+    ],
+)
+def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment, call: str, what: Any, message: str):
+    due(deployment)
+    happened: list[str] = []
+
+    def before_call(now: str, name: str) -> None:
+        # The first look at its metrics is the sweep's own.
+        happened.append(now)
+        if now == call and (call != "observe" or happened.count("observe") == 2) and not happened.count("done"):
+            happened.append("done")
+            what(deployment)
+
+    deployment.cloud.before_call = before_call
+    finding = only(deployment.sweep())
+    assert (finding.step.name, finding.outcome.result) == (StepName.STOP, Result.REFUSED)
+    assert message in (finding.outcome.because or "")
+    assert deployment.cloud.log == []
+
+
+def test_a_resource_gone_meanwhile_is_a_success(deployment):
+    due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "look" else None
+    finding = only(deployment.sweep())
+    assert finding.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
+
+
+def test_a_resource_stopped_meanwhile_is_a_success(deployment):
+    def before_call(call: str, name: str) -> None:
+        if call == "look":
+            deployment.cloud.things[name].running_since = None
+
+    due(deployment).cloud.before_call = before_call
+    finding = only(deployment.sweep())
+    assert finding.outcome == Outcome(result=Result.DONE, because="nothing to do: it is stopped already", already_done=True)
+    assert deployment.cloud.log == []
+
+
+@pytest.mark.parametrize("call", ["look", "observe", "record"])
+def test_what_cannot_be_read_again_is_refused(deployment: FakeDeployment, call: str):
+    due(deployment)
+    calls: list[str] = []
+
+    def fail_on(now: str, name: str) -> None:
+        calls.append(now)
+        if now == call and (call != "observe" or calls.count("observe") == 2):
+            raise CloudError(Reason.THROTTLED, "sagemaker:Describe", "still throttled")
+
+    deployment.cloud.fail_on = fail_on
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "still throttled" in (finding.outcome.because or "")
+
+
+def inside(deployment: FakeDeployment, **fields: Any) -> None:
+    """Something that lives in it and would go with it."""
+    deployment.cloud.things["churn"].contained = (
+        resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **fields),
+    )
+
+
+def test_what_lives_inside_is_protected_by_its_own_rule(deployment):
+    inside(deployment)
+    deployment.policy = policy(
+        POLICY + 'rules: [{name: quiet, match: {kind: "sagemaker-inference-component"}, action: ignore}]\n'
+    )
+    due(deployment)
+    assert (
+        only(deployment.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: rule 'quiet' says ignore"
+    )
+    assert deployment.cloud.log == []
+
+
+def test_what_lives_inside_and_whose_tags_are_unknown_is_protected(deployment):
+    inside(deployment, tags=None)
+    due(deployment)
+    assert only(deployment.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: its tags can't be read"
+    assert deployment.cloud.log == []
+
+
+def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
+    inside(deployment)
+    due(deployment).ledger.remember(
+        "arn:inner", Memory(snoozed_until=deployment.now + DAY, snoozed_by="bob@example.com"), 0, deployment.now
+    )
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "by bob@example.com" in (finding.outcome.because or "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "memory", "because"),
+    [
+        pytest.param("fay@example.com", Memory(), "belongs to another owner, who has not been notified", id="another owner"),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW + DAY),
+            "belongs to another owner, who has not been notified",
+            id="told of nothing",
+        ),
+        pytest.param(
+            None, Memory(warned_at=NOW + DAY), "the last notice about inner inside it doesn't announce", id="taken back"
+        ),
+        pytest.param(
+            None,
+            Memory(warned_at=NOW + 2 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 5 * DAY),
+            "inner inside it is announced for 2026-11-26",
+            id="announced for later",
+        ),
+        pytest.param(None, Memory(), None, id="the same owner"),
+        pytest.param(None, Memory(warned_at=NOW - DAY), None, id="told of nothing before"),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 3 * DAY),
+            None,
+            id="another owner, who was told",
+        ),
+        pytest.param(
+            "fay@example.com",
+            Memory(
+                warned_at=NOW,
+                announced_action=AnnouncedAction.STOP,
+                act_not_before=NOW + 3 * DAY,
+                notified_owner="gus@example.com",
+            ),
+            "belongs to another owner, who has not been notified",
+            id="another owner than the one who was told",
+        ),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW - 40 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW - 37 * DAY),
+            "belongs to another owner, who has not been notified",
+            id="another owner, told so long ago that it lapsed",
+        ),
+    ],
+)
+def test_a_guest_is_affected_only_after_a_notice_to_its_owner(deployment, owner, memory, because):
+    inside(deployment, **({"tags": {"owner": owner}} if owner else {}))
+    due(deployment).ledger.remember("arn:inner", memory, 0, deployment.now)
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result is Result.REFUSED) is bool(because), finding.outcome
+    assert (because or "") in (finding.outcome.because or "")
+    assert stopped(deployment) is not bool(because), (finding.step, finding.outcome)
+
+
+def test_a_kind_that_fails_on_an_unobserved_resource_blocks_every_action(deployment):
+    def fail_on(call: str, name: str) -> None:
+        if call == "observe":
+            raise CloudError(Reason.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
+
+    due(deployment).cloud.fail_on = fail_on
+    finding = only(deployment.sweep())
+    assert "couldn't be understood" in finding.case.blocked[StepName.STOP].because
+    assert (finding.case.verdict.state, deployment.cloud.log) == ("unknown", [])
