@@ -134,6 +134,24 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One AWS account with the regions to sweep there, or one Azure subscription.
+
+    `regions`: names, or `all` for those that the account has enabled. `is_own`: reached with the process's own credentials, else through the
+    target role. `may_act` False: it may be read and must not be changed. `is_management`: the management account of its organization, where
+    stack sets create no role.
+    """
+
+    cloud: str
+    id: str
+    name: str | None = None
+    regions: tuple[str, ...] = ()
+    is_own: bool = True
+    may_act: bool = True
+    is_management: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BilledPart:
     """Something with a price of its own: `count` units of `instance` billed under `component`, a key of the price snapshot."""
 
