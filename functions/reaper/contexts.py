@@ -35,7 +35,7 @@ MAIL_MARGIN = timedelta(seconds=45)
 
 
 def no_progress(text: str) -> None:
-    """For runs that nobody watches."""
+    """No progress is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
