@@ -14,36 +14,35 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper import registry
 from reaper import settings as knobs
+from reaper.aws.published_figures import publish_figures
 from reaper.case import Report
 from reaper.errors import SettingsError
 from reaper.model import Status
 from reaper.policy import file
+from reaper.report.figures import run_figures, swept_facts
 from reaper.report.json import report_json
-from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
+from reaper.report.totals import has_news
 from reaper.run import run
 
 MAX_ANSWER_BYTES = 5_500_000
 EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
 
 logger = Logger(service="ml-idle-reaper")
-metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the error alarm fires."""
     settings = _event_settings(os.environ, event)
     source = file.load_policy(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
     report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
-    _publish_metrics(report)
+    publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
     answer = report_json(report)
     text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store_report(settings, report, text)
@@ -99,43 +98,19 @@ def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
     return settings if settings.regions or not own_region else replace(settings, regions=(own_region,))
 
 
-def _publish_metrics(report: Report) -> None:
-    """The custom metrics, through CloudWatch's embedded metric format."""
-    totals = report_totals(report)
-    if stack := _stack_name(os.environ.get("REAPER_DEPLOYMENT", "")):
-        metrics.add_dimension(name="stack", value=stack)
-    for name, unit, value in (
-        ("Resources", MetricUnit.Count, totals.resources),
-        ("Idle", MetricUnit.Count, totals.by_state["idle"]),
-        ("Unknown", MetricUnit.Count, totals.by_state["unknown"]),
-        ("IdleUSDPerHour", MetricUnit.NoUnit, totals.idle_usd_per_hour),
-        ("Acted", MetricUnit.Count, len(acted_findings(report))),
-        ("ActsFailed", MetricUnit.Count, len(failed_findings(report))),
-        ("Held", MetricUnit.Count, len(held_findings(report))),
-        ("Failures", MetricUnit.Count, sum(1 for row in report.coverage if row.status is not Status.OK)),
-        ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
-    ):
-        metrics.add_metric(name=name, unit=unit, value=value)
-
-
-def _stack_name(deployment: str) -> str:
-    """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
-
-    It is the dimension of the stack's metrics, so that no stack silences another's alarms.
-    """
-    kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
-    return rest.partition("/")[0] if kind == "stack" else ""
-
-
 def _log_result(report: Report, stored: str | None) -> None:
-    totals = report_totals(report)
-    logger.info(
-        "swept", run=report.run.id, resources=totals.resources, by_state=totals.by_state, calls=totals.calls, stored=stored
-    )
+    """The line that the dashboard lists as a run, and a line for each gap."""
+    logger.info("swept", **swept_facts(report, stored))
     for row in report.coverage:
         if row.status is not Status.OK:
             logger.error(
-                "coverage incomplete", kind=row.kind, region=row.region, status=row.status, missing=row.missing, error=row.error
+                "coverage incomplete",
+                kind=row.kind,
+                account=row.account,
+                region=row.region,
+                status=row.status,
+                missing=row.missing,
+                error=row.error,
             )
 
 
