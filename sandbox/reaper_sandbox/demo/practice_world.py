@@ -18,12 +18,11 @@ from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings
 from reaper_sandbox.aws import fleet as aws_fleet
-from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.live_signals import keep_publishing
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure import fleet as azure_fleet
 from reaper_sandbox.azure.server import Server as Azure
-from reaper_sandbox.demo.practice_fleet import PRACTICE_POLICY, add_endpoints
+from reaper_sandbox.demo.practice_fleet import PRACTICE_POLICY, add_organization
 from reaper_sandbox.demo.practice_page import serve_page
 from reaper_sandbox.demo.sweep_demo import isolated_environment
 
@@ -64,7 +63,7 @@ def practice_world(clock: Callable[[], datetime], progress: Callable[[str], None
 def _set_up(aws: Aws, azure: Azure, now: datetime) -> None:
     azure.world.operations.takes = OPERATIONS_TAKE
     aws_fleet.settle(aws, now)
-    add_endpoints(Account(aws), now)
+    add_organization(aws, now)
     azure_fleet.settle(azure, now)
 
 
@@ -88,7 +87,7 @@ def _write_policy(home: Path) -> None:
 
 def _sweep_in_the_past(world: PracticeWorld, past: datetime) -> None:
     """A real sweep at that time: its notices are in the folder and in the ledger."""
-    settings = Settings(mode=Mode.ANNOUNCE, cloud="all", regions=REGIONS, ledger=world.exports["REAPER_LEDGER"])
+    settings = Settings(mode=Mode.ANNOUNCE, regions=REGIONS, organization=True, ledger=world.exports["REAPER_LEDGER"])
     world.aws.now = world.azure.now = past
     with isolated_environment(world.exports):
         run(settings, load_policy(world.exports["REAPER_POLICY"]), lambda: past)
