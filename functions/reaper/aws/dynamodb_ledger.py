@@ -29,6 +29,7 @@ from reaper.ledger.codec import (
     statistics_from_row,
     unfinished_columns,
     unfinished_from_row,
+    valid_version,
     written_columns,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
@@ -61,11 +62,20 @@ class DynamoLedger:
         self._table = table
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+        return self._recall_items(ids, [], now)[0]
+
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        key = _item_key("state", name)
+        memories, items = self._recall_items(ids, [key], now)
+        return memories, _named_row(items.get(key["pk"]["S"], {}))
+
+    def _recall_items(self, ids: Iterable[str], more: list[Item], now: datetime) -> tuple[Recalled, Mapping[str, Item]]:
+        """The memories, and every item by its partition key, that of `more` included."""
         key_by_id = {resource_id: _item_key("memory", resource_id) for resource_id in ids}
-        keys = {key["pk"]["S"]: key for key in key_by_id.values()}
+        keys = {key["pk"]["S"]: key for key in [*more, *key_by_id.values()]}
         items = {item["pk"]["S"]: item for item in self._table.batch_get(list(keys.values())) if _is_fresh(item, now)}
         stored = {resource_id: items[key["pk"]["S"]] for resource_id, key in key_by_id.items() if key["pk"]["S"] in items}
-        return memories_from_rows(stored, _memory_of_item)
+        return memories_from_rows(stored, _memory_of_item), items
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
@@ -92,11 +102,7 @@ class DynamoLedger:
         self._table.delete(_unfinished_key(target, resource_id))
 
     def read_row(self, name: str) -> NamedRow:
-        item = self._table.get(_item_key("state", name))
-        texts = {
-            key.removeprefix(VALUE_PREFIX): value for key, value in _text_attributes(item).items() if key.startswith(VALUE_PREFIX)
-        }
-        return NamedRow(values=texts, version=int(item["version"]["N"])) if item else NamedRow()
+        return _named_row(self._table.get(_item_key("state", name)))
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = _item_key("state", name), uuid.uuid4().hex
@@ -190,6 +196,16 @@ def _text_attributes(item: Item) -> dict[str, str]:
 
 def _is_fresh(item: Item, now: datetime) -> bool:
     return is_retained(item.get("touched", {}).get("S"), now)
+
+
+def _named_row(item: Item) -> NamedRow:
+    """The named row in an item; an empty one if there is none. Raises CloudError if it has no valid version."""
+    if not item:
+        return NamedRow()
+    texts = {
+        key.removeprefix(VALUE_PREFIX): value for key, value in _text_attributes(item).items() if key.startswith(VALUE_PREFIX)
+    }
+    return NamedRow(values=texts, version=valid_version(item.get("version", {}).get("N"), "a named row"))
 
 
 def _memory_of_item(resource_id: str, item: Item) -> Memory:

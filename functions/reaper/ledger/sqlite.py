@@ -50,6 +50,9 @@ class SqliteLedger:
         stored = {resource_id: rows[key] for resource_id, key in key_by_id.items() if key in rows}
         return memories_from_rows(stored, lambda resource_id, row: memory_from_row(_parse_row(row[0]), row[1], resource_id))
 
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        return self.recall(ids, now), self.read_row(name)
+
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
@@ -80,7 +83,7 @@ class SqliteLedger:
 
     def read_row(self, name: str) -> NamedRow:
         rows = self._file.read("State", "SELECT row, version FROM state WHERE name = ?", name)
-        return NamedRow(values=_parse_row(rows[0][0]), version=rows[0][1]) if rows else NamedRow()
+        return NamedRow(values=_parse_texts(rows[0][0]), version=rows[0][1]) if rows else NamedRow()
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         row = (json.dumps(dict(values)), expected_version + 1)
@@ -133,6 +136,13 @@ class SqliteLedger:
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteLedger:
     """The ledger in the file, created if missing. With `read_only`, a copy that refuses writes. Raises SettingsError."""
     return SqliteLedger(open_file(address, read_only=read_only))
+
+
+def _parse_texts(stored: str) -> dict[str, str]:
+    row = _parse_row(stored)
+    if not all(isinstance(value, str) for value in row.values()):
+        raise CloudError(Reason.UNREADABLE, "sqlite:Read", "a named row has a value that is not a string")
+    return row
 
 
 def _parse_row(stored: str) -> dict[str, Any]:
