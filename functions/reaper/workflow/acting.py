@@ -12,7 +12,7 @@ from reaper.case import Coverage, Outcome
 from reaper.conclude import leases_of
 from reaper.contexts import RunSetup
 from reaper.coverage import failure_row
-from reaper.errors import CloudError, Reason, ReaperError
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided
 from reaper.model import ACTIONS, Result, Target
 from reaper.policy.file import load_policy
