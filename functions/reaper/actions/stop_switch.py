@@ -68,6 +68,14 @@ def paused_because(pause: Pause) -> str:
     return f"the stop switch is on until {end_text(pause)}{by}"
 
 
+def paused_sentence(pause: Pause | None) -> str:
+    """The pause as a sentence for reports; empty without one."""
+    if pause is None:
+        return ""
+    clause = paused_because(pause)
+    return f"{clause[:1].upper()}{clause[1:]}. Nothing is stopped, deleted or started."
+
+
 def end_text(pause: Pause) -> str:
     """`2026-12-01 00:00 UTC`, or the command that ends it."""
     return "`reaper resume`" if pause.until == UNTIL_RESUMED else f"{pause.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
