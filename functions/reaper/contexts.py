@@ -40,7 +40,7 @@ def no_progress(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSetup:
-    """What the contexts of one run share. `ledger` is None in an audit without one. `deadline`: when the process will be ended."""
+    """What the contexts of one run share. `ledger` is None in an audit that has none. `deadline`: when the process will be ended."""
 
     settings: Settings
     policy: Policy

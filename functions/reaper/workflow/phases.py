@@ -110,7 +110,7 @@ def act_on_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any]) 
 
 
 def conclude_run(context: WorkflowContext, run_id: str, failures: Mapping[int, str]) -> Report:
-    """Send the messages of the run and return its report. `failures`: for each failed item of act, the reason. Gives the run's lease back.
+    """Send the messages of the run and return its report. `failures`: for each item that act failed on, the reason. Gives the run's lease back.
 
     The failures of observe are known from the parts that are missing. Raises ReaperError if the store fails.
     """
