@@ -9,7 +9,7 @@ import pytest
 
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.case import Coverage, Outcome, Report
+from reaper.case import Coverage, Outcome, Pause, Report
 from reaper.model import Result, State, Status, StepName
 from reaper.report.figures import Figure, run_figures, skipped_figures, swept_facts
 
@@ -56,12 +56,19 @@ def test_every_figure_of_a_run_has_its_value():
         "ActsFailed": 1,
         "Refused": 1,
         "Held": 1,
+        "Paused": 0,
         "CoverageGaps": 1,
         "Failures": 2,
         "Calls": 4,
         "SweepSeconds": 90,
         "Skipped": 0,
     }
+
+
+def test_a_run_under_the_stop_switch_is_paused():
+    made = whole()
+    paused = replace(made, run=replace(made.run, pause=Pause(by="ada")))
+    assert Figure(name="Paused", value=1) in run_figures(paused)
 
 
 def test_the_kinds_add_up_to_the_whole_run():

@@ -85,6 +85,7 @@ def _action_figures(report: Report) -> list[Figure]:
         Figure(name="ActsFailed", value=len(totals.failed_findings(report))),
         Figure(name="Refused", value=len(totals.refused_findings(report))),
         Figure(name="Held", value=len(totals.held_findings(report))),
+        Figure(name="Paused", value=1 if report.run.pause else 0),
     ]
 
 
