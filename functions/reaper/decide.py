@@ -169,17 +169,19 @@ def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -
 def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> None:
     """Plan each case once. What needs no decision is only counted."""
     by_id = {case.resource.id: case for case in cases}
+    counted: list[Case] = []
     for case in cases:
         place = holds.kind_in_target_of(case)
         draft.places[place] = (case.resource.target, case.resource.kind)
         if intent.is_unreadable(case.resource, memories):
             _keep_left(case, ROW_UNREADABLE, draft)
         elif not _needs_decision(case, memories):
-            draft.others = limits.sum_counts(draft.others, limits.count_places([case]))
+            counted.append(case)
         else:
             decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, draft.now), memories, draft)
             draft.decisions.append(decision)
             draft.memories[case.resource.id] = memory
+    limits.add_counts(draft.others, limits.count_places(counted))
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
