@@ -40,6 +40,15 @@ def open_ledger_to_write(settings: Settings) -> Ledger:
     return ledger
 
 
+def open_named_ledger(settings: Settings) -> tuple[Ledger, str]:
+    """The ledger that REAPER_LEDGER names, and its address. Raises SettingsError without one: your own ledger would change nothing."""
+    if not settings.ledger or settings.ledger.startswith("memory:"):
+        raise SettingsError(
+            "this command changes a deployment's ledger; set REAPER_LEDGER to it, such as dynamodb://TABLE, table://ACCOUNT/TABLE or sqlite:///PATH"
+        )
+    return open_ledger_to_write(settings), settings.ledger
+
+
 def session_opener(settings: Settings, role_name: str | None) -> Callable[[Target], CloudSession]:
     """A function that opens a session of a target for restoring, once for each. `role_name`: what to assume in other AWS accounts.
 
