@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from reaper import contexts, handover
@@ -136,7 +137,7 @@ def _unreached_first(accounts: list[Account], unreached: frozenset[str]) -> list
 
 def _account_of(stored: StoredRun, item: RunItem) -> Account:
     """The account, with the item's regions only."""
-    return stored.account(item.account).in_regions(item.regions)
+    return replace(stored.account(item.account), regions=item.regions)
 
 
 def _read_items(context: WorkflowContext) -> list[RunItem]:

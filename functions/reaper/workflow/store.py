@@ -1,13 +1,13 @@
 """Where a workflow keeps what its phases hand over: texts under `<address>/<run id>/`, in S3, in blobs or, for tests, in a folder.
 
-    run.json           the run, its policy, and the accounts to sweep
-    items.json         what to observe: an array of items, each a part of an account
-    observed/<n>.json  what the item's observe read
-    missing.json       why items have no part, by item, when the run was decided
-    decided.json       what decide decided of the whole run
-    act-items.json     where to act: an array of targets
-    decided/<n>.json   the decisions about one of them
-    acted/<n>.json     what act did there
+run.json           the run, its policy, and the accounts to sweep
+items.json         what to observe: an array of items, each a part of an account
+observed/<n>.json  what the item's observe read
+missing.json       why items have no part, by item, when the run was decided
+decided.json       what decide decided of the whole run
+act-items.json     where to act: an array of targets
+decided/<n>.json   the decisions about one of them
+acted/<n>.json     what act did there
 """
 
 from __future__ import annotations
