@@ -7,7 +7,9 @@ failures, and writes no results of a map but an empty manifest.
 from __future__ import annotations
 
 import json
+import re
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,8 +51,9 @@ class Workflow:
 
     def start(self, options: Mapping[str, Any] | None = None, name: str | None = None) -> str:
         """Start an execution; gives its ARN."""
-        named = {"name": name} if name else {}
-        reply = boto3.client("stepfunctions").start_execution(stateMachineArn=self.arn, input=json.dumps(options or {}), **named)
+        reply = boto3.client("stepfunctions").start_execution(
+            stateMachineArn=self.arn, input=json.dumps(options or {}), name=name or str(uuid.uuid4())
+        )
         return str(reply["executionArn"])
 
     def wait(self, execution: str, seconds: float = 120) -> dict[str, Any]:
@@ -88,8 +91,10 @@ class Workflow:
 
 def definition(cloudformation: Mapping[str, Any], **names: str) -> dict[str, Any]:
     """The state machine's definition as CloudFormation resolves it."""
-    resource = cloudformation["Resources"]["Workflow"]["Properties"]["Definition"]
-    resolved: dict[str, Any] = policies.resolve(resource, {**NAMES, "MaxConcurrency": "10", **names})
+    properties = cloudformation["Resources"]["Workflow"]["Properties"]
+    known = {**NAMES, "MaxConcurrency": "10", **names}
+    text, values = (policies.resolve(properties[name], known) for name in ("DefinitionString", "DefinitionSubstitutions"))
+    resolved: dict[str, Any] = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: values[match[1]], text))
     return resolved
 
 
@@ -105,9 +110,7 @@ def deployed(server: Server, cloudformation: Mapping[str, Any], functions: Mappi
         reply = boto3.client("stepfunctions").create_state_machine(
             name="ml-idle-reaper-sweep", definition=json.dumps(definition(cloudformation)), roleArn=role
         )
-        workflow = Workflow(
-            arn=reply["stateMachineArn"], functions={NAMES[f"{name}.Arn"]: f for name, f in functions.items()}
-        )
+        workflow = Workflow(arn=reply["stateMachineArn"], functions={NAMES[f"{name}.Arn"]: f for name, f in functions.items()})
         server.rules.append(workflow)
         yield workflow
 
