@@ -32,7 +32,7 @@ SETTING_DOCS = {
     "REAPER_MANIFESTS": "store of restore manifests, which undo needs: s3://bucket/prefix, a blob container's https URL, or a directory",
     "REAPER_ROLE": "AWS role to sweep the own account with; below enforce mode its session can only read",
     "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
-    "REAPER_RUNS": "store of what the phases of a workflow hand over: s3://bucket/prefix, or a blob container's https URL",
+    "REAPER_RUNS": "store of what the steps of a workflow hand over: s3://bucket/prefix, or a blob container's https URL",
     "REAPER_WORKFLOW": "ARN of the state machine that sweeps several AWS accounts. A function that has it starts that instead of sweeping itself",
     "REAPER_TOPIC": "SNS topic for the summary",
     "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",

@@ -47,6 +47,7 @@ NAMES = {
     "TargetFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:target",
     "Workflow": "arn:aws:states:us-east-1:123456789012:stateMachine:ml-idle-reaper-sweep",
     "TargetRoleName": "ml-idle-reaper-target",
+    "WorkflowLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep:*",
     "SpansAccounts": "true",
     "Regions": ["us-east-1", "eu-west-1"],
     "KmsKey": "arn:aws:kms:us-east-1:123456789012:key/ours",
