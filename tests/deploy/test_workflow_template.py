@@ -15,6 +15,7 @@ import pytest
 from deploy import policies, sam, workflow
 from deploy.test_template import MODES, NAMES
 from deploy.translate import translate
+from reaper.aws import organization
 
 ONCE, MAPPED = ("ListTargets", "Decide", "Conclude"), ("Observe", "Act")
 MACHINE = NAMES["Workflow"]
@@ -232,6 +233,7 @@ def test_the_machine_can_run_itself_and_its_functions_only(
         ("sts:AssumeRole", "arn:aws:iam::222222222222:role/admin", False),
         ("organizations:ListAccounts", "*", True),
         ("organizations:ListAccountsForParent", "arn:aws:organizations::1:ou/o-a/ou-ab12-34cdefgh", True),
+        ("organizations:DescribeAccount", "*", False),
         ("organizations:LeaveOrganization", "*", False),
         ("states:StopExecution", f"{EXECUTION}:0123456789ab", False),
         ("s3:GetObject", "arn:aws:s3:::reports-bucket/runs/1/items.json", True),
@@ -265,3 +267,9 @@ def test_an_execution_that_does_not_succeed_rings(cloudformation: dict[str, Any]
     assert (properties["Namespace"], properties["Threshold"], alarm["Condition"]) == ("AWS/States", 1, "SpansAccounts")
     assert properties["Dimensions"] == [{"Name": "StateMachineArn", "Value": {"Ref": "Workflow"}}]
     assert properties["AlarmActions"] == [{"Ref": "SummaryTopic"}]
+
+
+def test_the_sweep_may_ask_of_the_organization_what_the_code_asks(cloudformation: dict[str, Any]):
+    documents = policies.of_template(cloudformation, NAMES, only={"AccountsPolicy"})
+    granted = {a for s in policies.statements(documents) for a in policies.listed(s["Action"]) if a.startswith("organizations:")}
+    assert granted == set(organization.PERMISSIONS)
