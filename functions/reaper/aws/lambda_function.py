@@ -17,15 +17,18 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper.aws.event_settings import event_settings, options_of
-from reaper.aws.report_delivery import MAX_ANSWER_BYTES, deliver_report
-from reaper.aws.telemetry import logger, metrics
+from reaper.aws.report_delivery import deliver_report
+from reaper.aws.telemetry import logger
 from reaper.errors import SettingsError
 from reaper.policy import file
+from reaper.report.json import report_json
 from reaper.run import run
+
+MAX_ANSWER_BYTES = 5_500_000
+"""Somewhat less than Lambda's limit: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep, or the start of a workflow that sweeps. Raises ReaperError if nothing could be swept or the summary was not accepted, so
     that the error alarm fires.
@@ -37,7 +40,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     source = file.load_policy(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
     report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
-    answer, stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
+    stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
+    answer = report_json(report)
     is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
     return answer if is_small else _answer_without_findings(answer, stored)
 
