@@ -1,0 +1,111 @@
+"""`reaper doctor`: what is missing for a deployment, or for this shell, to work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from reaper import registry, settings
+from reaper.cli.options import (
+    AccountOption,
+    CloudName,
+    CloudOption,
+    KindOption,
+    PolicyOption,
+    RegionOption,
+    SubscriptionOption,
+    current_time,
+    parse_validity,
+    read_places,
+    with_places,
+)
+from reaper.cli.output import report_width
+from reaper.cli.progress import show_progress
+from reaper.cli.sweep import ModeOption
+
+if TYPE_CHECKING:
+    from reaper.doctor.check import Check
+
+STATUS_COLORS = {"ok": "green", "fix": "bold red", "unknown": "yellow"}
+STATUS_WIDTH = len("unknown  ")
+
+
+class DoctorFormat(StrEnum):
+    """The formats of the result."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def examine_deployment(
+    cloud: CloudOption = CloudName.ALL,
+    account: AccountOption = None,
+    region: RegionOption = None,
+    subscription: SubscriptionOption = None,
+    kind: KindOption = None,
+    policy: PolicyOption = None,
+    mode: ModeOption = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Also check what restore and undo need")] = False,
+    every: Annotated[str, typer.Option(help="How often a sweep should run", metavar="DURATION")] = "1d",
+    report: Annotated[
+        str | None, typer.Option(help="Saved JSON report to read instead of the last one in REAPER_REPORTS", metavar="FILE")
+    ] = None,
+    format: Annotated[DoctorFormat, typer.Option("--format", help="Format of the result")] = DoctorFormat.TEXT,
+) -> None:
+    """Check credentials, permissions, stores, channels and the policy, and print how to fix what is wrong. Changes nothing.
+
+    Exit status: 0 nothing to fix, 1 something to fix, 2 usage or settings error.
+    """
+    from reaper.doctor import check, examine
+    from reaper.doctor.context import DoctorContext
+
+    base = settings.from_env(os.environ)
+    chosen = replace(
+        with_places(base, read_places(cloud.value, account, region, subscription, kind)),
+        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
+        policy=base.policy if policy is None else policy,
+    )
+    context = DoctorContext(
+        settings=chosen,
+        environ=dict(os.environ),
+        clock=current_time,
+        kinds=[known for known in registry.kinds() if not chosen.kinds or known.name in chosen.kinds],
+        every=parse_validity("--every", every),
+        report_file=report,
+        includes_undo=undo,
+    )
+    with show_progress() as progress:
+        progress("checking")
+        checks = examine.examine(context)
+    if format is DoctorFormat.JSON:
+        sys.stdout.write(json.dumps(check.checks_json(checks), indent=2, allow_nan=False) + "\n")
+    else:
+        _print_checks(checks)
+    raise typer.Exit(check.exit_status(checks))
+
+
+def _print_checks(checks: Sequence[Check]) -> None:
+    """Reasons wrap, commands don't, so that they can be pasted."""
+    from reaper.doctor.check import summary_line
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = report_width(console, os.environ)
+    for check in checks:
+        head = Text.assemble((f"{check.status.value:<{STATUS_WIDTH}}", STATUS_COLORS[check.status.value]), (check.check, "bold"))
+        console.print(head)
+        console.print(Padding(Text(check.because), (0, 0, 0, STATUS_WIDTH)))
+        if check.missing:
+            console.print(Padding(Text(f"Missing: {check.missing}"), (0, 0, 0, STATUS_WIDTH)))
+        if check.fix:
+            console.print(Text(f"{'':<{STATUS_WIDTH}}Fix: {check.fix}"), soft_wrap=True)
+    console.print(summary_line(checks))
