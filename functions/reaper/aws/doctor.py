@@ -183,4 +183,4 @@ def _read_metrics(cloud: CloudSession, now: datetime) -> None:
 
 
 def _place(cloud: CloudSession) -> str:
-    return f"account {cloud.target.account}, {cloud.region}"
+    return f"account {cloud.target.account} {cloud.region}"

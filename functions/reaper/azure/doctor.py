@@ -15,7 +15,7 @@ from reaper.azure import computes as all_computes
 from reaper.azure.arm_values import region_key
 from reaper.azure.credential import new_credential
 from reaper.azure.doctor_metrics import metric_right
-from reaper.azure.doctor_rights import assign_line, claims_of, grant_line, permitted_rights
+from reaper.azure.doctor_rights import assign_line, claims_of, grant_line, permitted_rights, place_of
 from reaper.azure.error_reply import first_line
 from reaper.azure.metrics_query import MetricSource
 from reaper.azure.request import API_VERSIONS, ArmRequest, Json
@@ -163,8 +163,8 @@ def _right_of(permission: str, scope: str, ask: Callable[[], object], principal:
     try:
         ask()
     except CloudError as error:
-        return right_of_call(permission, home, error, grant)
-    return right_of_call(permission, home, None, grant)
+        return right_of_call(permission, place_of(home), error, grant)
+    return right_of_call(permission, place_of(home), None, grant)
 
 
 def _workspaces(cloud: CloudSession) -> list[Json]:

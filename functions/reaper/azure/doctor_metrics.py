@@ -9,7 +9,7 @@ import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from reaper.azure.doctor_rights import grant_line
+from reaper.azure.doctor_rights import grant_line, place_of
 from reaper.azure.metrics_query import MetricQuery, MetricSource, query_params, single_query_params
 from reaper.azure.metrics_reply import PERMISSION
 from reaper.azure.request import ArmRequest
@@ -30,7 +30,7 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 def metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
     """The right to read metrics of one workspace. A refused batch is no obstacle as long as single calls work."""
     home = f"/subscriptions/{cloud.target.account}"
-    place = f"{home}, {space.region}"
+    place = f"{place_of(home)} {space.region}"
 
     def grant(missing: str) -> str:
         return grant_line(principal, missing, home)

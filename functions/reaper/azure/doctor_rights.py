@@ -34,7 +34,7 @@ def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]
         return [
             Right(
                 permission=permission,
-                place=scope,
+                place=place_of(scope),
                 status=CheckStatus.UNKNOWN,
                 because=because,
                 fix=fix,
@@ -48,6 +48,12 @@ def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]
 def is_permitted(action: str, entries: Iterable[Entry]) -> bool:
     """Whether one entry allows the action and doesn't exclude it."""
     return any(_matches(action, entry.get("actions")) and not _matches(action, entry.get("notActions")) for entry in entries)
+
+
+def place_of(scope: str) -> str:
+    """A scope as people call it: `subscription 1111…`, or `vision` for a resource."""
+    parts = scope.strip("/").split("/")
+    return f"subscription {parts[1]}" if len(parts) == 2 else parts[-1]
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
@@ -86,10 +92,12 @@ def _entries(cloud: CloudSession, scope: str) -> list[Entry]:
 
 def _right(permission: str, scope: str, entries: Iterable[Entry], principal: str) -> Right:
     if is_permitted(permission, entries):
-        return Right(permission=permission, place=scope)
+        return Right(permission=permission, place=place_of(scope))
     because = f"no role of {principal} allows it"
     fix = grant_line(principal, permission, scope)
-    return Right(permission=permission, place=scope, status=CheckStatus.FIX, because=because, fix=fix, missing=permission)
+    return Right(
+        permission=permission, place=place_of(scope), status=CheckStatus.FIX, because=because, fix=fix, missing=permission
+    )
 
 
 def _matches(action: str, patterns: object) -> bool:

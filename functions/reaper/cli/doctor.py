@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from reaper import registry, settings
 from reaper.cli.options import (
@@ -32,12 +29,6 @@ from reaper.cli.options import (
 from reaper.cli.output import report_width
 from reaper.cli.progress import show_progress
 from reaper.cli.sweep import ModeOption
-
-if TYPE_CHECKING:
-    from reaper.doctor.check import Check
-
-STATUS_COLORS = {"ok": "green", "fix": "bold red", "unknown": "yellow"}
-STATUS_WIDTH = len("unknown  ")
 
 
 class DoctorFormat(StrEnum):
@@ -66,7 +57,7 @@ def examine_deployment(
 
     Exit status: 0 nothing to fix, 1 something to fix, 2 usage or settings error.
     """
-    from reaper.doctor import check, examine
+    from reaper.doctor import check, examine, text
     from reaper.doctor.context import DoctorContext
 
     base = settings.from_env(os.environ)
@@ -90,22 +81,7 @@ def examine_deployment(
     if format is DoctorFormat.JSON:
         sys.stdout.write(json.dumps(check.checks_json(checks), indent=2, allow_nan=False) + "\n")
     else:
-        _print_checks(checks)
+        console = Console(highlight=False)
+        width = report_width(console, os.environ)
+        sys.stdout.write(text.render(checks, width, console.is_terminal and not console.no_color))
     raise typer.Exit(check.exit_status(checks))
-
-
-def _print_checks(checks: Sequence[Check]) -> None:
-    """Reasons wrap, commands don't, so that they can be pasted."""
-    from reaper.doctor.check import summary_line
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.width = report_width(console, os.environ)
-    for check in checks:
-        head = Text.assemble((f"{check.status.value:<{STATUS_WIDTH}}", STATUS_COLORS[check.status.value]), (check.check, "bold"))
-        console.print(head)
-        console.print(Padding(Text(check.because), (0, 0, 0, STATUS_WIDTH)))
-        if check.missing:
-            console.print(Padding(Text(f"Missing: {check.missing}"), (0, 0, 0, STATUS_WIDTH)))
-        if check.fix:
-            console.print(Text(f"{'':<{STATUS_WIDTH}}Fix: {check.fix}"), soft_wrap=True)
-    console.print(summary_line(checks))

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from reaper_sandbox.aws import alarms, autoscaling, cloudwatch, logs, reply, sagemaker, tagging
+from reaper_sandbox.aws import alarms, autoscaling, cloudwatch, iam, logs, mail_account, reply, sagemaker, tagging
 from reaper_sandbox.aws.call import Call, Request, read
 from reaper_sandbox.aws.fault import Fault, Guard
 from reaper_sandbox.aws.reply import Refusal, Reply
@@ -32,6 +32,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),
     "logs": dict(logs.OPERATIONS),
+    "iam": dict(iam.OPERATIONS),
+    "ses": dict(mail_account.OPERATIONS),
 }
 """What the sandbox answers itself, by service and operation."""
 

@@ -13,13 +13,19 @@ from reaper_sandbox.aws.series import Metrics
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """`fixed` stops the clock. `settle_after` is how long Creating, Updating, Stopping and Deleting last; zero means not at all."""
+    """`fixed` stops the clock. `settle_after` is how long Creating, Updating, Stopping and Deleting last; zero means not at all.
+
+    `denied_actions`: what IAM's simulation says isn't allowed, with `*`; guards are what refuses calls.
+    """
 
     fixed: datetime | None = None
     settle_after: timedelta = timedelta(0)
     page_points: int = 100_800
     last_token: str | None = None
     lower_tag_arns: bool = False
+    denied_actions: set[str] = field(default_factory=set)
+    has_mail_production_access: bool = True
+    sends_mail: bool = True
     regions: dict[tuple[str, str], Region] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
