@@ -52,11 +52,10 @@ def reply_time() -> datetime | None:
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
     """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
-    principal = parse_principal(_caller(cloud))
     asked = [permission for permission in permissions if permission in PROBES]
     others = [permission for permission in permissions if permission not in PROBES]
-    rights = list(cloud.map_concurrently(partial(_asked_right, cloud, principal), asked))
-    return rights + (simulated_rights(_simulators(cloud), Request(principal=principal, actions=others)) if others else [])
+    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), asked))
+    return rights + (simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others)) if others else [])
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
@@ -67,22 +66,17 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
 
 def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
     """Whether metrics of every namespace can be read here."""
-    principal = parse_principal(_caller(cloud))
     get, list_ = METRIC_PERMISSIONS
+    list_params = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations"}
     return [
-        _right_of(cloud, principal, get, lambda: _read_metrics(cloud, now)),
-        _right_of(
-            cloud,
-            principal,
-            list_,
-            lambda: cloud.call("cloudwatch", "ListMetrics", "Metrics", Namespace="AWS/SageMaker", MetricName="Invocations"),
-        ),
+        _right_of(cloud, get, lambda: _read_metrics(cloud, now)),
+        _right_of(cloud, list_, lambda: cloud.call("cloudwatch", "ListMetrics", "Metrics", **list_params)),
     ]
 
 
 def own_grant_line(permission: str, address: str) -> str:
     """The command that grants the process's own identity a permission on the store, secret or topic at `address`. Raises CloudError."""
-    principal = parse_principal(_caller(own_session()))
+    principal = _principal(own_session())
     return grant_line(principal, permission, resource_of_address(principal, permission, address))
 
 
@@ -116,7 +110,7 @@ def own_rights(permissions: Sequence[str], resource: str, context: dict[str, str
     """Whether the process's own identity may do these actions on that resource, by a simulation. Raises CloudError."""
     cloud = own_session(region)
     request = Request(
-        principal=parse_principal(_caller(cloud)),
+        principal=_principal(cloud),
         actions=permissions,
         resources=dict.fromkeys(permissions, resource),
         context=context,
@@ -128,22 +122,27 @@ def _caller(cloud: CloudSession) -> str:
     return str(cloud.call("sts", "GetCallerIdentity", "Arn")["Arn"])
 
 
+def _principal(cloud: CloudSession) -> Principal:
+    return parse_principal(_caller(cloud))
+
+
 def _simulators(cloud: CloudSession) -> list[CloudSession]:
     """Who may simulate: the session itself, else the process's own identity, which sees the roles of its own account."""
     return [cloud, own_session(cloud.region)]
 
 
-def _asked_right(cloud: CloudSession, principal: Principal, permission: str) -> Right:
+def _asked_right(cloud: CloudSession, permission: str) -> Right:
     probe = PROBES[permission]
     prefix, _, operation = permission.partition(":")
     service = SERVICE_OF_PREFIX.get(prefix, prefix)
-    return _right_of(cloud, principal, permission, lambda: cloud.call(service, operation, probe.want, **probe.params))
+    return _right_of(cloud, permission, lambda: cloud.call(service, operation, probe.want, **probe.params))
 
 
-def _right_of(cloud: CloudSession, principal: Principal, permission: str, ask: Callable[[], object]) -> Right:
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
     """What the call says. Its own permission is granted where it is needed, another one (of a key, perhaps) everywhere."""
 
     def grant(missing: str) -> str:
+        principal = _principal(cloud)
         return grant_line(principal, missing, resource_arn(principal, missing))
 
     try:

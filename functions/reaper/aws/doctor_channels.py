@@ -1,12 +1,12 @@
 """SES and SNS, examined without sending anything: the sender's identity, SES's sandbox, and who confirmed the topic's subscriptions.
 
 https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_GetEmailIdentity.html and API_GetAccount.html;
-https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html
+https://docs.aws.amazon.com/sns/latest/api/API_ListSubscriptionsByTopic.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reaper.aws.doctor import own_grant_line, own_rights, own_session
@@ -14,8 +14,11 @@ from reaper.aws.session import CloudSession
 from reaper.doctor.check import Check, CheckStatus, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext
 from reaper.errors import CloudError, Reason
+from reaper.text import count_noun, first_few
 
 NOT_FOUND = "NotFoundException"
+PENDING = "PendingConfirmation"
+"""The ARN of a subscription that isn't confirmed."""
 SANDBOX_FIX = (
     "aws sesv2 put-account-details --production-access-enabled --mail-type TRANSACTIONAL --website-url https://YOUR.SITE{region}"
 )
@@ -40,11 +43,11 @@ def _examine_sns(spec: Any, name: str) -> Iterator[Check]:
     region = spec.topic.split(":")[3]
     cloud = own_session(region)
     try:
-        attributes = cloud.call("sns", "GetTopicAttributes", "Attributes", TopicArn=spec.topic)["Attributes"]
+        rows = list(cloud.paged_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", "SubscriptionArn", TopicArn=spec.topic))
     except CloudError as error:
         yield _unread(name, error, spec.topic, f"Check the topic's ARN: aws sns get-topic-attributes --topic-arn {spec.topic}")
     else:
-        yield _subscription_check(name, spec.topic, attributes)
+        yield _subscription_check(name, spec.topic, rows)
     yield from _send_checks(name, "sns:Publish", (spec.topic,), {}, region)
 
 
@@ -85,20 +88,20 @@ def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
         yield ok(name, f"SES has production access in {cloud.region}")
 
 
-def _subscription_check(name: str, topic: str, attributes: Mapping[str, Any]) -> Check:
-    confirmed, pending = (int(attributes.get(key) or 0) for key in ("SubscriptionsConfirmed", "SubscriptionsPending"))
+def _subscription_check(name: str, topic: str, rows: Sequence[Mapping[str, Any]]) -> Check:
+    """An address that hasn't confirmed gets nothing; after two days SNS forgets it."""
+    pending = [str(row.get("Endpoint") or "an endpoint") for row in rows if row["SubscriptionArn"] == PENDING]
     if pending:
-        because = f"{pending} of {confirmed + pending} subscriptions aren't confirmed, and get nothing"
-        return to_fix(
-            name,
-            because,
-            f"Open the mail from AWS and confirm, or list them: aws sns list-subscriptions-by-topic --topic-arn {topic}",
-        )
-    if not confirmed:
-        because = f"nothing is subscribed to {topic}"
-        line = f"aws sns subscribe --topic-arn {topic} --protocol email --notification-endpoint you@example.com"
-        return to_fix(name, because, line)
-    return ok(name, f"{topic} has {confirmed} confirmed subscriptions")
+        because = f"{len(pending)} of {len(rows)} subscriptions aren't confirmed and get nothing: {first_few(pending)}"
+        return to_fix(name, because, f"Confirm in the mail from AWS. To send it again: {_subscribe_line(topic, pending[0])}")
+    if not rows:
+        return to_fix(name, f"nothing is subscribed to {topic}", _subscribe_line(topic, "you@example.com"))
+    return ok(name, f"{topic} has {count_noun(len(rows), 'confirmed subscription')}")
+
+
+def _subscribe_line(topic: str, address: str) -> str:
+    region = topic.split(":")[3]
+    return f"aws sns subscribe --topic-arn {topic} --protocol email --notification-endpoint {address} --region {region}"
 
 
 def _send_checks(name: str, permission: str, resources: tuple[str, ...], request: dict[str, str], region: str) -> Iterator[Check]:

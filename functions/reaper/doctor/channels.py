@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper import secret_store
-from reaper.doctor.check import Check, of_error, ok, to_fix
+from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.errors import ReaperError
 from reaper.notices.channels.deployment import with_deployment_channels
@@ -38,7 +38,9 @@ def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     except ReaperError as error:
         yield of_error("channels", error, "Correct the setting.")
         return
-    if not mode.writes and not specs:
+    if mode.writes and opened.policy is None:
+        yield unknown("channels", "the policy can't be read, so its channels aren't known", "Mend the policy first.")
+    elif not mode.writes and not specs:
         yield ok("channels", "mode audit needs none")
     elif not any(Audience.OWNERS in spec.readers for spec in specs) and mode.writes:
         yield to_fix("channels", "no channel is for owners, and every mode above audit needs one", ADD_CHANNEL)

@@ -75,5 +75,5 @@ def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
     try:
         line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, address)
     except (ImportError, ReaperError):
-        return otherwise
+        return f"Allow this identity {missing}."
     return line

@@ -26,6 +26,7 @@ class World:
     denied_actions: set[str] = field(default_factory=set)
     has_mail_production_access: bool = True
     sends_mail: bool = True
+    verified_mail: set[str] = field(default_factory=set)
     regions: dict[tuple[str, str], Region] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
