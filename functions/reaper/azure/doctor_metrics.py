@@ -28,7 +28,7 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 
 
 def metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
-    """The right to read metrics of one workspace. A refused batch is no obstacle as long as single calls work."""
+    """The right to read metrics of one workspace. A refused batch is no obstacle as long as single calls work, and its place says so."""
     home = f"/subscriptions/{cloud.target.account}"
     place = f"{place_of(home)} {space.region}"
 
@@ -42,7 +42,7 @@ def metric_right(cloud: CloudSession, space: MetricSource, now: datetime, princi
     if error is not None:
         return right_of_call(PERMISSION, place, error, grant)
     if batch_error.reason is Reason.DENIED:
-        return Right(permission=PERMISSION, place=f"{place} (one resource at a time, because batches are refused)")
+        return Right(permission=PERMISSION, place=f"{place} (no batches)")
     return Right(
         permission=PERMISSION,
         place=place,
