@@ -6,8 +6,9 @@ mail once. Outcomes of actions are always reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction, untold_finding
@@ -19,6 +20,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics
+from reaper.ledger.unreached import record_unreached
 from reaper.model import ACTIONS, NOTICES, Memory, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
@@ -49,7 +51,7 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
 
     The leases of the run are always given back. Never raises CloudError: failures are in the coverage.
     """
-    leases = leases_of(decided, context)
+    leases = leases_of(decided, context.ledger, context.clock)
     try:
         report = _conclude_run((list(parts), list(acted)), decided, context, leases)
     finally:
@@ -59,14 +61,14 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
     return replace(report, coverage=(*report.coverage, *late_rows))
 
 
-def leases_of(decided: Decided, context: ConcludeContext) -> RunLeases | None:
+def leases_of(decided: Decided, ledger: Ledger | None, clock: Callable[[], datetime]) -> RunLeases | None:
     """The leases that the run took when it decided; None in audit and without a ledger."""
-    if context.ledger is None or not decided.run.mode.writes:
+    if ledger is None or not decided.run.mode.writes:
         return None
     return RunLeases(
-        ledger=context.ledger,
+        ledger=ledger,
         run_id=decided.run.id,
-        clock=context.clock,
+        clock=clock,
         renewed_at=decided.decided_at,
         targets=set(decided.leased),
     )
@@ -101,8 +103,11 @@ def _conclude_run(
     mails.rows += channel_failures(deliveries)
     mails.rows += unsent_notices_rows(mails.findings.values())
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
-    _record_run(findings, cloud_rows, decided, mails)
+    if not context.notices_only:
+        _record_run(findings, cloud_rows, decided, mails)
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
+    if context.notices_only:
+        return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
     return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
 
@@ -272,10 +277,11 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
-    """Record the statistics of the leased places, and forget records that haven't been written for more than a year."""
+    """Record the statistics of the leased places and what wasn't reached, and forget records that haven't been written for more than a year."""
     left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
     cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left_ids]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
+    mails.attempt(lambda: record_unreached(mails.ledger, cloud_rows, mails.now))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
 
 

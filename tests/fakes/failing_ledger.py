@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry, Recalled, RunStatistics, Unfinished
+from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
 from reaper.model import Memory, Target
 
 
@@ -49,9 +49,17 @@ class FailingLedger(InMemoryLedger):
         self.fail_on("unfinished", "")
         return super().unfinished(target, now)
 
+    def read_row(self, name: str) -> NamedRow:
+        self.fail_on("row", name)
+        return super().read_row(name)
+
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.fail_on("lease", holder)
         return super().take_lease(target, holder, now, ttl)
+
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        self.fail_on("holder", "")
+        return super().lease_holder(target, now)
 
     def give_back_lease(self, target: Target, holder: str) -> None:
         self.fail_on("release", holder)

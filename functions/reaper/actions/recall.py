@@ -19,6 +19,9 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
 from reaper.model import Target
 
+RESOURCE = "resource"
+"""The cloud of the lease of a single resource, whose account is the resource's ID."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledTargets:
@@ -34,6 +37,21 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
     wanted |= {target for target in sorted(empty, key=str) if _has_unfinished(target, leases.ledger, now, rows)}
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
+    for row in leases.failures:
+        add_failure_row(rows, row)
+    return taken
+
+
+def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime, rows: list[Coverage]) -> frozenset[str]:
+    """Lease single resources. Returns the IDs of those that this run got: none in a target that another run has."""
+    try:
+        targets = {case.resource.target for case in cases}
+        taken_targets = {target for target in targets if leases.ledger.lease_holder(target, now)}
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return frozenset()
+    free = [case.resource.id for case in cases if case.resource.target not in taken_targets]
+    taken = frozenset(resource_id for resource_id in free if leases.take(Target(cloud=RESOURCE, account=resource_id)))
     for row in leases.failures:
         add_failure_row(rows, row)
     return taken
@@ -59,15 +77,19 @@ def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: l
 
 
 def recall_and_close(
-    cases: Sequence[Case], targets: set[Target], ledger: Ledger, now: datetime, rows: list[Coverage]
+    cases: Sequence[Case], targets: set[Target], ledger: Ledger, run_id: str, now: datetime, rows: list[Coverage]
 ) -> RecalledTargets | None:
-    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails."""
+    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails.
+
+    The run's own actions stay open: if a workflow repeats decide, they may be under way.
+    """
     listed = {case.resource.id: case for case in cases}
     try:
         hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
         _add_unreadable(errors, rows)
+        hints = [hint for hint in hints if hint.run != run_id]
         memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
         memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))

@@ -18,8 +18,10 @@ from reaper.azure.http_policies import GraphQuotaPolicy
 from reaper.azure.service_hosts import AzureHosts, hosts_from_env
 from reaper.azure.session import CloudSession
 from reaper.azure.workspaces import READ_SUBSCRIPTION
+from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.model import Target
+from reaper.model import Account, Target
+from reaper.settings import Settings
 
 SIGN_IN_VARIABLES = (
     "IDENTITY_ENDPOINT",
@@ -42,6 +44,16 @@ def target_sessions(subscriptions: Sequence[str], environ: Mapping[str, str] | N
     requested = [valid_subscription_id(subscription) for subscription in subscriptions]
     ids = requested or _readable_subscriptions(credential, hosts, graph_quota)
     return [_session_for(credential, subscription, hosts, graph_quota) for subscription in dict.fromkeys(ids)]
+
+
+def list_accounts(settings: Settings) -> list[Account]:
+    """The subscriptions to sweep. Raises SettingsError for an invalid ID, CloudError if the readable ones can't be listed."""
+    return [Account(cloud="azure", id=session.target.account) for session in target_sessions(settings.subscriptions)]
+
+
+def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
+    """The session of that subscription. Whether it can be read is found out by each kind."""
+    return target_sessions((account.id,)), []
 
 
 def valid_subscription_id(subscription: str) -> str:

@@ -132,6 +132,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        """The same memories and a named row, all read after this call, in one request if the store can."""
+        ...
+
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
@@ -155,7 +159,7 @@ class Ledger(Protocol):
         ...
 
     def read_row(self, name: str) -> NamedRow:
-        """The named row, empty if there is none. Named rows are never forgotten."""
+        """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""
         ...
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
@@ -164,6 +168,10 @@ class Ledger(Protocol):
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
+        ...
+
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        """Who has the target at present; None if no lease on it is valid."""
         ...
 
     def give_back_lease(self, target: Target, holder: str) -> None:
