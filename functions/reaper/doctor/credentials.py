@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from importlib import import_module
 
 from reaper import registry
 from reaper.case import Coverage
 from reaper.doctor.check import Check, ok, to_fix
-from reaper.doctor.context import DoctorContext, Opened, doctor_of
-from reaper.errors import CloudError, SettingsError
+from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Status
-from reaper.sessions import CloudSession, open_sessions
+from reaper.sessions import CloudSession, is_available, open_sessions
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
 SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
+ASSUME_ROLE = "sts:AssumeRole"
 TARGET_ROLE_ADVICE = (
     "Check the target role there: its name, its trust policy, the external ID, and that the stack set reached these accounts."
 )
@@ -25,25 +25,19 @@ UNKNOWN_ACCOUNT = "unknown"
 """The account in the row of a cloud that couldn't even be opened."""
 
 
-def clouds_in_use(context: DoctorContext) -> list[str]:
-    """The clouds that a sweep with these settings would sweep: those that are named, and those with credentials."""
-    return [cloud for cloud in registry.CLOUDS if context.kinds_of(cloud) and _is_in_use(context.settings, cloud)]
-
-
-def _is_in_use(settings: Settings, cloud: str) -> bool:
-    if settings.cloud != "all":
-        return settings.cloud == cloud
-    if settings.regions if cloud == "aws" else settings.subscriptions:
-        return True
-    try:
-        return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
-    except ImportError:
-        return False
-
-
-def no_cloud_check() -> Check:
-    """The check if no cloud is in use."""
-    return to_fix("credentials", "no credentials were found for any cloud", SIGN_IN)
+def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
+    """The clouds that a sweep with these settings would sweep, and a line for each that it can't, or if there is none."""
+    clouds, checks = [], []
+    for cloud in registry.CLOUDS:
+        wanted = context.kinds_of(cloud) and context.settings.cloud in {cloud, "all"}
+        try:
+            if wanted and is_available(context.settings, cloud, lambda text: None):
+                clouds.append(cloud)
+        except SettingsError as error:
+            checks.append(to_fix(f"credentials.{cloud}", str(error), f"pip install 'ml-idle-reaper[{cloud}]'"))
+    if not clouds and not checks:
+        checks.append(to_fix("credentials", "no credentials were found for any cloud", SIGN_IN))
+    return clouds, checks
 
 
 def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
@@ -75,16 +69,17 @@ def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Cove
 
 
 def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> Iterator[Check]:
-    """A line for the cloud itself if it couldn't be opened, and one for all accounts whose role failed for the same reason."""
+    """A line for the cloud itself if it couldn't be opened, and one for all accounts that failed for the same reason."""
     accounts: dict[tuple[str | None, str], set[str]] = defaultdict(set)
     for row in rows:
         accounts[row.missing, _without_account(row)].add(row.account)
     for (missing, text), names in accounts.items():
+        advice = _advice(cloud, missing, text, settings)
         if UNKNOWN_ACCOUNT in names:
-            yield to_fix(f"credentials.{cloud}", text, _sign_in_advice(cloud, missing, settings), missing)
+            yield to_fix(f"credentials.{cloud}", text, advice, missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
-            yield to_fix(f"targets.{cloud}", because, TARGET_ROLE_ADVICE, missing)
+            yield to_fix(f"targets.{cloud}", because, advice, missing)
 
 
 def _without_account(row: Coverage) -> str:
@@ -93,11 +88,12 @@ def _without_account(row: Coverage) -> str:
     return text if row.account == UNKNOWN_ACCOUNT else text.replace(row.account, "ACCOUNT")
 
 
-def _sign_in_advice(cloud: str, missing: str | None, settings: Settings) -> str:
-    """The command that grants what was refused, else how to sign in."""
-    if missing == "sts:AssumeRole" and settings.role:
-        return f"Let this identity assume {settings.role}: its own policy and the trust policy of that role must allow it."
-    return registry.access_advice(cloud, missing)
+def _advice(cloud: str, missing: str | None, text: str, settings: Settings) -> str:
+    """The command that grants what was refused, else how to get access."""
+    if missing == ASSUME_ROLE and not settings.role:
+        return TARGET_ROLE_ADVICE
+    error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
+    return advice_for(error, settings.role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
 
 
 def _targets_text(sessions: list[CloudSession]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from reaper.doctor import channels, clocks, credentials, links, policies, rights, schedule, stores
+from reaper.doctor import channels, clocks, credentials, links, pauses, policies, rights, schedule, stores
 from reaper.doctor.check import Check
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.doctor.subjects import LIMIT_S, Subject, run_subjects
@@ -13,8 +13,7 @@ from reaper.doctor.subjects import LIMIT_S, Subject, run_subjects
 def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     """Every check. Takes at most twice `limit_s` seconds, whatever hangs."""
     opened = Opened()
-    clouds = credentials.clouds_in_use(context)
-    checks = [] if clouds else [credentials.no_cloud_check()]
+    clouds, checks = credentials.clouds_in_use(context)
     checks += run_subjects(_first_round(context, clouds, opened), limit_s)
     return checks + run_subjects(_second_round(context, clouds, opened), limit_s)
 
@@ -42,6 +41,8 @@ def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> 
         "ledger": partial(stores.examine_ledger, context),
         "manifests": partial(stores.examine_manifests, context),
         "reports": partial(stores.examine_reports, context),
+        "runs": partial(stores.examine_runs, context),
+        "pause": partial(pauses.examine_pause, context),
         "channels": partial(channels.examine_channels, context, opened),
         "links": partial(links.examine_links, context),
         "schedule": partial(schedule.examine_schedule, context, opened),

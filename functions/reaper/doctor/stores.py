@@ -108,9 +108,10 @@ def examine_reports(context: DoctorContext) -> Iterator[Check]:
     yield from _store_checks("reports", context.settings.reports, must_read=False)
 
 
-def examine_runs(context: DoctorContext, place: str) -> Iterator[Check]:
-    """What the phases of a workflow hand over is written and read."""
-    yield from _store_checks("runs", place, must_read=True)
+def examine_runs(context: DoctorContext) -> Iterator[Check]:
+    """What the steps of a workflow hand over is written and read, if there is a workflow."""
+    if context.settings.runs:
+        yield from _store_checks("runs", context.settings.runs, must_read=True)
 
 
 def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
