@@ -17,10 +17,17 @@ from reaper.cli.options import (
     AccountOption,
     CloudName,
     CloudOption,
+    ExcludeAccountOption,
+    ExternalIdOption,
     KindOption,
+    ManagementGroupOption,
+    OrganizationOption,
     PolicyOption,
     RegionOption,
+    RoleNameOption,
     SubscriptionOption,
+    UnitOption,
+    WiderOptions,
     current_time,
     parse_validity,
     read_places,
@@ -41,8 +48,14 @@ class DoctorFormat(StrEnum):
 def examine_deployment(
     cloud: CloudOption = CloudName.ALL,
     account: AccountOption = None,
+    organization: OrganizationOption = False,
+    ou: UnitOption = None,
+    exclude_account: ExcludeAccountOption = None,
+    role_name: RoleNameOption = None,
+    external_id: ExternalIdOption = None,
     region: RegionOption = None,
     subscription: SubscriptionOption = None,
+    management_group: ManagementGroupOption = None,
     kind: KindOption = None,
     policy: PolicyOption = None,
     mode: ModeOption = None,
@@ -61,8 +74,16 @@ def examine_deployment(
     from reaper.doctor.context import DoctorContext
 
     base = settings.from_env(os.environ)
+    wider = WiderOptions(
+        organization=organization,
+        ou=ou,
+        exclude_account=exclude_account,
+        role_name=role_name,
+        external_id=external_id,
+        management_group=management_group,
+    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind)),
+        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )

@@ -58,8 +58,9 @@ def unknown(check: str, because: str, fix: str | None = None, missing: str | Non
 
 def missing_permission(error: ReaperError) -> str | None:
     """The permission that an error names; None if it isn't about one."""
-    if isinstance(error, CloudError):
-        return error.missing
+    for known in (error, error.__cause__):
+        if isinstance(known, CloudError) and known.missing:
+            return known.missing
     named = NAMED_PERMISSION.search(str(error))
     return named[1] if named else None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reaper import registry
 from reaper.case import Coverage
-from reaper.doctor.check import Check, ok, to_fix
+from reaper.doctor.check import Check, missing_permission, ok, to_fix
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Status
@@ -64,8 +64,17 @@ def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Cove
     try:
         return open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
     except SettingsError as error:
-        row = Coverage(cloud=cloud, account=UNKNOWN_ACCOUNT, region=None, kind="*", status=Status.FAILED, error=str(error))
-        return [], [row]
+        return [], [
+            Coverage(
+                cloud=cloud,
+                account=UNKNOWN_ACCOUNT,
+                region=None,
+                kind="*",
+                status=Status.FAILED,
+                missing=missing_permission(error),
+                error=str(error),
+            )
+        ]
 
 
 def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> Iterator[Check]:
