@@ -345,7 +345,8 @@ def test_the_sweep_can_write_a_manifest_once_but_not_read_or_change_it(cloudform
 def test_old_reports_go_and_manifests_stay(cloudformation):
     bucket = cloudformation["Resources"]["ReportBucket"]["Properties"]
     assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
-    assert [rule["Prefix"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == ["reports/", "runs/"]
+    days = {rule["Prefix"]: rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]}
+    assert days == {"reports/": {"Ref": "ReportRetentionDays"}, "reports/doctor/": 1, "manifests/doctor/": 1, "runs/": 30}
 
 
 @pytest.mark.parametrize(
