@@ -148,6 +148,14 @@ def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
         raise _unreadable_error("a history entry", error) from error
 
 
+def valid_version(version: object, subject: str) -> int:
+    """The version of a row as a store returns it. Raises CloudError for one that would look like no row."""
+    try:
+        return _parse_version(version)
+    except ValueError as error:
+        raise _unreadable_error(subject, error) from error
+
+
 def _column_text(value: Any) -> str:
     return sortable_time(value) if isinstance(value, datetime) else str(value)
 
