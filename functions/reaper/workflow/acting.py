@@ -5,6 +5,8 @@ Everything since the decision may have changed: the deployment's mode, its polic
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reaper import contexts
 from reaper.act import act
 from reaper.actions.executor import ActContext
@@ -44,8 +46,9 @@ def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, polic
 
 def _open_session(setup: RunSetup, target: Target, stored: StoredRun) -> CloudSession:
     """The session that may act on that target. Raises CloudError if it can't be opened."""
-    account = stored.account(target.account).in_regions((target.region,) if target.region else ())
-    sessions, rows = open_account(setup.settings, account, may_act=True)
+    account = stored.account(target.account)
+    regions = (target.region,) if target.region else account.regions
+    sessions, rows = open_account(setup.settings, replace(account, regions=regions), may_act=True)
     session = next((session for session in sessions if session.target == target), None)
     if session is None:
         raise CloudError(

@@ -70,7 +70,7 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime)
             status=Status.FAILED,
             error=f"not read: {because}",
         )
-        for region in item.regions or (None,)
+        for region in (item.regions if item.regions and item.regions != ("all",) else (None,))
         for kind in kinds(account.cloud)
         if kind.name in stored.kinds
     )
