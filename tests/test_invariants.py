@@ -515,6 +515,15 @@ class Deployment(RuleBasedStateMachine):
         self.sweep(Mode.ENFORCE, QUIET, timedelta())
         self.sweep(Mode.ENFORCE, trial, grace / 2)
 
+    @rule(trial=trials, which=which)
+    def narrowed(self, trial: Trial, which: int) -> None:
+        """Owners are told of a stop, and then the canary leaves one of the things out."""
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+        self.turn(replace(self.oracle.knobs, canary=True))
+        self.trial = replace(QUIET, tags={"team": "risk"})
+        self.happen("tagged", self.pick(which))
+        self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
+
     @rule(first=trials, second=trials, morning=trials, late=st.booleans())
     def night(self, first: Trial, second: Trial, morning: Trial, late: bool) -> None:
         """Office hours end, and begin again."""
