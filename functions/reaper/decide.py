@@ -15,10 +15,10 @@ from reaper import __version__, idle_period, limits, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
-from reaper.actions.recall import recall_and_close, recall_to_read, take_leases
+from reaper.actions.recall import recall_and_close, recall_to_read, take_leases, take_left_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
-from reaper.coverage import OWN, failure_row, with_replaced_rows
+from reaper.coverage import OWN, failure_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
@@ -86,6 +86,7 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
             _decide_part(part, draft)
         if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
+        _settle_left_targets(draft)
         decided = _decided(draft)
         on_failure.pop_all()
         return decided
@@ -123,6 +124,15 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
         draft,
     )
     _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
+
+
+def _settle_left_targets(draft: _Draft) -> None:
+    """Recall the actions in targets that this run doesn't sweep, so that their owners are told."""
+    if draft.leases is None or draft.ledger is None:
+        return
+    swept = {target_of_row(row) for row in draft.coverage if row.cloud != OWN}
+    if left := take_left_leases(draft.leases, swept, draft.now, draft.failures):
+        _decide_leased([], left, draft)
 
 
 def _refused_because(part: Observed, draft: _Draft) -> str | None:

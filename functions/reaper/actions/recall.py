@@ -5,7 +5,7 @@ Failures are added to `rows`, the rows of the coverage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,6 +37,16 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     for row in leases.failures:
         add_failure_row(rows, row)
     return taken
+
+
+def take_left_leases(leases: RunLeases, swept: Collection[Target], now: datetime, rows: list[Coverage]) -> set[Target]:
+    """Lease the targets outside this run that have an action which no mail has reported yet: an account that left, or can't be opened."""
+    try:
+        targets = leases.ledger.unfinished_targets(now)
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return set()
+    return {target for target in targets if target not in swept and leases.take(target)}
 
 
 def _has_unfinished(target: Target, ledger: Ledger, now: datetime, rows: list[Coverage]) -> bool:

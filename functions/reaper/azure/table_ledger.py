@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from reaper.azure.table_keys import encode_key, partition_key, row_key
+from reaper.azure.table_keys import decode_key, encode_key, partition_key, row_key
 from reaper.azure.table_storage import Table, connect_table
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
@@ -33,7 +33,7 @@ from reaper.ledger.codec import (
     unfinished_from_row,
 )
 from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
-from reaper.ledger.stored_text import microseconds, sortable_time, target_text
+from reaper.ledger.stored_text import microseconds, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
 MAX_SINGLE_READS = 12
@@ -45,6 +45,8 @@ VALUE_PREFIX, MAX_PROPERTY_CHARS = "v_", 15_000
 """The prefix of a named row's properties, and the length of each (the limit is 64 KiB of UTF-16):
 https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
 """
+UNFINISHED_PREFIX = "open "
+"""The beginning of every partition with hints of unfinished actions. The next character after the blank is `!`."""
 NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
 LAST_CLEANUP_KEY = ("tidied", "-")
 """The entity that records the last cleanup."""
@@ -94,6 +96,12 @@ class TableLedger:
         return sorted(
             (unfinished_from_row(_text_properties(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
         )
+
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        condition = "PartitionKey ge @first and PartitionKey lt @end"
+        rows = self._table.query(condition, first=UNFINISHED_PREFIX, end=f"{UNFINISHED_PREFIX[:-1]}!")
+        places = {row["PartitionKey"].removeprefix(UNFINISHED_PREFIX) for row in rows if _is_fresh(row, now)}
+        return [target_from_text(place) for place in sorted(map(decode_key, places))]
 
     def add_unfinished(self, entry: Unfinished) -> None:
         self._table.put(_to_entity((_unfinished_partition(entry.target), row_key(entry.id)), unfinished_columns(entry), entry.at))
@@ -207,7 +215,7 @@ def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = F
 
 
 def _unfinished_partition(target: Target) -> str:
-    return f"open {encode_key(target_text(target))}"
+    return f"{UNFINISHED_PREFIX}{encode_key(target_text(target))}"
 
 
 def _without_keys(entity: Entity) -> dict[str, Any]:

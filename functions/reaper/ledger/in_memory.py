@@ -49,6 +49,11 @@ class InMemoryLedger:
             entries = [entry for entry in self._unfinished.values() if entry.target == target and entry.at >= now - RETENTION]
         return sorted(entries, key=lambda entry: (entry.at, entry.id))
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        with self._lock:
+            targets = {entry.target for entry in self._unfinished.values() if entry.at >= now - RETENTION}
+        return sorted(targets, key=target_text)
+
     def add_unfinished(self, entry: Unfinished) -> None:
         with self._lock:
             self._unfinished[(entry.target, comparable_id(entry.id))] = entry

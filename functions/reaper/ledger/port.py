@@ -150,6 +150,10 @@ class Ledger(Protocol):
         """Every hint of an unfinished action in the target, oldest first."""
         ...
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        """Every target with a hint, whether a run still sweeps it or not. May include one without a hint."""
+        ...
+
     def add_unfinished(self, entry: Unfinished) -> None:
         """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
         ...
