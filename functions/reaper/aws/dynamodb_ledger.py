@@ -14,6 +14,7 @@ from typing import Any
 
 import boto3
 
+from reaper.aws.dynamodb_rows import VALUE_PREFIX, DynamoRows
 from reaper.aws.dynamodb_table import DynamoTable, Item
 from reaper.aws.session import CloudSession
 from reaper.errors import SettingsError
@@ -51,8 +52,6 @@ MAX_KEY_BYTES = 1800
 """For an ID in a partition key, which may have 2,048 bytes."""
 MAX_SORT_KEY_BYTES = 900
 """For an ID in a sort key, which may have 1,024 bytes."""
-VALUE_PREFIX = "v_"
-"""The prefix of a named row's values, so that they can't clash with the table's own attributes."""
 BOOKKEEPING_ATTRIBUTES = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
 """The attributes that every write of a memory sets besides its columns. The snooze page's role may write these and its own columns only."""
 
@@ -156,6 +155,9 @@ class DynamoLedger:
     def forget_before(self, moment: datetime) -> int:
         """Does nothing: the table's time to live deletes old items at no cost."""
         return 0
+
+    def stored_rows(self) -> DynamoRows:
+        return DynamoRows(self._table)
 
     def close(self) -> None:
         """Nothing to close: the SDK's connections end with the process."""

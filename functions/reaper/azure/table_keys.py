@@ -23,8 +23,8 @@ def encode_key(text: str) -> str:
 
 
 def decode_key(key: str) -> str:
-    """The inverse of `encode_key` for a key that wasn't shortened."""
-    spelled = re.sub(r"(?:=[0-9A-F]{2})+", lambda match: bytes.fromhex(match[0].replace("=", "")).decode(), key)
+    """The inverse of `encode_key`, as far as the key wasn't shortened."""
+    spelled = re.sub(r"(?:=[0-9A-F]{2})+", lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"), key)
     return spelled.replace("|", "/")
 
 

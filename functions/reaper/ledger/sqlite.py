@@ -25,6 +25,7 @@ from reaper.ledger.codec import (
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
 from reaper.ledger.sqlite_file import SqliteFile, open_file
+from reaper.ledger.sqlite_rows import SqliteRows
 from reaper.ledger.stored_text import comparable_id, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
@@ -132,6 +133,9 @@ class SqliteLedger:
         return sum(
             self._file.write("Forget", f"DELETE FROM {table} WHERE touched < ?", sortable_time(moment)) for table in tables
         )
+
+    def stored_rows(self) -> SqliteRows:
+        return SqliteRows(self._file)
 
     def close(self) -> None:
         self._file.close()
