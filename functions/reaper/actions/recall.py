@@ -5,7 +5,7 @@ Failures are added to `rows`, the rows of the coverage.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,9 @@ from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
 from reaper.model import Target
+
+RESOURCE = "resource"
+"""The cloud of the lease of a single resource, whose account is the resource's ID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +42,19 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     return taken
 
 
-def take_left_leases(leases: RunLeases, swept: Collection[Target], now: datetime, rows: list[Coverage]) -> set[Target]:
-    """Lease the targets outside this run that have an action which no mail has reported yet: an account that left, or can't be opened."""
+def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime, rows: list[Coverage]) -> frozenset[str]:
+    """Lease single resources. Returns the IDs of those that this run got: none in a target that another run has."""
     try:
-        targets = leases.ledger.unfinished_targets(now)
+        targets = {case.resource.target for case in cases}
+        taken_targets = {target for target in targets if leases.ledger.lease_holder(target, now)}
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
-        return set()
-    return {target for target in targets if target not in swept and leases.take(target)}
+        return frozenset()
+    free = [case.resource.id for case in cases if case.resource.target not in taken_targets]
+    taken = frozenset(resource_id for resource_id in free if leases.take(Target(cloud=RESOURCE, account=resource_id)))
+    for row in leases.failures:
+        add_failure_row(rows, row)
+    return taken
 
 
 def _has_unfinished(target: Target, ledger: Ledger, now: datetime, rows: list[Coverage]) -> bool:
@@ -90,6 +98,25 @@ def recall_and_close(
     if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
     return RecalledTargets(memories=memories, untold=tuple(untold))
+
+
+def recall_left_targets(
+    coverage: Iterable[Coverage], leases: RunLeases, run_id: str, now: datetime, rows: list[Coverage]
+) -> tuple[UntoldAction, ...]:
+    """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
+    swept = {target_of_row(row) for row in coverage if row.cloud != OWN}
+    try:
+        left = {target for target in leases.ledger.unfinished_targets(now) if target not in swept and leases.take(target)}
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return ()
+    recalled = (
+        recall_and_close([], left, leases.ledger, run_id, now, rows) if left else RecalledTargets(memories=Recalled({}, {}))
+    )
+    if recalled is None:
+        leases.give_back(left)
+        return ()
+    return recalled.untold
 
 
 def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:
