@@ -157,6 +157,12 @@ def _holds(operator: str, value: str | Collection[str] | None, wanted: list[str]
     return all(matches) if every else any(matches)
 
 
+def _arn_like(value: str, pattern: str) -> bool:
+    """ARNs are compared component by component, so that no asterisk reaches beyond a colon of the first five."""
+    parts, patterns = value.split(":", 5), pattern.split(":", 5)
+    return len(parts) == len(patterns) and all(like(p, part, case=True) for p, part in zip(patterns, parts, strict=True))
+
+
 TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "StringEquals": lambda value, wanted: value in wanted,
     "StringNotEquals": lambda value, wanted: value not in wanted,
@@ -164,6 +170,7 @@ TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "StringNotEqualsIgnoreCase": lambda value, wanted: value.lower() not in [w.lower() for w in wanted],
     "StringLike": lambda value, wanted: any(like(w, value, case=True) for w in wanted),
     "StringNotLike": lambda value, wanted: not any(like(w, value, case=True) for w in wanted),
+    "ArnLike": lambda value, wanted: any(_arn_like(value, w) for w in wanted),
     "Bool": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
 }
 """One value of the request against those of the policy; an operator that is not here is a KeyError, so that none is overlooked."""
