@@ -15,7 +15,7 @@ from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Mode, Target
 from reaper.scope.accounts import AccountScope
-from reaper.sessions import list_accounts, open_account
+from reaper.sessions import list_accounts, open_account, session_of
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,13 +63,9 @@ def _open_session(settings: Settings, target: Target, *, may_assume: bool) -> Cl
         [account] = list_accounts(_settings_of(settings, target), target.cloud)
         if not (account.is_own or may_assume):
             raise CloudError(Reason.REFUSED, "restore", _other_account_text(target.account))
-        sessions, rows = open_account(settings, account, may_act=True)
+        return session_of(target, *open_account(settings, account, may_act=True))
     except SettingsError as error:
         raise CloudError(Reason.REFUSED, "restore", str(error)) from error
-    for row in rows:
-        reason = Reason.DENIED if row.missing else Reason.REFUSED
-        raise CloudError(reason, row.missing or "restore", row.error or "", missing=row.missing)
-    return sessions[0]
 
 
 def _settings_of(settings: Settings, target: Target) -> Settings:
