@@ -53,7 +53,8 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/python -m docs.kinds --check
 	$(BIN)/pytest -q tests/docs tests/test_boundaries.py
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
-	$(BIN)/cfn-lint template.yaml build/template.json
+	$(BIN)/python infra/aws/target_role.py --check
+	$(BIN)/cfn-lint template.yaml build/template.json infra/aws/target-role.yaml
 
 lock: $(UV) ## Compile the lock files of both bundles, and constraints.txt, from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
@@ -84,8 +85,9 @@ bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and 
 pictures: $(VENV)/.dev ## Renew the pictures in docs/images.
 	PICTURES=1 $(BIN)/pytest -q -n 2 tests/e2e/test_report_page.py tests/e2e/test_mail_look.py tests/e2e/test_snooze_page.py
 
-docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table.
+docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; and infra/aws/target-role.yaml.
 	$(BIN)/python -m docs.kinds
+	$(BIN)/python infra/aws/target_role.py
 
 prices: $(VENV)/.demo ## Write the price snapshot from price lists: AWS=index.json AZURE='page1.json page2.json' AS_OF=2026-11-20.
 	$(BIN)/python infra/prices.py $(if $(AWS),--aws $(AWS)) $(if $(AZURE),--azure $(AZURE)) $(if $(AS_OF),--as-of $(AS_OF))

@@ -92,13 +92,13 @@ def list_accounts(settings: Settings, cloud: str) -> list[Account]:
 
 
 def open_accounts(
-    settings: Settings, accounts: Sequence[Account], progress: Callable[[str], None]
+    settings: Settings, accounts: Sequence[Account], progress: Callable[[str], None], *, may_act: bool = False
 ) -> tuple[list[CloudSession], list[Coverage]]:
-    """Sessions that read these accounts, several accounts at a time, and the rows for what couldn't be opened."""
+    """The sessions of these accounts, several accounts at a time, and the rows for what couldn't be opened. By default they can only read."""
     lock = threading.Lock()
 
     def open_one(account: Account) -> tuple[list[CloudSession], list[Coverage]]:
-        opened = open_account(settings, account, may_act=False)
+        opened = open_account(settings, account, may_act=may_act)
         if not account.is_own:
             with lock:
                 progress(_progress_line(account, *opened))
