@@ -26,8 +26,9 @@ from reaper.case import Report
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Status
 from reaper.policy import file
+from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
-from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
+from reaper.report.totals import has_news, held_findings
 from reaper.run import run
 
 if TYPE_CHECKING:
@@ -158,28 +159,13 @@ def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[
 
 
 def _log_metrics(report: Report, stored: str | None) -> None:
-    """The figures of the sweep as one line of JSON, under the names they have on AWS.
+    """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    totals, on_hold = report_totals(report), held_findings(report)
+    on_hold = held_findings(report)
     incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
-    _log_event(
-        logging.INFO,
-        "swept",
-        run=report.run.id,
-        stored=stored,
-        calls=totals.calls,
-        Resources=totals.resources,
-        Idle=totals.by_state["idle"],
-        Unknown=totals.by_state["unknown"],
-        IdleUSDPerHour=totals.idle_usd_per_hour,
-        Acted=len(acted_findings(report)),
-        ActsFailed=len(failed_findings(report)),
-        Held=len(on_hold),
-        Failures=len(incomplete_rows),
-        SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
-    )
+    _log_event(logging.INFO, "swept", **swept_facts(report, stored))
     for row in incomplete_rows:
         details = {
             "kind": row.kind,
