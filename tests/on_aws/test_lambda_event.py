@@ -54,3 +54,17 @@ def test_no_event_adds_a_region_to_the_deployments(
 def test_an_event_may_narrow_the_deployments_regions(deployed: Server):
     report = invoked({"region": "us-west-2", "kinds": ["sagemaker-notebook"]})
     assert {row["region"] for row in report["coverage"]} == {"us-west-2"}
+
+
+def test_a_call_for_the_doctor_checks_and_sweeps_nothing(deployed: Server):
+    answer = invoked({"doctor": True})
+    assert answer["schema"] == 1
+    assert {check["check"] for check in answer["checks"]} >= {"credentials.aws", "reading.aws", "policy"}
+    assert [call.action for call in deployed.calls if call.operation.startswith(("Put", "Update", "Delete", "Stop"))] == []
+
+
+def test_a_call_for_the_doctor_adds_no_region_either(deployed: Server):
+    with pytest.raises(SettingsError, match="this deployment doesn't sweep"):
+        invoked({"doctor": True, "region": "eu-west-1"})
+    with pytest.raises(SettingsError, match="unknown option 'doctor'"):
+        invoked({"doctor": "yes"})

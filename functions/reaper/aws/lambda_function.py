@@ -2,7 +2,8 @@
 
 A manual event has the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
 is the report, or its address if it is larger than Lambda allows. A deployment for several accounts starts its state machine instead, and
-the answer says which execution: {"run": ..., "execution": ...}.
+the answer says which execution: {"run": ..., "execution": ...}. With {"doctor": true} nothing is swept: the answer is what `reaper doctor
+--format json` prints, as the function's own role sees it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from reaper import registry
 from reaper.aws.event_settings import event_settings, options_of
 from reaper.aws.report_delivery import deliver_report
 from reaper.aws.telemetry import logger
@@ -23,6 +25,7 @@ from reaper.errors import SettingsError
 from reaper.policy import file
 from reaper.report.json import report_json
 from reaper.run import run
+from reaper.settings import Settings
 
 MAX_ANSWER_BYTES = 5_500_000
 """Somewhat less than Lambda's limit: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
@@ -34,7 +37,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     that the error alarm fires.
     """
     options = options_of(event)
-    settings = event_settings(os.environ, options)
+    wants_doctor = options.get("doctor") is True
+    settings = event_settings(
+        os.environ, {name: value for name, value in options.items() if name != "doctor" or not wants_doctor}
+    )
+    if wants_doctor:
+        return _examine(settings)
     if settings.workflow:
         return _start_workflow(settings.workflow, options, context.aws_request_id)
     source = file.load_policy(settings.policy)
@@ -44,6 +52,18 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     answer = report_json(report)
     is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
     return answer if is_small else _answer_without_findings(answer, stored)
+
+
+def _examine(settings: Settings) -> dict[str, Any]:
+    """Everything that this function needs, checked as the role that it has."""
+    from reaper.doctor.check import checks_json  # these import pydantic, which would slow every cold start
+    from reaper.doctor.context import DoctorContext
+    from reaper.doctor.examine import examine
+
+    chosen = [kind for kind in registry.kinds("aws") if kind.name in settings.kinds]
+    environ = dict(os.environ)
+    context = DoctorContext(settings=settings, environ=environ, clock=lambda: datetime.now(UTC), kinds=chosen)
+    return checks_json(examine(context))
 
 
 def _start_workflow(workflow: str, options: Mapping[str, Any], request_id: str) -> dict[str, Any]:
