@@ -2,8 +2,11 @@
 
 A manual event has the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
 is the report, or its address if it is larger than Lambda allows. A deployment for several accounts starts its state machine instead, and
-the answer says which execution: {"run": ..., "execution": ...}. With {"doctor": true} nothing is swept: the answer is what `reaper doctor
---format json` prints, as the function's own role sees it.
+the answer says which execution: {"run": ..., "execution": ...}.
+
+With {"doctor": true} nothing is swept: the answer is what `reaper doctor --format json` prints, as the function's own role sees it.
+
+A queue delivers the events of CloudWatch alarms (`alarm_delivery`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper import registry
-from reaper.aws.event_settings import event_settings, options_of
+from reaper.aws.event_settings import event_settings, is_batch, options_of
 from reaper.aws.report_delivery import deliver_report
 from reaper.aws.telemetry import logger
 from reaper.errors import SettingsError
@@ -36,17 +39,19 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep, or the start of a workflow that sweeps. Raises ReaperError if nothing could be swept or the summary was not accepted, so
     that the error alarm fires.
     """
-    options = options_of(event)
-    wants_doctor = options.get("doctor") is True
-    settings = event_settings(
-        os.environ, {name: value for name, value in options.items() if name != "doctor" or not wants_doctor}
-    )
-    if wants_doctor:
-        return _examine(settings)
+    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+    if is_batch(event):
+        from reaper.aws.alarm_delivery import look_at_alarms  # imports the phases, which would slow every cold start
+
+        return look_at_alarms(event, deadline)
+    options = dict(options_of(event))
+    if options.get("doctor") is True:
+        del options["doctor"]
+        return _examine(event_settings(os.environ, options))
+    settings = event_settings(os.environ, options)
     if settings.workflow:
         return _start_workflow(settings.workflow, options, context.aws_request_id)
     source = file.load_policy(settings.policy)
-    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
     report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
     stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
     answer = report_json(report)
