@@ -25,7 +25,7 @@ from reaper.planning import reasons
 def act(decided: Decided, context: ActContext) -> Acted:
     """Carry out the decisions for the session's target: `decided.for_target(target)`. Never raises ReaperError.
 
-    Refuses all of them if another version decided, or if deciding did not lease the target.
+    Refuses all of them if another version decided, if the policy has changed since, or if deciding did not lease the target.
     """
     target = context.session.target
     if because := _refused_because(decided, context):
@@ -37,7 +37,7 @@ def act(decided: Decided, context: ActContext) -> Acted:
     rows: list[Coverage] = []
     for decision in sorted(_due(decided.decisions), key=by_cost_descending):
         context.leases.prolong_all()
-        step = execute(decision, decided.run.id, context)
+        step = execute(decision, decided.run, context)
         outcomes[decision.case.resource.id] = step.outcome
         calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)
         rows += [failure_row("acts", error) for error in step.errors]
@@ -84,6 +84,8 @@ def outcomes_of_guests(decisions: Sequence[Decision], outcomes: Mapping[str, Out
 def _refused_because(decided: Decided, context: ActContext) -> str | None:
     if decided.run.version != __version__:
         return f"version {decided.run.version} decided it, and this is {__version__}"
+    if context.policy_sha256 not in {None, decided.run.policy_sha256}:
+        return "the policy has changed since this was decided; the next run decides by the new one"
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"
     return None

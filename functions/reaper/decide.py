@@ -27,7 +27,7 @@ from reaper.ledger.port import Ledger, Recalled
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCount, StepsAndHolds
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
-from reaper.planning import contained, enrolment, possible_actions, snoozed_cases
+from reaper.planning import contained, enrolment, possible_actions, run_age, snoozed_cases
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -106,8 +106,7 @@ def _new_draft(run: Run, context: DecideContext) -> _Draft:
 
 def _decide_part(part: Observed, draft: _Draft) -> None:
     draft.coverage += part.coverage
-    if part.run.version != __version__:
-        because = f"version {part.run.version} observed it, and this is {__version__}"
+    if because := _refused_because(part, draft):
         refused = [row for row in part.coverage if row.cloud != OWN]
         draft.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
         _leave_alone(part.cases, because, draft)
@@ -126,8 +125,14 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
     _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
 
 
+def _refused_because(part: Observed, draft: _Draft) -> str | None:
+    if part.run.version != __version__:
+        return f"version {part.run.version} observed it, and this is {__version__}"
+    return run_age.too_old_to_decide(part.run, draft.now)
+
+
 def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -> None:
-    recalled = recall_and_close(cases, targets, draft.ledger, draft.now, draft.failures) if draft.ledger else None
+    recalled = recall_and_close(cases, targets, draft.ledger, draft.run.id, draft.now, draft.failures) if draft.ledger else None
     if recalled is None:
         _leave_alone(cases, LEDGER_UNREADABLE, draft)
         if draft.leases:

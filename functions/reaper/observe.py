@@ -13,6 +13,7 @@ from typing import Any
 
 from reaper.assess import assess
 from reaper.case import Case, Coverage
+from reaper.coverage import PlaceName
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
@@ -32,7 +33,10 @@ MAX_CONCURRENT_JOBS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveContext:
-    """The context of observing. `unopened`: a row for each cloud that couldn't even be opened."""
+    """The context of observing. `unopened`: a row for each cloud that couldn't even be opened.
+
+    `read_first`: places that earlier runs had no time for. `deadline`: what isn't read by then is a failed row of the coverage.
+    """
 
     sessions: Sequence[CloudSession]
     kinds: Sequence[Kind[Any]]
@@ -42,6 +46,12 @@ class ObserveContext:
     progress: Callable[[str], None] = lambda text: None
     cache: ConfigurationCache | None = None
     unopened: tuple[Coverage, ...] = ()
+    read_first: frozenset[PlaceName] = frozenset()
+    deadline: datetime | None = None
+
+    def is_over(self) -> bool:
+        """Whether the time for reading is over."""
+        return self.deadline is not None and self.clock() > self.deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +70,12 @@ def observe(run: Run, context: ObserveContext, now: datetime) -> Observed:
     An odd reply (`errors.ODD_REPLY_ERRORS`) fails its kind only. Anything else, such as MemoryError, ends the run.
     """
     jobs = [
-        _Job(session=session.for_kind(), kind=kind, context=context, now=now)
+        _new_job(session, kind, context, now)
         for session in context.sessions
         for kind in context.kinds
         if kind.cloud == session.target.cloud
     ]
-    results = _observe_all(jobs, context.progress)
+    results = _observe_all(jobs, context)
     return Observed(
         run=run,
         observed_at=context.clock(),
@@ -75,19 +85,34 @@ def observe(run: Run, context: ObserveContext, now: datetime) -> Observed:
     )
 
 
-def _observe_all(jobs: Sequence[_Job], progress: Callable[[str], None]) -> list[tuple[Coverage, list[Case]]]:
+def _observe_all(jobs: Sequence[_Job], context: ObserveContext) -> list[tuple[Coverage, list[Case]]]:
+    """The results in the order of the jobs. Those that earlier runs had no time for are done first."""
     lock, finished = threading.Lock(), count(1)
 
     def observe_one(job: _Job) -> tuple[Coverage, list[Case]]:
         row, cases = _observe_kind(job)
         with lock:
-            progress(f"{next(finished)} of {len(jobs)}: {_progress_line(row)}")
+            context.progress(f"{next(finished)} of {len(jobs)}: {_progress_line(row)}")
         return row, cases
 
     if not jobs:
         return []
+    order = sorted(range(len(jobs)), key=lambda index: _place_of(jobs[index]) not in context.read_first)
     with ThreadPoolExecutor(min(MAX_CONCURRENT_JOBS, len(jobs))) as pool:
-        return list(pool.map(observe_one, jobs))
+        results = dict(zip(order, pool.map(observe_one, [jobs[index] for index in order]), strict=True))
+    return [results[index] for index in range(len(jobs))]
+
+
+def _place_of(job: _Job) -> PlaceName:
+    target = job.session.target
+    return target.cloud, target.account, target.region, job.kind.name
+
+
+def _new_job(session: CloudSession, kind: Kind[Any], context: ObserveContext, now: datetime) -> _Job:
+    """The job, with a session that makes no call once the time for reading is over."""
+    own_session = session.for_kind()
+    own_session.is_over = context.is_over
+    return _Job(session=own_session, kind=kind, context=context, now=now)
 
 
 def _observe_kind(job: _Job) -> tuple[Coverage, list[Case]]:

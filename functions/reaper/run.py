@@ -4,19 +4,17 @@ settings and the destination of the report.
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from reaper import __version__
+from reaper import __version__, contexts
 from reaper.case import Report
-from reaper.ledger import opening
+from reaper.contexts import RunSetup, no_progress
 from reaper.model import Run
-from reaper.registry import CLOUDS, kinds
 from reaper.sessions import open_sessions
 from reaper.settings import Settings
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
     from reaper.policy.file import PolicySource
-    from reaper.policy.schema import Policy
+    from reaper.sessions import CloudSession
 
 HandedOver = TypeVar("HandedOver", "Observed", "Decided", "Acted")
 OpenActContext = Callable[["Target", "RunLeases"], "ActContext"]
@@ -66,7 +64,7 @@ def run(
     settings: Settings,
     source: PolicySource,
     clock: Callable[[], datetime],
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = no_progress,
     deadline: datetime | None = None,
     agreed: PlanFile | None = None,
 ) -> Report:
@@ -82,29 +80,35 @@ def open_run(
     settings: Settings,
     source: PolicySource,
     clock: Callable[[], datetime],
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = no_progress,
     deadline: datetime | None = None,
     agreed: PlanFile | None = None,
 ) -> OpenRun:
     """The run with every context opened. Raises SettingsError."""
-    from reaper.decide import DecideContext  # imports pydantic, which would slow every `--help` and cold start
+    new = new_run(settings, source, clock)
+    conclude = contexts.conclude_context(settings, source.policy, clock, deadline)
+    setup = RunSetup(
+        settings=settings, policy=source.policy, ledger=conclude.ledger, clock=clock, progress=progress, deadline=deadline
+    )
+    archive = contexts.open_archive(settings)
+    sessions, unopened = open_sessions(settings, contexts.clouds_of(settings), progress)
+    return OpenRun(
+        run=new,
+        observe=contexts.observe_context(new, setup, sessions, unopened),
+        decide=contexts.decide_context(setup, agreed),
+        act=_act_opener(setup, sessions, archive) if archive else None,
+        conclude=conclude,
+    )
 
-    new = Run(
-        id=uuid.uuid4().hex[:12],
+
+def new_run(settings: Settings, source: PolicySource, clock: Callable[[], datetime], run_id: str | None = None) -> Run:
+    """A run that begins now, under that policy."""
+    return Run(
+        id=run_id or uuid.uuid4().hex[:12],
         started_at=clock(),
         mode=settings.mode,
         version=__version__,
         policy_sha256=source.sha256,
-    )
-    conclude = _conclude_context(settings, source.policy, clock)
-    archive = _open_archive(settings)
-    observe = _observe_context(settings, new, conclude, progress)
-    return OpenRun(
-        run=new,
-        observe=observe,
-        decide=DecideContext(policy=source.policy, ledger=conclude.ledger, clock=clock, agreed=agreed),
-        act=_act_opener(observe, conclude, archive, deadline) if archive else None,
-        conclude=conclude,
     )
 
 
@@ -135,67 +139,10 @@ def _act_on_targets(decided: Decided, opened: OpenRun, leases: RunLeases | None)
     return [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
 
 
-def _conclude_context(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> ConcludeContext:
-    """The ledger and the channels. An audit writes nothing; it reads a ledger if one was named, to know of snoozes and notices."""
-    from reaper.notices.context import ConcludeContext, open_context
-
-    if not settings.mode.writes:
-        ledger = opening.open_ledger(settings.ledger, os.environ, read_only=True) if settings.ledger else None
-        return ConcludeContext(policy=policy, ledger=ledger, clock=clock)
-    places = {
-        "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
-        "REAPER_MANIFESTS": settings.manifests or "",
-    }
-    return replace(open_context(settings.ledger, policy, os.environ, clock), location_settings=places)
-
-
-def _observe_context(settings: Settings, new: Run, conclude: ConcludeContext, progress: Callable[[str], None]) -> ObserveContext:
-    from reaper.observe import ObserveContext
-    from reaper.observing.cache import open_cache
-
-    chosen = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
-    sessions, unopened = open_sessions(settings, [c for c in CLOUDS if any(kind.cloud == c for kind in chosen)], progress)
-    ledger = conclude.ledger
-    return ObserveContext(
-        sessions=sessions,
-        kinds=chosen,
-        policy=conclude.policy,
-        clock=conclude.clock,
-        progress=progress,
-        cache=open_cache(ledger, new.started_at, progress, may_write=settings.mode.writes) if ledger else None,
-        unopened=tuple(unopened),
-    )
-
-
-def _open_archive(settings: Settings) -> Archive | None:
-    """The archive of manifests, opened before anything is observed. Raises SettingsError."""
-    if not settings.mode.acts:
-        return None
-    from reaper.actions.manifest import open_archive
-
-    return open_archive(settings.manifests, os.environ)
-
-
-def _act_opener(
-    observe: ObserveContext, conclude: ConcludeContext, archive: Archive, deadline: datetime | None
-) -> OpenActContext:
-    from reaper.actions.executor import ActContext
-
-    sessions = {session.target: session for session in observe.sessions}
-    ledger = conclude.ledger
-    if ledger is None:
-        raise ValueError("acting needs a ledger")
+def _act_opener(setup: RunSetup, sessions: Sequence[CloudSession], archive: Archive) -> OpenActContext:
+    by_target = {session.target: session for session in sessions}
 
     def open_act(target: Target, leases: RunLeases) -> ActContext:
-        return ActContext(
-            session=sessions[target],
-            policy=conclude.policy,
-            prices=observe.prices,
-            ledger=ledger,
-            archive=archive,
-            clock=conclude.clock,
-            leases=leases,
-            deadline=deadline,
-        )
+        return contexts.act_context(setup, by_target[target], leases, archive)
 
     return open_act

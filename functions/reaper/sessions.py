@@ -21,6 +21,7 @@ class CloudSession(Protocol):
     target: Target
     calls: Any
     errors: list[CloudError]
+    is_over: Callable[[], bool]
 
     def for_kind(self) -> Self:
         """The same target with fresh counters."""

@@ -64,7 +64,7 @@ def test_an_open_action_of_an_unlisted_host_is_not_closed():
     ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
     meant = Memory(last_action=StepName.DELETE, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
     ledger.remember(host, meant, 0, NOW)
-    unfinished.close_unfinished_actions([], {}, ledger.recall([host], NOW), ledger, NOW)
+    unfinished.close_unfinished_actions([], {}, ledger.recall([host], NOW), ledger, "run-9", NOW)
     assert ledger.recall([host], NOW)[host].last_action_result is None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from reaper import memory_updates, registry
@@ -24,16 +24,14 @@ from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
-from reaper.model import Memory, Resource, Result, StepName, Target
-from reaper.planning import possible_actions
+from reaper.model import Memory, Resource, Result, Run, StepName, Target
+from reaper.planning import possible_actions, run_age
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
 
 OPERATION = "act"
-MARGIN = timedelta(minutes=2)
-"""The time that an action needs before the deadline: enough to finish it, and to notify and record everything afterwards."""
 NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.REFUSED})
 """Failures of a call that leave the resource as it was, if the call was sent only once."""
 NOT_KNOWN = "it isn't known whether the action was carried out"
@@ -41,7 +39,10 @@ NOT_KNOWN = "it isn't known whether the action was carried out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActContext:
-    """What acting on one target needs. `leases`: those that this process keeps alive meanwhile."""
+    """What acting on one target needs. `leases`: those that this process keeps alive meanwhile.
+
+    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began.
+    """
 
     session: CloudSession
     policy: Policy
@@ -51,6 +52,7 @@ class ActContext:
     leases: RunLeases
     prices: PriceBook = field(default_factory=PriceBook)
     deadline: datetime | None = None
+    policy_sha256: str | None = None
     kind: Callable[[str], Kind[Any]] = registry.kind
     action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
 
@@ -90,11 +92,12 @@ class _Task:
         return self.context.clock()
 
 
-def execute(decision: Decision, run_id: str, context: ActContext) -> ExecutedStep:
+def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     """Carry out the decision's step. Never raises ReaperError."""
-    task = _new_task(decision, run_id, context)
+    task = _new_task(decision, run.id, context)
     try:
-        _require_time(context)
+        if because := run_age.no_time_to_act(run, context.clock(), context.deadline):
+            raise StepRefused(because)
         _require_lease(decision.case.resource.target, context)
         outcome = _execute_step(task)
     except StepRefused as refusal:
@@ -117,11 +120,6 @@ def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
     )
     functions = context.action_functions(kind)
     return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=new_recheck, errors=[])
-
-
-def _require_time(context: ActContext) -> None:
-    if context.deadline and context.clock() > context.deadline - MARGIN:
-        raise StepRefused("this run's time is nearly over; the next sweep carries it out")
 
 
 def _require_lease(target: Target, context: ActContext) -> None:

@@ -59,15 +59,19 @@ def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: l
 
 
 def recall_and_close(
-    cases: Sequence[Case], targets: set[Target], ledger: Ledger, now: datetime, rows: list[Coverage]
+    cases: Sequence[Case], targets: set[Target], ledger: Ledger, run_id: str, now: datetime, rows: list[Coverage]
 ) -> RecalledTargets | None:
-    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails."""
+    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails.
+
+    The run's own actions stay open: if a workflow repeats decide, they may be under way.
+    """
     listed = {case.resource.id: case for case in cases}
     try:
         hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
         _add_unreadable(errors, rows)
+        hints = [hint for hint in hints if hint.run != run_id]
         memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
         memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))

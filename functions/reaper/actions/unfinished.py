@@ -79,14 +79,20 @@ def read_unfinished(
 
 
 def close_unfinished_actions(
-    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
+    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, run_id: str, now: datetime
 ) -> ClosedActions:
     """Close every open action of a resource that is listed or has a hint, and add a hint for those that have none.
+
+    Those of run `run_id` stay open.
 
     A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
     """
     own_ids = {*cases, *(hint.id for hint in hints)}
-    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in own_ids and memory_updates.is_unfinished(memory)]
+    unfinished_ids = [
+        id_
+        for id_, memory in memories.items()
+        if id_ in own_ids and memory_updates.is_unfinished(memory) and memory.last_action_run != run_id
+    ]
     for resource_id in unfinished_ids:
         intent.close_unfinished(ledger, resource_id, memories[resource_id], now)
     memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)

@@ -24,6 +24,7 @@ from botocore.parsers import ResponseParserError
 from reaper.aws import timestamps
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 from reaper.model import Target
+from reaper.planning.run_age import NOT_REACHED
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
 MAX_CONCURRENT_CALLS = 4
@@ -46,6 +47,7 @@ class CloudSession:
         self.target = target
         self.calls: Counter[str] = Counter()
         self.errors: list[CloudError] = []
+        self.is_over: Callable[[], bool] = lambda: False
         self._session = session
         self._clients = clients or _Clients(session, target.region, limits)
         self._lock = threading.Lock()
@@ -75,9 +77,12 @@ class CloudSession:
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         """One API call, such as `call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=...)`.
 
-        `want` is a key that every true reply has. Raises CloudError, and nothing else, when the call fails or the reply lacks it.
+        `want` is a key that every true reply has. Raises CloudError, and nothing else, when the call fails or the reply lacks it, or when
+        the time for calls is over (`is_over`).
         """
         permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
+        if self.is_over():
+            raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED)
         with self._lock:
             self.calls[permission] += 1
         method, sent = self._clients.method_and_counter(service, operation)

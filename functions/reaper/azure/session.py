@@ -23,6 +23,7 @@ from reaper.azure.http_policies import RetryRecord
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmOperation, ArmRequest, Json, local_path, valid_rows
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
+from reaper.planning.run_age import NOT_REACHED
 
 MAX_CONCURRENT_CALLS = 3
 """Calls in progress at once per kind; three kinds share one client, whose pool has ten connections."""
@@ -38,6 +39,7 @@ class CloudSession:
         self.target = target
         self.calls: Counter[str] = Counter()
         self.errors: list[CloudError] = []
+        self.is_over: Callable[[], bool] = lambda: False
         self.clients = clients
         self._lock = threading.Lock()
 
@@ -60,8 +62,11 @@ class CloudSession:
     def call(self, request: ArmRequest | ArmOperation) -> Json:
         """The JSON of one reply, empty if a change is answered without any.
 
-        Raises CloudError, and nothing else, if the call fails or the reply lacks a required key.
+        Raises CloudError, and nothing else, if the call fails or the reply lacks a required key, or if the time for calls is over
+        (`is_over`).
         """
+        if self.is_over():
+            raise CloudError(Reason.UNREACHABLE, request.permission, NOT_REACHED)
         with self._lock:
             self.calls[request.counted_as] += 1
         reply = _send(request, self.clients)

@@ -27,6 +27,7 @@ class ConcludeContext:
     """`ledger` is None if there is nothing to remember. `links` is None if no page serves snooze links: messages then offer the tag alone.
 
     `failures`: a row for what couldn't be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
+    `deadline`: no message to an owner is sent after it.
     """
 
     policy: Policy
@@ -36,6 +37,7 @@ class ConcludeContext:
     links: LinkSigner | None = None
     failures: tuple[Coverage, ...] = ()
     location_settings: Mapping[str, str] = field(default_factory=dict)
+    deadline: datetime | None = None
 
 
 def open_context(

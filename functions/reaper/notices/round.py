@@ -39,6 +39,10 @@ class NoticeRound:
     lost: bool = False
     was_recalled: bool = False
 
+    def is_over(self) -> bool:
+        """Whether the time for messages to owners is over."""
+        return self.context.deadline is not None and self.context.clock() > self.context.deadline
+
     def attempt(self, write: Callable[[], object]) -> bool:
         """Write to the ledger. A failure is a row of the coverage, and everything else is still written. Returns whether it succeeded."""
         try:

@@ -27,6 +27,7 @@ from reaper.text import count_noun
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
+OUT_OF_TIME = "this run's time was over; the next run sends it"
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
 NOT_NOTIFIED = "owner not notified: "
@@ -39,11 +40,14 @@ def send_owner_notices(
 ) -> list[Delivery]:
     """Send each message on every channel for owners. An accepted one is remembered before the next one is sent.
 
-    A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent.
+    A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent. Nothing is sent after the
+    deadline: the next run sends it.
     """
     deliveries: list[Delivery] = []
     misses: Misses = {}
     for message in _current_messages(findings, notices, mails):
+        if mails.is_over():
+            break
         sent = delivery.deliver(message, mails.context.channels, misses)
         for resource_id, receipt in delivery.receipts_by_id(sent).items():
             accept(resource_id, receipt, sent)
@@ -63,15 +67,22 @@ def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: 
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
     errors = [str(d.error) for d in deliveries if d.error and finding.case.resource.id in d.message.resource_ids]
-    because = "; ".join(dict.fromkeys(errors)) or (TAKEN_OVER if mails.lost else NO_ADDRESS)
+    because = "; ".join(dict.fromkeys(errors)) or _unsent_because(finding, mails)
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
+def _unsent_because(finding: Finding, mails: NoticeRound) -> str:
+    if mails.is_over() and finding.owner.address:
+        return OUT_OF_TIME
+    return TAKEN_OVER if mails.lost else NO_ADDRESS
+
+
 def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
-    """A row for the notices that no message carried: no address is allowed for them, or another run has taken over."""
+    """A row for the notices that no message carried: no address is allowed for them, another run has taken over, or there was no time."""
     errors = Counter(f.outcome.error for f in findings if f.step.name in NOTICES)
     reasons = {
         TAKEN_OVER: f"not sent: {TAKEN_OVER}",
+        OUT_OF_TIME: "not sent: this run's time was over, so the next run sends them",
         NO_ADDRESS: "without an allowed address: set owners.fallback, or add a domain to owners.domains",
     }
     counts = {because: errors[f"{NOT_NOTIFIED}{error}"] for error, because in reasons.items()}

@@ -1,0 +1,148 @@
+"""The context of each phase: what it needs besides its data, opened from the settings of a run.
+
+A run in one process opens all of them (`run`), a workflow's step only its own (`workflow`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from reaper.case import Coverage
+from reaper.ledger import opening
+from reaper.model import Run
+from reaper.planning import run_age
+from reaper.registry import CLOUDS, kinds
+from reaper.settings import Settings
+
+if TYPE_CHECKING:
+    from reaper.actions.executor import ActContext
+    from reaper.actions.manifest import Archive
+    from reaper.actions.plan_file import PlanFile
+    from reaper.decide import DecideContext
+    from reaper.ledger.lease import RunLeases
+    from reaper.ledger.port import Ledger
+    from reaper.notices.context import ConcludeContext
+    from reaper.observe import ObserveContext
+    from reaper.policy.schema import Policy
+    from reaper.sessions import CloudSession
+
+MAIL_MARGIN = timedelta(seconds=45)
+"""The time that conclude needs after its last message to an owner: for the statistics, the report and the admins' summary."""
+
+
+def no_progress(text: str) -> None:
+    """For runs that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetup:
+    """What the contexts of one run share. `ledger` is None in an audit without one. `deadline`: when the process will be ended."""
+
+    settings: Settings
+    policy: Policy
+    ledger: Ledger | None
+    clock: Callable[[], datetime]
+    progress: Callable[[str], None] = no_progress
+    deadline: datetime | None = None
+
+
+def clouds_of(settings: Settings) -> list[str]:
+    """The clouds whose kinds the settings name."""
+    return [cloud for cloud in CLOUDS if any(_is_chosen(kind.name, settings) for kind in kinds(cloud))]
+
+
+def open_ledger(settings: Settings) -> Ledger | None:
+    """The run's ledger. An audit writes nothing; it reads a ledger if one was named, to know of snoozes and notices."""
+    if settings.mode.writes:
+        return opening.open_ledger(settings.ledger, os.environ)
+    return opening.open_ledger(settings.ledger, os.environ, read_only=True) if settings.ledger else None
+
+
+def open_archive(settings: Settings) -> Archive | None:
+    """The archive of manifests in enforce mode, opened before anything is observed. Raises SettingsError."""
+    if not settings.mode.acts:
+        return None
+    from reaper.actions.manifest import open_archive
+
+    return open_archive(settings.manifests, os.environ)
+
+
+def observe_context(
+    run: Run, setup: RunSetup, sessions: Sequence[CloudSession], unopened: Sequence[Coverage] = ()
+) -> ObserveContext:
+    """The context of observing these sessions, with every kind that the settings name."""
+    from reaper.observe import ObserveContext
+    from reaper.observing.cache import open_cache
+
+    writes, ledger, progress = setup.settings.mode.writes, setup.ledger, setup.progress
+    return ObserveContext(
+        sessions=sessions,
+        kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
+        policy=setup.policy,
+        clock=setup.clock,
+        progress=progress,
+        cache=open_cache(ledger, run.started_at, progress, may_write=writes) if ledger else None,
+        unopened=tuple(unopened),
+        read_first=_read_unreached(ledger, progress) if ledger and writes else frozenset(),
+        deadline=run_age.observe_deadline(run, setup.deadline),
+    )
+
+
+def decide_context(setup: RunSetup, agreed: PlanFile | None = None) -> DecideContext:
+    """The context of deciding. `agreed`: a plan file; only what it asks for is carried out."""
+    from reaper.decide import DecideContext  # imports pydantic, which would slow every `--help` and cold start
+
+    return DecideContext(policy=setup.policy, ledger=setup.ledger, clock=setup.clock, agreed=agreed)
+
+
+def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive) -> ActContext:
+    """The context of acting on the session's target, while the process keeps these leases alive."""
+    from reaper.actions.executor import ActContext
+
+    if setup.ledger is None:
+        raise ValueError("acting needs a ledger")
+    return ActContext(
+        session=session,
+        policy=setup.policy,
+        ledger=setup.ledger,
+        archive=archive,
+        clock=setup.clock,
+        leases=leases,
+        deadline=setup.deadline,
+    )
+
+
+def conclude_context(
+    settings: Settings, policy: Policy, clock: Callable[[], datetime], deadline: datetime | None = None
+) -> ConcludeContext:
+    """The context of concluding: the ledger and the channels. Raises SettingsError if no channel can notify owners."""
+    from reaper.notices.context import ConcludeContext, open_context
+
+    if not settings.mode.writes:
+        return ConcludeContext(policy=policy, ledger=open_ledger(settings), clock=clock)
+    places = {
+        "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
+        "REAPER_MANIFESTS": settings.manifests or "",
+    }
+    opened = open_context(settings.ledger, policy, os.environ, clock)
+    return replace(opened, location_settings=places, deadline=deadline - MAIL_MARGIN if deadline else None)
+
+
+def _is_chosen(kind: str, settings: Settings) -> bool:
+    return not settings.kinds or kind in settings.kinds
+
+
+def _read_unreached(ledger: Ledger, progress: Callable[[str], None]) -> frozenset[tuple[str, str, str | None, str]]:
+    """The places to read first. If the ledger fails, the order doesn't matter: what failed there is reported when it is needed."""
+    from reaper.errors import ReaperError
+    from reaper.ledger.unreached import read_unreached
+
+    try:
+        return read_unreached(ledger)
+    except ReaperError as error:
+        progress(f"ledger: {error}")
+        return frozenset()
