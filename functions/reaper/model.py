@@ -122,13 +122,33 @@ class Status(StrEnum):
 class Target:
     """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own).
 
-    `account_name` is for people, if the cloud gives one. It may change, so it isn't part of the target's identity.
+    `account_name` is for people, if the cloud gives one. `blocked_because`: why nothing in it may be changed now. Both may change, so they
+    aren't part of the target's identity.
     """
 
     cloud: str
     account: str
     region: str | None = None
     account_name: str | None = field(default=None, compare=False)
+    blocked_because: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One AWS account with the regions to sweep there, or one Azure subscription.
+
+    `regions`: names, or `all` for those that the account has enabled. `is_own`: reached with the process's own credentials, else through the
+    target role. `may_act` False: it may be read and must not be changed. `is_management`: the management account of its organization, where
+    stack sets create no role.
+    """
+
+    cloud: str
+    id: str
+    name: str | None = None
+    regions: tuple[str, ...] = ()
+    is_own: bool = True
+    may_act: bool = True
+    is_management: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
