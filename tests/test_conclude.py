@@ -394,7 +394,7 @@ def test_a_lease_that_cannot_be_prolonged_is_a_row_of_the_coverage(deployment: F
     opened = deployment.open_run(Mode.ENFORCE)
     observed = observe(opened.run, opened.observe, opened.run.started_at)
     decided = decide([observed], opened.decide)
-    leases = leases_of(decided, opened.conclude)
+    leases = leases_of(decided, opened.conclude.ledger, opened.conclude.clock)
     assert leases is not None
 
     def fail(call: str, resource_id: str) -> None:
@@ -412,7 +412,7 @@ def test_a_lease_that_cannot_be_prolonged_is_a_row_of_the_coverage(deployment: F
 def test_a_repeated_act_leaves_the_outcome_of_the_first(deployment: FakeDeployment):
     run = phases(due(deployment))
     [target] = run.decided.leased
-    leases = leases_of(run.decided, run.opened.conclude)
+    leases = leases_of(run.decided, run.opened.conclude.ledger, run.opened.conclude.clock)
     assert leases is not None
     again = act(run.decided.for_target(target), deployment.open_act(target, leases))
     report = run.conclude(acted=[again])

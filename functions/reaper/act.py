@@ -87,7 +87,7 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
         return f"version {decided.run.version} decided it, and this is {__version__}"
     if context.policy_sha256 not in {None, decided.run.policy_sha256}:
         return "the policy has changed since this was decided; the next run decides by the new one"
-    if because := context.session.target.blocked_because:
+    if because := context.session.target.no_action_because:
         return because
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"

@@ -6,8 +6,9 @@ mail once. Outcomes of actions are always reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction, untold_finding
@@ -50,7 +51,7 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
 
     The leases of the run are always given back. Never raises CloudError: failures are in the coverage.
     """
-    leases = leases_of(decided, context)
+    leases = leases_of(decided, context.ledger, context.clock)
     try:
         report = _conclude_run((list(parts), list(acted)), decided, context, leases)
     finally:
@@ -60,14 +61,14 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
     return replace(report, coverage=(*report.coverage, *late_rows))
 
 
-def leases_of(decided: Decided, context: ConcludeContext) -> RunLeases | None:
+def leases_of(decided: Decided, ledger: Ledger | None, clock: Callable[[], datetime]) -> RunLeases | None:
     """The leases that the run took when it decided; None in audit and without a ledger."""
-    if context.ledger is None or not decided.run.mode.writes:
+    if ledger is None or not decided.run.mode.writes:
         return None
     return RunLeases(
-        ledger=context.ledger,
+        ledger=ledger,
         run_id=decided.run.id,
-        clock=context.clock,
+        clock=clock,
         renewed_at=decided.decided_at,
         targets=set(decided.leased),
     )

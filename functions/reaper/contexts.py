@@ -99,8 +99,13 @@ def decide_context(setup: RunSetup, agreed: PlanFile | None = None) -> DecideCon
     return DecideContext(policy=setup.policy, ledger=setup.ledger, clock=setup.clock, agreed=agreed)
 
 
-def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive) -> ActContext:
-    """The context of acting on the session's target, while the process keeps these leases alive."""
+def act_context(
+    setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str | None = None
+) -> ActContext:
+    """The context of acting on the session's target, while the process keeps these leases alive.
+
+    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began.
+    """
     from reaper.actions.executor import ActContext
 
     if setup.ledger is None:
@@ -113,6 +118,7 @@ def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archi
         clock=setup.clock,
         leases=leases,
         deadline=setup.deadline,
+        policy_sha256=policy_sha256,
     )
 
 
@@ -130,6 +136,13 @@ def conclude_context(
     }
     opened = open_context(settings.ledger, policy, os.environ, clock)
     return replace(opened, location_settings=places, deadline=deadline - MAIL_MARGIN if deadline else None)
+
+
+def read_unreached_accounts(settings: Settings, ledger: Ledger | None) -> frozenset[str]:
+    """The accounts in which earlier runs had no time for something. Empty in an audit."""
+    if ledger is None or not settings.mode.writes:
+        return frozenset()
+    return frozenset(account for _, account, _, _ in _read_unreached(ledger, no_progress))
 
 
 def _is_chosen(kind: str, settings: Settings) -> bool:

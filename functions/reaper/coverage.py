@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reaper.case import Coverage
-from reaper.errors import ReaperError
-from reaper.model import Status, Target
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.model import Account, Status, Target
 
 OWN = "reaper"
 """The cloud of rows about failures in the reaper itself."""
@@ -28,6 +28,23 @@ def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
         missing=getattr(error, "missing", None),
         error=text,
     )
+
+
+def unopened_rows(account: Account, kinds: Iterable[str], error: CloudError, region: str | None = None) -> list[Coverage]:
+    """A row per kind for an account, or one region of it, that couldn't be opened."""
+    return [
+        Coverage(
+            cloud=account.cloud,
+            account=account.id,
+            account_name=account.name,
+            region=region,
+            kind=kind,
+            status=Status.DENIED if error.reason is Reason.DENIED else Status.FAILED,
+            missing=error.missing,
+            error=str(error),
+        )
+        for kind in kinds
+    ]
 
 
 def add_failure_row(rows: list[Coverage], row: Coverage) -> None:

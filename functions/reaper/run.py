@@ -120,7 +120,7 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
 
     observed = hand_over(observe(opened.run, opened.observe, opened.run.started_at))
     decided = decide([observed], opened.decide)
-    leases = leases_of(decided, opened.conclude)
+    leases = leases_of(decided, opened.conclude.ledger, opened.conclude.clock)
     with ExitStack() as on_failure:
         if leases:
             on_failure.callback(leases.give_back)

@@ -1,18 +1,24 @@
-"""The clouds to sweep by the settings, and a session for each account and region or subscription."""
+"""The accounts to sweep by the settings, and a session for each account and region or subscription."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from importlib import import_module
+from itertools import count
 from typing import Any, Protocol, Self
 
 from reaper.case import Coverage
-from reaper.errors import CloudError, ReaperError, SettingsError
-from reaper.model import Status, Target
-from reaper.registry import kinds
+from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.model import Account, Status, Target
 from reaper.settings import Settings
+from reaper.text import count_noun
+
+MAX_OPENED_AT_ONCE = 8
+"""Accounts that are opened at the same time; most of that time is spent waiting for a cloud."""
 
 
 class CloudSession(Protocol):
@@ -39,40 +45,79 @@ class CloudSession(Protocol):
 def open_sessions(
     settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions to sweep, and a row for each cloud that couldn't even be opened.
+    """The sessions to sweep, and rows for each cloud and account that couldn't be opened.
+
+    Raises SettingsError if nothing is left to sweep.
+    """
+    accounts, unlisted = list_all_accounts(settings, clouds, progress)
+    sessions, unopened = open_accounts(settings, accounts, progress, may_act=settings.mode.acts)
+    return sessions, [*unlisted, *unopened]
+
+
+def list_all_accounts(
+    settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
+) -> tuple[list[Account], list[Coverage]]:
+    """The accounts to sweep in all clouds, and a row for each cloud whose accounts couldn't be listed.
 
     A cloud that the settings don't name is skipped, with a message, if it has no credentials here. Raises SettingsError if nothing is left to
     sweep.
     """
-    sessions: list[CloudSession] = []
+    accounts: list[Account] = []
     rows: list[Coverage] = []
     settings_errors: list[SettingsError] = []
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
-            targets = import_module(f"reaper.{name}.targets")
-        except ImportError as error:
-            if settings.cloud == name or _is_named(settings, name):
-                raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
-            progress(f"{name}: skipped, its SDK isn't installed")
-            continue
-        try:
-            if settings.cloud == "all" and not _is_named(settings, name) and not targets.has_credentials():
-                progress(f"{name}: skipped, no credentials found. Use --cloud {name} to make this an error")
-                continue
-            sessions += sessions_of(settings, name)
+            if _is_available(settings, name, progress):
+                accounts += list_accounts(settings, name)
         except CloudError as error:
             rows.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
             settings_errors.append(error)
             rows.append(_failure_row(name, error))
     # Wrong settings of one cloud don't prevent the sweep of the other, unless nothing else is left to sweep.
-    if not sessions and settings_errors:
+    if not accounts and settings_errors:
         raise SettingsError("\n".join(map(str, settings_errors)))
-    if not sessions and not rows:
+    if not accounts and not rows:
         raise SettingsError(
             "nothing to sweep: no credentials for any cloud; set up AWS or Azure credentials, or try `reaper demo`"
         )
-    return sessions, rows
+    return accounts, rows
+
+
+def list_accounts(settings: Settings, cloud: str) -> list[Account]:
+    """The accounts to sweep in one cloud: AWS accounts or Azure subscriptions.
+
+    Raises SettingsError if none is left, or if the organization or a unit of it can't be read, and CloudError if the credentials can't be used.
+    """
+    return list(import_module(f"reaper.{cloud}.targets").list_accounts(settings))
+
+
+def open_accounts(
+    settings: Settings, accounts: Sequence[Account], progress: Callable[[str], None], *, may_act: bool = False
+) -> tuple[list[CloudSession], list[Coverage]]:
+    """The sessions of these accounts, several accounts at a time, and the rows for what couldn't be opened."""
+    lock, finished = threading.Lock(), count(1)
+
+    def open_one(account: Account) -> tuple[list[CloudSession], list[Coverage]]:
+        opened = open_account(settings, account, may_act=may_act)
+        if len(accounts) > 1 and account.regions:  # opening an Azure subscription makes no call worth mentioning
+            with lock:
+                progress(f"account {next(finished)} of {len(accounts)}: {_progress_line(account, *opened)}")
+        return opened
+
+    with ThreadPoolExecutor(min(MAX_OPENED_AT_ONCE, max(1, len(accounts)))) as pool:
+        parts = list(pool.map(open_one, accounts))
+    return [session for sessions, _ in parts for session in sessions], [row for _, rows in parts for row in rows]
+
+
+def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
+    """A session for each region of that account, and rows for what couldn't be opened.
+
+    Unless `may_act`, the session of a role that is assumed for it can only read. Raises SettingsError if the credentials are missing or
+    belong to another account.
+    """
+    sessions, rows = import_module(f"reaper.{account.cloud}.targets").open_account(settings, account, may_act=may_act)
+    return list(sessions), list(rows)
 
 
 def target_of(resource_id: str) -> Target | None:
@@ -85,23 +130,46 @@ def target_of(resource_id: str) -> Target | None:
 
 
 def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
-    """A session for each target of one cloud. Raises SettingsError for an invalid scope, CloudError if it can't be read."""
-    targets = import_module(f"reaper.{cloud}.targets")
-    if cloud == "azure":
-        return list(targets.target_sessions(settings.subscriptions))
-    return list(
-        targets.target_sessions(settings.regions, settings.accounts, _role_session(settings, targets) if settings.role else None)
-    )
+    """A session for each target of one cloud, allowed to act if the mode is. Raises SettingsError for an invalid scope, CloudError if one
+    of its accounts can't be opened.
+    """
+    sessions: list[CloudSession] = []
+    for account in list_accounts(settings, cloud):
+        opened, rows = open_account(settings, account, may_act=settings.mode.acts)
+        for row in rows:
+            reason = Reason.DENIED if row.status is Status.DENIED else Reason.UNREACHABLE
+            raise CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
+        sessions += opened
+    return sessions
 
 
-def _role_session(settings: Settings, targets: Any) -> Any:
-    """A session of the role to sweep with. Below mode enforce it can only read."""
-    reading = sorted({action for kind in kinds("aws") for action in kind.permissions} | set(targets.PERMISSIONS))
-    return import_module("reaper.aws.assumed_role").assume_role(settings.role, settings.mode.acts, reading)
+def _is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
+    """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
+    is_named = settings.cloud == cloud or _is_named(settings, cloud)
+    try:
+        targets = import_module(f"reaper.{cloud}.targets")
+    except ImportError as error:
+        if is_named:
+            raise SettingsError(f"{cloud} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+        progress(f"{cloud}: skipped, its SDK isn't installed")
+        return False
+    if settings.cloud == "all" and not is_named and not targets.has_credentials():
+        progress(f"{cloud}: skipped, no credentials found. Use --cloud {cloud} to make this an error")
+        return False
+    return True
 
 
 def _is_named(settings: Settings, cloud: str) -> bool:
-    return bool(settings.regions if cloud == "aws" else settings.subscriptions)
+    if cloud == "aws":
+        return bool(settings.regions or settings.accounts or settings.organization or settings.ous)
+    return bool(settings.subscriptions or settings.management_group)
+
+
+def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Sequence[Coverage]) -> str:
+    where = f"{account.id} ({account.name})" if account.name else account.id
+    return (
+        f"{where}: {count_noun(len(sessions), 'region')}" if sessions else f"{where}: {rows[0].status if rows else 'no region'}"
+    )
 
 
 def _failure_row(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:

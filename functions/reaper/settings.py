@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,18 +12,25 @@ from typing import Any
 from reaper.errors import SettingsError
 from reaper.model import Mode
 from reaper.policy import secret_grants
+from reaper.scope import accounts as account_scope
+from reaper.scope.accounts import AccountScope
 
 SETTING_DOCS = {
     "REAPER_MODE": "run mode: audit, notify, announce or enforce. Default: audit",
     "REAPER_POLICY": "policy: a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself. Default: the built-in policy",
     "REAPER_REGIONS": "AWS regions, comma-separated, or all. Default: the session's region",
+    "REAPER_ACCOUNTS": "AWS accounts: self, account IDs, organization, or IDs of organizational units (ou-...), comma-separated. Default: self",
+    "REAPER_EXCLUDE_ACCOUNTS": "AWS account IDs never to sweep, comma-separated",
+    "REAPER_TARGET_ROLE": "name of the role to assume in other AWS accounts, with its path if it has one. Default: ml-idle-reaper-target",
+    "REAPER_EXTERNAL_ID": "external ID that the trust policy of this role asks for",
     "REAPER_SUBSCRIPTIONS": "Azure subscription IDs, comma-separated. Default: every subscription that the identity can read",
+    "REAPER_MANAGEMENT_GROUP": "ID of the Azure management group whose subscriptions are swept",
     "REAPER_LEDGER": "ledger: sqlite:///path, dynamodb://table or table://account/table, in audit mode also memory:. Functions need it above audit "
     "mode. Default for the command line: ml-idle-reaper/ledger.db in the user's state directory",
     "REAPER_ARM_ENDPOINT": "address of a sovereign cloud's Azure Resource Manager. Default: the public cloud's",
     "REAPER_METRICS_ENDPOINT": "address of Azure's batch metrics, with {region} for the region. Default: the public cloud's",
     "REAPER_MANIFESTS": "store of restore manifests, which undo needs: s3://bucket/prefix, a blob container's https URL, or a directory",
-    "REAPER_ROLE": "AWS role to sweep with; below enforce mode its session can only read",
+    "REAPER_ROLE": "AWS role to sweep the own account with; below enforce mode its session can only read",
     "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
     "REAPER_TOPIC": "SNS topic for the summary",
     "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",
@@ -38,6 +45,7 @@ SETTING_DOCS = {
     "REAPER_QUIET": "true: no summary if nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
+SCOPE_FIELDS = tuple(each.name for each in fields(AccountScope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +59,24 @@ class Email:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One run's settings, parsed. Empty tuples mean no restriction."""
+    """One run's settings, parsed. Empty tuples mean no restriction, but no `accounts`: only the credentials' own (`scope.accounts`).
+
+    `role_name` is assumed in other accounts, `role` only in the own one.
+    """
 
     mode: Mode = Mode.AUDIT
     cloud: str = "all"
     policy: str | None = None
     regions: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
+    organization: bool = False
+    ous: tuple[str, ...] = ()
+    only_own_account: bool = False
+    exclude_accounts: tuple[str, ...] = ()
+    role_name: str = account_scope.TARGET_ROLE
+    external_id: str | None = field(default=None, repr=False)
     subscriptions: tuple[str, ...] = ()
+    management_group: str | None = None
     kinds: tuple[str, ...] = ()
     ledger: str | None = None
     manifests: str | None = None
@@ -67,6 +85,11 @@ class Settings:
     topic: str | None = None
     email: Email | None = None
     quiet: bool = False
+
+    @property
+    def account_scope(self) -> AccountScope:
+        """The AWS accounts to sweep, before any is excluded."""
+        return AccountScope(**{name: getattr(self, name) for name in SCOPE_FIELDS})
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:
@@ -80,7 +103,12 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         mode=parse_mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
         policy=get("REAPER_POLICY"),
         regions=split_words(get("REAPER_REGIONS", "")),
+        **asdict(account_scope.parse_accounts("REAPER_ACCOUNTS", split_words(get("REAPER_ACCOUNTS", "")))),
+        exclude_accounts=account_scope.account_ids("REAPER_EXCLUDE_ACCOUNTS", split_words(get("REAPER_EXCLUDE_ACCOUNTS", ""))),
+        role_name=account_scope.role_name("REAPER_TARGET_ROLE", get("REAPER_TARGET_ROLE", account_scope.TARGET_ROLE)),
+        external_id=_parsed(account_scope.external_id, "REAPER_EXTERNAL_ID", get("REAPER_EXTERNAL_ID")),
         subscriptions=split_words(get("REAPER_SUBSCRIPTIONS", "")),
+        management_group=_parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
         ledger=get("REAPER_LEDGER"),
         manifests=get("REAPER_MANIFESTS"),
         role=_parse_role(get("REAPER_ROLE")),
@@ -105,15 +133,31 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         raise SettingsError(
             f"mode {options['mode'].value!r} exceeds this deployment's mode ({settings.mode.value}); a call can only lower the mode"
         )
-    for name in SCOPE_NAMES:
+    for name in ("regions", "subscriptions"):
         _require_inside(name, options.get(name, ()), getattr(settings, name))
-    return replace(settings, **{**options, "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds)})
+    accounts = account_scope.narrow_accounts(settings.account_scope, _scope_of_call(options))
+    options |= {
+        **asdict(accounts),
+        "exclude_accounts": (
+            *settings.exclude_accounts,
+            *account_scope.account_ids("exclude_accounts", options.get("exclude_accounts", ())),
+        ),
+        "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds),
+    }
+    return replace(settings, **options)
+
+
+def _scope_of_call(options: Mapping[str, Any]) -> AccountScope:
+    """The accounts that a call names, in `accounts`, `ous` and `organization`."""
+    words = [*options.get("accounts", ()), *account_scope.unit_ids("ous", options.get("ous", ()))]
+    return account_scope.parse_accounts(
+        "accounts", [*words, *([account_scope.ORGANIZATION] * options.get("organization", False))]
+    )
 
 
 def _option_name(key: str) -> str:
     """The option for a key of a call, singular or plural. Raises SettingsError for an unknown key."""
-    singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
-    name = singular.get(key, key)
+    name = f"{key}s" if f"{key}s" in CALL_OPTIONS else key
     if name not in CALL_OPTIONS:
         near = get_close_matches(key, CALL_OPTIONS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(CALL_OPTIONS)}"
@@ -131,8 +175,7 @@ def _require_inside(name: str, requested: Collection[str], configured: Collectio
         )
 
 
-SCOPE_NAMES = ("regions", "accounts", "subscriptions")
-CALL_OPTIONS = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
+CALL_OPTIONS = ("mode", "cloud", "kinds", "regions", "accounts", "organization", "ous", "exclude_accounts", "subscriptions")
 
 
 def require_durable_stores(settings: Settings) -> Settings:
@@ -199,6 +242,10 @@ def _parse_option(name: str, value: Any) -> Any:
         if not isinstance(value, str):
             raise SettingsError(f"{name}: {value!r} is not a string")
         return parse_mode(value, name) if name == "mode" else parse_cloud(value)
+    if name == "organization":
+        if not isinstance(value, bool):
+            raise SettingsError(f"{name}: {value!r} is not true or false")
+        return value
     if not isinstance(value, str | list) or not all(isinstance(v, str) for v in value):
         raise SettingsError(f"{name}: {value!r} is not a list of strings")
     words = split_words(value if isinstance(value, str) else ",".join(value))
@@ -213,6 +260,11 @@ def _parse_email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) 
     if endpoint or sender or to:
         raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together; set all three or none")
     return None
+
+
+def _parsed(parse: Callable[[str, str], str], key: str, text: str | None) -> str | None:
+    """The parsed text; None if the setting isn't there."""
+    return None if text is None else parse(key, text)
 
 
 def _parse_role(arn: str | None) -> str | None:

@@ -20,6 +20,8 @@ from reaper.errors import CloudError, Reason, SettingsError
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 """What each call needs."""
+EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+"""What S3 says of a conditional write of a name that exists, or that is being written."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:
@@ -56,6 +58,12 @@ def write(place: str, name: str, text: str) -> str:
     key = "/".join(part for part in (prefix.strip("/"), name) if part)
     _call_s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json", IfNoneMatch="*")
     return f"s3://{bucket}/{key}"
+
+
+def replace_text(address: str, text: str) -> None:
+    """Store the text at `s3://bucket/key`, whatever is there. Raises CloudError."""
+    bucket, key = _bucket_and_key_or_error(address)
+    _call_s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json")
 
 
 def read_text(address: str) -> str:
@@ -100,7 +108,7 @@ def _error_from_reply(permission: str, error: ClientError, params: dict[str, Any
         return CloudError(Reason.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
     if code in {"NoSuchKey", "NoSuchBucket", "404"}:
         return CloudError(Reason.GONE, permission, f"{where}: {text}", code=code)
-    if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
+    if code in EXISTS_CODES:
         return CloudError(Reason.REFUSED, permission, f"{where}: a file of that name already exists", code=code)
     trouble = Reason.THROTTLED if code in {"SlowDown", "Throttling"} else Reason.REFUSED
     return CloudError(trouble, permission, f"{where}: {code}: {text}", code=code)

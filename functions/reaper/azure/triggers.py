@@ -37,7 +37,9 @@ MAX_ANSWER_CHARS = 20_000_000
 HOST_TIMEOUT = timedelta(minutes=30)
 """The `functionTimeout` of host.json: how long the host lets a run last."""
 USAGE = 'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}'
-AWS_OPTIONS = {"region", "regions", "account", "accounts"}
+AWS_OPTIONS = {
+    *("region", "regions", "account", "accounts", "organization", "ou", "ous", "exclude_account", "exclude_accounts"),
+}
 """Options that only narrow a sweep of AWS. If they were ignored silently, they would seem to have worked."""
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 log = logging.getLogger("reaper")

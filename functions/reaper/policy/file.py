@@ -41,6 +41,13 @@ def load_policy(where: str | None) -> PolicySource:
 
     name, content = _read_content(where, yaml_lines.MAX_BYTES + 1)
     text = parse.decode_policy(content, name) if isinstance(content, bytes) else content
+    return parse_stored_policy(name, text)
+
+
+def parse_stored_policy(name: str, text: str) -> PolicySource:
+    """The policy of a run from the text that the run stored. Raises PolicyError if it isn't valid."""
+    from reaper.policy import parse
+
     return PolicySource(name=name, text=text, policy=parse.parse_policy(text, name, kind_names(), _startable_kinds()))
 
 

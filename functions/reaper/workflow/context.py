@@ -1,0 +1,50 @@
+"""What each step of a workflow needs besides its data, made by the entry point of a cloud."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from reaper import contexts
+from reaper.contexts import RunSetup, no_progress
+from reaper.ledger.port import Ledger
+from reaper.policy.schema import Policy
+from reaper.settings import Settings
+from reaper.workflow.store import RunStore
+from reaper.workflow.stored_run import StoredRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowContext:
+    """The deployment's settings, of one cloud; the store of the run; and when the process will be ended.
+
+    `list_targets` takes the settings as a call narrowed them. The later steps take mode and kinds from the stored run.
+    """
+
+    settings: Settings
+    store: RunStore
+    clock: Callable[[], datetime]
+    deadline: datetime | None = None
+    progress: Callable[[str], None] = no_progress
+    wait: Callable[[float], None] = time.sleep
+
+
+def run_settings(stored: StoredRun, context: WorkflowContext) -> Settings:
+    """The deployment's settings, with the mode and the kinds of this run."""
+    return replace(context.settings, mode=stored.run.mode, kinds=stored.kinds)
+
+
+def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy | None = None) -> RunSetup:
+    """What the contexts of the phases share, under the run's own policy unless another one is given."""
+    settings = run_settings(stored, context)
+    ledger: Ledger | None = contexts.open_ledger(settings)
+    return RunSetup(
+        settings=settings,
+        policy=policy or stored.policy().policy,
+        ledger=ledger,
+        clock=context.clock,
+        progress=context.progress,
+        deadline=context.deadline,
+    )

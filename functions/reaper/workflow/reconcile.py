@@ -1,0 +1,93 @@
+"""Compares the items of a workflow with what its steps left behind. An item without a part is a failure in the report, never an empty list.
+
+A step may end without a trace that the workflow sees as a failure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from reaper import handover
+from reaper.case import Coverage
+from reaper.coverage import OWN
+from reaper.handover import Acted, Observed
+from reaper.model import Status, Target
+from reaper.registry import kinds
+from reaper.workflow.store import RunStore
+from reaper.workflow.stored_run import RunItem, StoredRun
+
+NO_REASON = "its step of the workflow ended without a result"
+Failures = Mapping[int, str]
+"""Why steps failed, by item, as far as the engine knows."""
+
+
+def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
+    """Why each item without a part has none."""
+    names = set(store.names("observed/"))
+    return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
+
+
+def observed_parts(
+    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures, now: datetime
+) -> Iterator[Observed]:
+    """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
+    for item in items:
+        text = store.read(f"observed/{item.item}.json") if item.item not in missing else None
+        if text is None:
+            yield _missing_part(stored, item, missing.get(item.item, NO_REASON), now)
+            continue
+        try:
+            yield handover.load_observed(text)
+        except ValueError as error:
+            yield _missing_part(stored, item, f"what it observed can't be read ({_first_line(error)})", now)
+
+
+def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
+    """What was done in each target. For a missing part, the ledger's intents say what was done, and a row says that it is missing."""
+    parts = []
+    for number, target in enumerate(targets):
+        text = store.read(f"acted/{number}.json")
+        try:
+            parts.append(handover.load_acted(text) if text is not None else None)
+        except ValueError:
+            parts.append(None)
+        if parts[-1] is None:
+            because = failures.get(number, NO_REASON) if text is None else "what it did can't be read"
+            parts[-1] = Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),))
+    return [part for part in parts if part]
+
+
+def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:
+    account = stored.account(item.account)
+    rows = tuple(
+        Coverage(
+            cloud=account.cloud,
+            account=account.id,
+            account_name=account.name,
+            region=region,
+            kind=kind.name,
+            status=Status.FAILED,
+            error=f"not read: {because}",
+        )
+        for region in (item.regions if item.regions and item.regions != ("all",) else (None,))
+        for kind in kinds(account.cloud)
+        if kind.name in stored.kinds
+    )
+    return Observed(run=stored.run, observed_at=now, targets=(), coverage=rows, cases=())
+
+
+def _acting_row(target: Target, because: str) -> Coverage:
+    where = f"{target.account} {target.region or ''}".strip()
+    return Coverage(
+        cloud=OWN,
+        account="",
+        region=None,
+        kind="acts",
+        status=Status.FAILED,
+        error=f"acting in {where}: {because}; the ledger says which actions were carried out",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [repr(error)])[0]

@@ -1,0 +1,94 @@
+"""Where a workflow keeps what its phases hand over: texts under `<address>/<run id>/`, in S3, in blobs or, for tests, in a folder.
+
+run.json           the run, its policy, and the accounts to sweep
+items.json         what to observe: an array of items, each a part of an account
+observed/<n>.json  what the item's observe read
+missing.json       why items have no part, by item, when the run was decided
+decided.json       what decide decided of the whole run
+act-items.json     where to act: an array of targets
+decided/<n>.json   the decisions about one of them
+acted/<n>.json     what act did there
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from reaper.errors import SettingsError
+
+RUN, ITEMS, MISSING, DECIDED, ACT_ITEMS = "run.json", "items.json", "missing.json", "decided.json", "act-items.json"
+
+
+class RunStore(Protocol):
+    """The texts of one run. Every method raises CloudError if the store fails."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a text, or replace it."""
+        ...
+
+    def create(self, name: str, text: str) -> bool:
+        """Write a text unless there is one of that name. Returns whether it was written."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """The text of that name; None if there is none."""
+        ...
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names that begin with `prefix`, sorted."""
+        ...
+
+
+def open_run_store(address: str | None, run_id: str) -> RunStore:
+    """The store of one run. Raises SettingsError for an address that can't be used."""
+    if not address:
+        raise SettingsError("a workflow needs REAPER_RUNS: s3://bucket/prefix, or a blob container's https URL")
+    cloud = next((cloud for scheme, cloud in CLOUD_BY_SCHEME.items() if address.startswith(scheme)), None)
+    if cloud:
+        store: RunStore = import_module(f"reaper.{cloud}.run_store").open_store(address, run_id)
+        return store
+    if address.startswith("/"):
+        return FolderStore(Path(address) / run_id)
+    raise SettingsError(f"REAPER_RUNS={address!r}: expected s3://bucket/prefix, or a blob container's https URL")
+
+
+CLOUD_BY_SCHEME = {"s3://": "aws", "https://": "azure"}
+
+
+class FolderStore:
+    """Texts as files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, name: str, text: str) -> None:
+        """Write the file, or replace it."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def create(self, name: str, text: str) -> bool:
+        """Write the file unless it exists. Returns whether it was written."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
+        return True
+
+    def read(self, name: str) -> str | None:
+        """The file's text; None if there is no such file."""
+        path = self._path(name)
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of the files below."""
+        files = (path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file())
+        return sorted(name for name in files if name.startswith(prefix))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name
