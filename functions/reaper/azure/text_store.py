@@ -41,6 +41,10 @@ BLOB_RETRY_OPTIONS: dict[str, Any] = {
 """The SDK's own waits begin at 15 seconds and triple."""
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
+EXISTS_CODES = frozenset({"BlobAlreadyExists", "UnauthorizedBlobOverwrite"})
+"""Azure's codes for a name that is taken: by a blob, and by one that may not be overwritten."""
+NO_BLOB = "BlobNotFound"
+"""Azure's code for a name without a blob. A missing container has another one."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:
@@ -91,6 +95,16 @@ def write(place: str, name: str, text: str) -> str:
                 if blob.download_blob().readall() != text.encode():
                     raise
         return f"{account}/{container}/{quote(full)}"
+
+
+def replace_text(place: str, name: str, text: str) -> None:
+    """Store the text as `<place>/<name>`, whatever is there now. Raises CloudError."""
+    with _sdk_errors_as_cloud_errors(WRITE, place):
+        account, container, prefix = _split_address(place)
+        full = "/".join(part for part in (prefix, name) if part)
+        with _blob_service(account, place) as service:
+            kind = ContentSettings(content_type="application/json; charset=utf-8")
+            service.get_blob_client(container, full).upload_blob(text.encode(), content_settings=kind, overwrite=True)
 
 
 def read_text(address: str) -> str:
