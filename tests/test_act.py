@@ -93,6 +93,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
     deployment.cloud.fail_on = lambda call, name: order.append(call) if call in {"look", "carry", "carried"} else None
     acted(deployment, decided)
     assert order == [
+        "row",
         "look",
         "recall",
         "manifest",
@@ -102,6 +103,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "remembered",
         "ask",
         "recall",
+        "row",
         "carry",
         "carried",
         "recall",

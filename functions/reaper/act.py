@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from reaper import __version__, memory_updates
-from reaper.actions import intent, unfinished
+from reaper.actions import intent, stop_switch, unfinished
 from reaper.actions.executor import ActContext, execute
 from reaper.case import Case, Coverage, Outcome
 from reaper.coverage import failure_row
@@ -25,8 +25,8 @@ from reaper.planning import reasons
 def act(decided: Decided, context: ActContext) -> Acted:
     """Carry out the decisions for the session's target: `decided.for_target(target)`. Never raises ReaperError.
 
-    Refuses all of them if another version decided, if the policy has changed since, if nothing may be changed in the target now, or if deciding
-    did not lease it.
+    Refuses all of them if another version decided, if the policy has changed since, if nothing may be changed in the target now, if deciding
+    did not lease it, or while the stop switch is on.
     """
     target = context.session.target
     if because := _refused_because(decided, context):
@@ -87,11 +87,12 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
         return f"version {decided.run.version} decided it, and this is {__version__}"
     if context.policy_sha256 not in {None, decided.run.policy_sha256}:
         return "the policy has changed since this was decided; the next run decides by the new one"
-    if because := context.session.target.no_action_because:
+    if because := context.session.target.blocked_because:
         return because
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"
-    return None
+    pause = stop_switch.read_pause(context.ledger, context.clock())
+    return stop_switch.paused_because(pause) if pause else None
 
 
 def _due(decisions: Iterable[Decision]) -> list[Decision]:

@@ -59,8 +59,8 @@ def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: d
     except ODD_REPLY_ERRORS as error:
         because = f"a reply about it couldn't be understood ({error!r})"
         return {action: Blocked(because=because) for action in kind.actions}
-    if barred := resource.target.no_action_because:
-        return {action: block or Blocked(because=barred) for action, block in blocked.items()}
+    if everywhere := resource.target.blocked_because:
+        blocked = {action: found or Blocked(because=everywhere) for action, found in blocked.items()}
     for inner in resource.contained:
         rule = rules.effective_rule(policy, inner, None, now)
         for action, ceiling in REQUIRED_CEILING.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from reaper.model import Memory, Resource, Result, Role, Rule, Run, Status, StepName, Verdict
 
@@ -146,11 +146,26 @@ class Coverage:
     error: str | None = None
 
 
+UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The end of a pause that lasts until a person ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
+
+    until: datetime = UNTIL_RESUMED
+    by: str = ""
+    at: datetime | None = None
+    unreadable_because: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended."""
 
     finished_at: datetime
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

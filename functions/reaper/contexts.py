@@ -35,12 +35,12 @@ MAIL_MARGIN = timedelta(seconds=45)
 
 
 def no_progress(text: str) -> None:
-    """For runs that nobody watches."""
+    """No progress is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSetup:
-    """What the contexts of one run share. `ledger` is None in an audit without one. `deadline`: when the process will be ended."""
+    """What the contexts of one run share. `ledger` is None in an audit that has none. `deadline`: when the process will be ended."""
 
     settings: Settings
     policy: Policy

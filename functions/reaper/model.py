@@ -122,15 +122,15 @@ class Status(StrEnum):
 class Target:
     """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own).
 
-    `account_name` is for people, if the cloud gives one. `no_action_because`: why nothing in it may be changed now, such as a subscription that
-    is disabled. Both may change, so they aren't part of the target's identity.
+    `account_name` is for people, if the cloud gives one. `blocked_because`: why nothing in it may be changed now. Both may change, so they
+    aren't part of the target's identity.
     """
 
     cloud: str
     account: str
     region: str | None = None
     account_name: str | None = field(default=None, compare=False)
-    no_action_because: str | None = field(default=None, compare=False)
+    blocked_because: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

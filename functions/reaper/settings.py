@@ -32,6 +32,7 @@ SETTING_DOCS = {
     "REAPER_MANIFESTS": "store of restore manifests, which undo needs: s3://bucket/prefix, a blob container's https URL, or a directory",
     "REAPER_ROLE": "AWS role to sweep the own account with; below enforce mode its session can only read",
     "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
+    "REAPER_RUNS": "store of what the steps of a workflow hand over: s3://bucket/prefix, or a blob container's https URL",
     "REAPER_TOPIC": "SNS topic for the summary",
     "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",
     "REAPER_EMAIL_SENDER": "sender of the summary, in a domain connected to that service",
@@ -82,6 +83,7 @@ class Settings:
     manifests: str | None = None
     role: str | None = None
     reports: str | None = None
+    runs: str | None = None
     topic: str | None = None
     email: Email | None = None
     quiet: bool = False
@@ -113,6 +115,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         manifests=get("REAPER_MANIFESTS"),
         role=_parse_role(get("REAPER_ROLE")),
         reports=get("REAPER_REPORTS"),
+        runs=get("REAPER_RUNS"),
         topic=_parse_topic(get("REAPER_TOPIC")),
         email=_parse_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), split_words(get("REAPER_EMAIL_TO", ""))),
         quiet=_parse_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),

@@ -20,6 +20,8 @@ from reaper.policy.parse import parse_policy
 ROOT = Path(__file__).parents[2]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
 README = PAGES["README.md"]
+PRACTICE = README[README.index("## Practice\n") : README.index("## Why another tool\n")]
+"""Its commands belong together: tests/e2e/test_demo_serve.py runs them in their order."""
 EVERYTHING = "\n".join(PAGES.values())
 
 
@@ -118,7 +120,7 @@ def fleet():
 COMMANDS = sorted(
     {
         line[2:]
-        for page in PAGES.values()
+        for page in (README.replace(PRACTICE, ""), *(text for name, text in PAGES.items() if name != "README.md"))
         for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL)
         for line in block.splitlines()
         if line.startswith("$ ")

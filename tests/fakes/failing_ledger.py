@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry, Recalled, RunStatistics, Unfinished
+from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
 from reaper.model import Memory, Target
 
 
@@ -48,6 +48,10 @@ class FailingLedger(InMemoryLedger):
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
         self.fail_on("unfinished", "")
         return super().unfinished(target, now)
+
+    def read_row(self, name: str) -> NamedRow:
+        self.fail_on("row", name)
+        return super().read_row(name)
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.fail_on("lease", holder)

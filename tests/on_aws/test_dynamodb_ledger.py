@@ -6,7 +6,8 @@ import pytest
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
-from reaper.aws.dynamodb_ledger import MAX_EMPTY_ROUNDS, DynamoLedger
+from reaper.aws.dynamodb_ledger import DynamoLedger
+from reaper.aws.dynamodb_table import MAX_EMPTY_ROUNDS, DynamoTable
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
@@ -25,7 +26,7 @@ def ledger_location(server: Server, monkeypatch: pytest.MonkeyPatch) -> LedgerLo
 def patient(ledger_location: LedgerLocation, waited: list[float]) -> DynamoLedger:
     """The ledger with its waiting written down instead of done."""
     cloud = CloudSession(boto3.Session(), Target(cloud="aws", account="1", region="eu-west-1"))
-    return DynamoLedger(cloud, ledger_location.address.removeprefix("dynamodb://"), waited.append)
+    return DynamoLedger(DynamoTable(cloud, ledger_location.address.removeprefix("dynamodb://"), waited.append))
 
 
 def unprocessed(some: int, times: int):

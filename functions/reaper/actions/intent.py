@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
+from reaper.actions import stop_switch
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger.port import Ledger, Recalled, Unfinished
@@ -39,12 +40,14 @@ class CallPermit:
     times_given: int = 0
 
     def require_unchanged(self) -> None:
-        """One consistent read of its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
+        """One read of the stop switch, its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
         now = self.clock()
         try:
-            memories = self.ledger.recall(remembered_ids(self.resource), now)
+            memories, switch = self.ledger.recall_with_row(remembered_ids(self.resource), stop_switch.PAUSE_ROW, now)
         except CloudError as error:
             raise ActionWithdrawn(f"the ledger couldn't be read before the call: {error}") from error
+        if pause := stop_switch.pause_in_row(switch, now):
+            raise ActionWithdrawn(stop_switch.paused_because(pause))
         if memories.errors:
             raise ActionWithdrawn(f"the ledger couldn't be read before the call: {memories.errors[0]}") from memories.errors[0]
         if memories.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:

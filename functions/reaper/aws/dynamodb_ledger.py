@@ -7,17 +7,16 @@ Expired items stay readable for days, hence the filters: https://docs.aws.amazon
 from __future__ import annotations
 
 import re
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import boto3
 
+from reaper.aws.dynamodb_table import DynamoTable, Item
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import SettingsError
 from reaper.ledger.codec import (
     entry_digest,
     history_columns,
@@ -30,6 +29,7 @@ from reaper.ledger.codec import (
     statistics_from_row,
     unfinished_columns,
     unfinished_from_row,
+    valid_version,
     written_columns,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
@@ -45,37 +45,37 @@ PERMISSIONS = (
     "dynamodb:Query",
 )
 """The permissions that the ledger needs on its table."""
-MAX_BATCH_KEYS = 100
-"""The limit of BatchGetItem."""
 MAX_KEY_BYTES = 1800
 """For an ID in a partition key, which may have 2,048 bytes."""
-MAX_EMPTY_ROUNDS = 8
-"""How many batches in a row may return nothing before the read fails."""
 MAX_SORT_KEY_BYTES = 900
 """For an ID in a sort key, which may have 1,024 bytes."""
 VALUE_PREFIX = "v_"
 """The prefix of a named row's values, so that they can't clash with the table's own attributes."""
 BOOKKEEPING_ATTRIBUTES = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
 """The attributes that every write of a memory sets besides its columns. The snooze page's role may write these and its own columns only."""
-CONDITION_FAILED = "ConditionalCheckFailedException"
-
-Item = dict[str, dict[str, str]]
 
 
 class DynamoLedger:
     """`reaper.ledger.port.Ledger` in a table."""
 
-    def __init__(self, cloud: CloudSession, table: str, pause: Callable[[float], None] = time.sleep) -> None:
-        self._cloud = cloud
+    def __init__(self, table: DynamoTable) -> None:
         self._table = table
-        self._pause = pause
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+        return self._recall_items(ids, [], now)[0]
+
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        key = _item_key("state", name)
+        memories, items = self._recall_items(ids, [key], now)
+        return memories, _named_row(items.get(key["pk"]["S"], {}))
+
+    def _recall_items(self, ids: Iterable[str], more: list[Item], now: datetime) -> tuple[Recalled, Mapping[str, Item]]:
+        """The memories, and every item by its partition key, that of `more` included."""
         key_by_id = {resource_id: _item_key("memory", resource_id) for resource_id in ids}
-        keys = {key["pk"]["S"]: key for key in key_by_id.values()}
-        items = {item["pk"]["S"]: item for item in self._batch_get(list(keys.values())) if _is_fresh(item, now)}
+        keys = {key["pk"]["S"]: key for key in [*more, *key_by_id.values()]}
+        items = {item["pk"]["S"]: item for item in self._table.batch_get(list(keys.values())) if _is_fresh(item, now)}
         stored = {resource_id: items[key["pk"]["S"]] for resource_id, key in key_by_id.items() if key["pk"]["S"] in items}
-        return memories_from_rows(stored, _memory_of_item)
+        return memories_from_rows(stored, _memory_of_item), items
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
@@ -84,29 +84,25 @@ class DynamoLedger:
         item = _item_of_row(memory_columns(memory, fields), retained_from(memory, now), id=resource_id, writer=writer)
         item["version"] = {"N": str(expected_version + 1)}
         condition, values = _unchanged_condition(expected_version, now, whole=fields is None)
-        if self._update_item(key, item, written_columns(fields) - item.keys(), condition, values):
+        if self._table.update(key, item, written_columns(fields) - item.keys(), condition, values):
             return True
         # The SDK repeats a call whose reply was lost. The version may then have changed by this very write.
-        return self._get_item(key).get("writer", {}).get("S") == writer
+        return self._table.get(key).get("writer", {}).get("S") == writer
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        rows = [row for row in self._query_items(_item_key("open", target_text(target))["pk"]) if _is_fresh(row, now)]
+        rows = [row for row in self._table.query(_item_key("open", target_text(target))["pk"]) if _is_fresh(row, now)]
         return sorted(
             (unfinished_from_row(_text_attributes(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
         )
 
     def add_unfinished(self, entry: Unfinished) -> None:
-        self._put_item(_unfinished_key(entry.target, entry.id) | _item_of_row(unfinished_columns(entry), entry.at))
+        self._table.put(_unfinished_key(entry.target, entry.id) | _item_of_row(unfinished_columns(entry), entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        self._delete_item(_unfinished_key(target, resource_id))
+        self._table.delete(_unfinished_key(target, resource_id))
 
     def read_row(self, name: str) -> NamedRow:
-        item = self._get_item(_item_key("state", name))
-        texts = {
-            key.removeprefix(VALUE_PREFIX): value for key, value in _text_attributes(item).items() if key.startswith(VALUE_PREFIX)
-        }
-        return NamedRow(values=texts, version=int(item["version"]["N"])) if item else NamedRow()
+        return _named_row(self._table.get(_item_key("state", name)))
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = _item_key("state", name), uuid.uuid4().hex
@@ -118,33 +114,33 @@ class DynamoLedger:
         condition, known = "attribute_not_exists(pk)", {}
         if expected_version:
             condition, known = "version = :version", {":version": {"N": str(expected_version)}}
-        return self._put_item(item, condition, known) or self._get_item(key).get("writer", {}).get("S") == writer
+        return self._table.put(item, condition, known) or self._table.get(key).get("writer", {}).get("S") == writer
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         item = _item_key("lease", target_text(target)) | _item_of_row({"holder": holder}, now + ttl)
         condition = "attribute_not_exists(pk) OR holder = :holder OR touched <= :now"
-        return self._put_item(item, condition, {":holder": {"S": holder}, ":now": {"S": sortable_time(now)}})
+        return self._table.put(item, condition, {":holder": {"S": holder}, ":now": {"S": sortable_time(now)}})
 
     def give_back_lease(self, target: Target, holder: str) -> None:
-        self._delete_item(_item_key("lease", target_text(target)), "holder = :holder", {":holder": {"S": holder}})
+        self._table.delete(_item_key("lease", target_text(target)), "holder = :holder", {":holder": {"S": holder}})
 
     def record_statistics(self, summary: RunStatistics) -> None:
         sort = f"{microseconds(summary.started):020d}#{summary.run}"
-        self._put_item(
+        self._table.put(
             _item_key(*_statistics_key(summary.target, summary.kind), sort)
             | _item_of_row(statistics_columns(summary), summary.started)
         )
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
-        rows = self._query_items(_item_key(*_statistics_key(target, kind))["pk"], newest_first=True, limit=limit)
+        rows = self._table.query(_item_key(*_statistics_key(target, kind))["pk"], newest_first=True, limit=limit)
         return [statistics_from_row(_text_attributes(row)) for row in rows]
 
     def add_history(self, entry: HistoryEntry) -> None:
         sort = f"{microseconds(entry.when):020d}#{entry_digest(entry)}"
-        self._put_item(_item_key("history", entry.id, sort) | _item_of_row(history_columns(entry), entry.when))
+        self._table.put(_item_key("history", entry.id, sort) | _item_of_row(history_columns(entry), entry.when))
 
     def history(self, resource_id: str) -> list[HistoryEntry]:
-        return [history_from_row(_text_attributes(row)) for row in self._query_items(_item_key("history", resource_id)["pk"])]
+        return [history_from_row(_text_attributes(row)) for row in self._table.query(_item_key("history", resource_id)["pk"])]
 
     def forget_before(self, moment: datetime) -> int:
         """Does nothing: the table's time to live deletes old items at no cost."""
@@ -152,86 +148,6 @@ class DynamoLedger:
 
     def close(self) -> None:
         """Nothing to close: the SDK's connections end with the process."""
-
-    def _batch_get(self, keys: list[Item]) -> Iterator[Item]:
-        """The items of these keys. Asks again for keys that a reply left unprocessed."""
-        rounds = 0
-        while keys:
-            part, keys = keys[:MAX_BATCH_KEYS], keys[MAX_BATCH_KEYS:]
-            request = {self._table: {"Keys": part, "ConsistentRead": True}}
-            reply = self._call("BatchGetItem", "Responses", RequestItems=request)
-            yield from reply["Responses"].get(self._table, [])
-            unprocessed = reply.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-            keys += unprocessed
-            rounds = rounds + 1 if len(unprocessed) == len(part) else 0
-            if rounds >= MAX_EMPTY_ROUNDS:
-                raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", f"{len(keys)} keys were still unprocessed")
-            if unprocessed:
-                self._pause(min(0.05 * 2**rounds, 3.0))
-
-    def _query_items(self, pk: Mapping[str, str], *, newest_first: bool = False, limit: int | None = None) -> list[Item]:
-        rows = self._paged_items(
-            "Query",
-            KeyConditionExpression="pk = :pk",
-            ExpressionAttributeValues={":pk": pk},
-            ScanIndexForward=not newest_first,
-            **({"Limit": limit} if limit else {}),
-        )
-        return list(islice(rows, limit))
-
-    def _paged_items(self, operation: str, **params: Any) -> Iterator[Item]:
-        while True:
-            reply = self._call(operation, "Items", TableName=self._table, ConsistentRead=True, **params)
-            yield from reply["Items"]
-            if not reply.get("LastEvaluatedKey"):
-                return
-            params["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
-
-    def _get_item(self, key: Item) -> Item:
-        reply = self._call("GetItem", "ResponseMetadata", TableName=self._table, Key=key, ConsistentRead=True)
-        item: Item = reply.get("Item", {})
-        return item
-
-    def _put_item(self, item: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
-        return self._write_if("PutItem", condition, values, Item=item)
-
-    def _update_item(self, key: Item, item: Item, removed: Collection[str], condition: str, values: Mapping[str, Any]) -> bool:
-        """Set the attributes of `item` and remove `removed`; every other attribute stays. Returns whether the condition was met."""
-        names = {f"#{n}": name for n, name in enumerate([*item, *sorted(removed)])}
-        placeholders = {name: placeholder for placeholder, name in names.items()}
-        parts = ["SET " + ", ".join(f"{placeholders[name]} = :{placeholders[name][1:]}" for name in item)]
-        parts += ["REMOVE " + ", ".join(placeholders[name] for name in sorted(removed))] if removed else []
-        return self._write_if(
-            "UpdateItem",
-            condition,
-            {**values, **{f":{placeholders[name][1:]}": value for name, value in item.items()}},
-            Key=key,
-            UpdateExpression=" ".join(parts),
-            ExpressionAttributeNames=names,
-        )
-
-    def _delete_item(self, key: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
-        return self._write_if("DeleteItem", condition, values, Key=key)
-
-    def _write_if(self, operation: str, condition: str, values: Mapping[str, Any] | None, **params: Any) -> bool:
-        """Whether the write took effect. False only if its condition was not met."""
-        conditions: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
-        conditions |= {"ExpressionAttributeValues": values} if values else {}
-        try:
-            self._call(operation, "ResponseMetadata", TableName=self._table, **params, **conditions)
-        except CloudError as error:
-            if error.code == CONDITION_FAILED:
-                return False
-            raise
-        return True
-
-    def _call(self, operation: str, want: str, **params: Any) -> dict[str, Any]:
-        try:
-            return self._cloud.call("dynamodb", operation, want, **params)
-        except CloudError as error:
-            if error.reason is Reason.GONE:
-                raise SettingsError(f"REAPER_LEDGER=dynamodb://{self._table}: no such table in {self._cloud.region}") from error
-            raise
 
 
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoLedger:
@@ -241,7 +157,8 @@ def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = F
     session = boto3.Session()
     if not session.region_name:
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_REGION")
-    return DynamoLedger(CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name)), address)
+    cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name))
+    return DynamoLedger(DynamoTable(cloud, address))
 
 
 def _item_key(category: str, name: str, sort: str = "-") -> Item:
@@ -279,6 +196,16 @@ def _text_attributes(item: Item) -> dict[str, str]:
 
 def _is_fresh(item: Item, now: datetime) -> bool:
     return is_retained(item.get("touched", {}).get("S"), now)
+
+
+def _named_row(item: Item) -> NamedRow:
+    """The named row in an item; an empty one if there is none. Raises CloudError if it has no valid version."""
+    if not item:
+        return NamedRow()
+    texts = {
+        key.removeprefix(VALUE_PREFIX): value for key, value in _text_attributes(item).items() if key.startswith(VALUE_PREFIX)
+    }
+    return NamedRow(values=texts, version=valid_version(item.get("version", {}).get("N"), "a named row"))
 
 
 def _memory_of_item(resource_id: str, item: Item) -> Memory:

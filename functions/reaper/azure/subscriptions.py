@@ -33,7 +33,7 @@ class Subscription:
     state: str
 
     @property
-    def no_action_because(self) -> str | None:
+    def blocked_because(self) -> str | None:
         """Why nothing in it may be changed now, or None."""
         if self.state.lower() in CHANGEABLE_STATES:
             return None
@@ -44,7 +44,7 @@ class Subscription:
 def read_subscription(cloud: CloudSession) -> Subscription:
     """The session's own subscription, read once for all kinds. It becomes part of the session's target. Raises CloudError."""
     subscription: Subscription = cloud.read_once("subscription", lambda: _read(cloud))
-    cloud.describe_target(subscription.name, subscription.no_action_because)
+    cloud.describe_target(subscription.name, subscription.blocked_because)
     return subscription
 
 

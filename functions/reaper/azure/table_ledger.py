@@ -73,6 +73,9 @@ class TableLedger:
         stored = {resource_id: entities[key] for resource_id, key in key_by_id.items() if key in entities}
         return memories_from_rows(stored, lambda resource_id, entity: memory_from_row(entity, entity.get("version"), resource_id))
 
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        return self.recall(ids, now), self.read_row(name)
+
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
@@ -222,7 +225,14 @@ def _split_texts(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _join_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """The inverse of `_split_texts`."""
+    """The inverse of `_split_texts`. Raises CloudError for properties that it didn't write."""
+    try:
+        return _joined_parts(texts)
+    except ValueError as error:
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"a named row can't be read ({error})") from error
+
+
+def _joined_parts(texts: Mapping[str, str]) -> dict[str, str]:
     parts_by_name: dict[str, dict[int, str]] = defaultdict(dict)
     for key, text in texts.items():
         name, _, number = key.removeprefix(VALUE_PREFIX).rpartition("_")

@@ -122,7 +122,7 @@ def _account(subscription: str, name: str | None, readable: Mapping[str, Subscri
         cloud="azure",
         id=subscription,
         name=(known.name if known else None) or name,
-        may_act=known is not None and known.no_action_because is None,
+        may_act=known is not None and known.blocked_because is None,
     )
 
 

@@ -21,14 +21,25 @@ from reaper.policy.file import load_policy
 
 
 def run_demo(
-    output: Annotated[str, typer.Option(help="Folder for report.html, report.json and the mails", metavar="DIR")] = "demo",
+    output: Annotated[
+        str | None, typer.Option(help="Folder for report.html, report.json and the mails. Default: demo", metavar="DIR")
+    ] = None,
     format: Annotated[Format, typer.Option(help="Format of the printed report")] = Format.TEXT,
     policy: PolicyOption = None,
     story: Annotated[
         bool, typer.Option("--story", help="Play two weeks of notices, stops and restores instead of one sweep")
     ] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Keep the simulated clouds running, and print the exports to practice with")
+    ] = False,
 ) -> None:
     """Sweep a simulated fleet. Needs no account or network."""
+    if serve:
+        if story or policy or output is not None or format is not Format.TEXT:
+            raise SettingsError("--serve has its own folder and policy; drop --story, --policy, --format and --output")
+        _load_demo("practice").serve_practice(current_time)
+        return
+    output = "demo" if output is None else output
     if not output.strip():
         raise SettingsError("--output '' names no folder; name one or leave it out")
     if story and (policy or format is not Format.TEXT):

@@ -37,6 +37,15 @@ def open_ledger_to_write(settings: Settings) -> Ledger:
     return ledger
 
 
+def open_named_ledger(settings: Settings) -> tuple[Ledger, str]:
+    """The ledger that REAPER_LEDGER names, and its address. Raises SettingsError without one: your own ledger would change nothing."""
+    if not settings.ledger or settings.ledger.startswith("memory:"):
+        raise SettingsError(
+            "this command changes a deployment's ledger; set REAPER_LEDGER to it, such as dynamodb://TABLE, table://ACCOUNT/TABLE or sqlite:///PATH"
+        )
+    return open_ledger_to_write(settings), settings.ledger
+
+
 def open_session(settings: Settings, target: Target) -> CloudSession:
     """A session of that very target. Raises CloudError if the credentials in use belong to another one."""
     if target.cloud == "aws":

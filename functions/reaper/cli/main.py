@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import __version__, registry
-from reaper.cli import demo, explain, notify, output, plan, policy, sweep, undo
+from reaper.cli import demo, explain, notify, output, pause, plan, policy, sweep, undo
 from reaper.cli.progress import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -56,6 +56,8 @@ app.command("apply")(plan.apply_plan)
 app.command("restore")(undo.restore_resource)
 app.command("undo")(undo.undo_run)
 app.command("release")(undo.release_holds)
+app.command("pause")(pause.pause_actions)
+app.command("resume")(pause.resume_actions)
 
 
 def main() -> None:

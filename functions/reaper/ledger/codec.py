@@ -148,6 +148,14 @@ def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
         raise _unreadable_error("a history entry", error) from error
 
 
+def valid_version(version: object, subject: str) -> int:
+    """The version of a row as a store returns it. Raises CloudError for one that would look like no row."""
+    try:
+        return _parse_version(version)
+    except ValueError as error:
+        raise _unreadable_error(subject, error) from error
+
+
 def _column_text(value: Any) -> str:
     return sortable_time(value) if isinstance(value, datetime) else str(value)
 
@@ -200,5 +208,5 @@ def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
 _MEMORY_ROW = _row_of(Memory, COLUMNS)
 _UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but={"target"}))
 _STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but={"target", "was_jump"}))
-_TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name", "no_action_because"}))
+_TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name", "blocked_because"}))
 _HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))

@@ -30,6 +30,9 @@ class InMemoryLedger:
             rows = {resource_id: row for resource_id in ids if (row := self._stored(resource_id, now))}
         return memories_from_rows(rows, lambda resource_id, row: memory_from_row(row[2], row[1], resource_id))
 
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        return self.recall(ids, now), self.read_row(name)
+
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:

@@ -132,6 +132,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        """The same memories and a named row, all read after this call, in one request if the store can."""
+        ...
+
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
@@ -155,7 +159,7 @@ class Ledger(Protocol):
         ...
 
     def read_row(self, name: str) -> NamedRow:
-        """The named row, empty if there is none. Named rows are never forgotten."""
+        """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""
         ...
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:

@@ -80,7 +80,8 @@ def _subject_text(report: Report, new: int, actions: SummaryActions, *, brief: b
     saved = 0 if brief else sum(forecast.saved_usd_per_hour(f) for f in actions.done)
     saving = f", saving {format_usd(saved)} an hour" if saved else ""
     gaps, rows = len(incomplete_rows(report)), len(cloud_rows(report))
-    first = [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
+    first = ["stop switch on"] if report.run.pause else []
+    first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [_idle_text(report, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken{saving}"] if actions.done else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []

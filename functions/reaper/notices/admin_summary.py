@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from reaper.actions.holds import kind_in_target
+from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Finding, Report
 from reaper.model import ACTIONS, Result, Status, StepName
 from reaper.notices import commands
@@ -44,15 +45,16 @@ RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
 
 
 def urgent_topics(report: Report, held_since: HeldSince = NONE_HELD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: each hold over a resource, and what is missing from the coverage."""
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, and what is missing from the coverage."""
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
-    return frozenset({*_hold_topics(report, held_since), *gaps})
+    paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
+    return frozenset({*_hold_topics(report, held_since), *gaps, *paused})
 
 
 def topics(report: Report, held_since: HeldSince = NONE_HELD) -> frozenset[str]:
     """Everything this report has to say, by key. Pass it to the next summary as `known_topics`, and only later topics are new."""
     unknown = {f"unknown:{f.case.resource.id}" for f in unknown_findings(report)}
-    due = {f"due:{f.case.resource.id}" for f in report.findings if waits_for_apply(f, report.run.mode) and _is_unusual(f)}
+    due = {f"due:{f.case.resource.id}" for f in report.findings if _waits_for_person(f, report) and _is_unusual(f)}
     return frozenset({*urgent_topics(report, held_since), *unknown, *due, *(f.case.resource.id for f in idle_findings(report))})
 
 
@@ -80,7 +82,7 @@ def admin_summary(
 
     `known_topics`: None if there was no earlier run. `failures`: those outside the report, such as a channel's, each a sentence.
     """
-    acted = [f for f in report.findings if f.step.name in ACTIONS and not waits_for_apply(f, report.run.mode)]
+    acted = [f for f in report.findings if f.step.name in ACTIONS and not _waits_for_person(f, report)]
     new_topics = topics(report, held_since) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
@@ -110,6 +112,7 @@ def compose_summary(
         headline=summary_headline(report),
         month=cost_text(idle, HOURS_A_MONTH),
         remedies=access_remedies(report),
+        paused=tidy_line(paused_sentence(report.run.pause), 300),
         breakdown=cost_breakdown(idle),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={name: commands.with_settings(f"reaper {name}", context.location_settings) for name in COMMANDS},
@@ -167,6 +170,12 @@ def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int 
         (notice_item(f, context, for_admins=True), _as_sentence(tidy_line(_reason_text(f), 300))) for f in findings[:rows]
     )
     return FirstItems(items=items, more=max(0, len(findings) - rows))
+
+
+def _waits_for_person(finding: Finding, report: Report) -> bool:
+    """Whether it waits for `reaper apply`, or for the end of a pause: news once, not in every run."""
+    is_paused = report.run.pause is not None and finding.step.name in ACTIONS and finding.outcome.result is Result.REFUSED
+    return is_paused or waits_for_apply(finding, report.run.mode)
 
 
 def _is_unusual(finding: Finding) -> bool:

@@ -77,7 +77,7 @@ def _read_keep(requests: TagRequests, value: str, now: datetime) -> None:
 
 
 def _read_keep_until(requests: TagRequests, value: str, now: datetime) -> None:
-    if now < _parse_until(value):
+    if now < parse_until(value):
         requests.reasons.append(f"kept by tag until {value}")
 
 
@@ -109,7 +109,7 @@ def _read_hours(requests: TagRequests, value: str, now: datetime) -> None:
     requests.hours = hours
 
 
-def _parse_until(value: str) -> datetime:
+def parse_until(value: str) -> datetime:
     """The end of a keep-until. A date lasts until it is over in the last place on Earth (UTC-12)."""
     for read_value in (_end_of_day, _parse_instant):
         try:

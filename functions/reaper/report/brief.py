@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
 from reaper.report import action_groups, coverage_map
@@ -25,6 +26,7 @@ def render(report: Report, rows: int = MAX_ROWS) -> str:
     """The report, at most `rows` lines of each sort, with a count of the rest."""
     blocks = [
         _money_lines(report),
+        clean_line(paused_sentence(report.run.pause), 300),
         *_action_blocks(report, rows),
         _idle_lines(report, rows),
         _unknown_lines(report, rows),

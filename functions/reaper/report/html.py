@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Report
 from reaper.duration import format_duration, short_duration
 from reaper.model import State
@@ -57,6 +58,7 @@ def render(report: Report) -> str:
         nothing=nothing_idle_text(report),
         nothing_read=could_read_nothing(report),
         acted=acted_clause(report),
+        paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
         script=Markup(_script()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.policy import owners
@@ -29,6 +30,7 @@ def render(report: Report) -> str:
         "",
         _headline(report),
         "",
+        *([f"**{_escaped(paused, 300)}**", ""] if (paused := paused_sentence(report.run.pause)) else []),
         f"{count_noun(sums.resources, 'resource')}: "
         + ", ".join(f"{count} {state}" for state, count in sums.by_state.items())
         + ".",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from reaper.actions import stop_switch
 from reaper.case import Coverage, Finding, FinishedRun, Report
-from reaper.coverage import OWN, add_failure_row, summed_failures, with_calls, with_replaced_rows
+from reaper.coverage import OWN, add_failure_row, failure_row, summed_failures, with_calls, with_replaced_rows
+from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided, Observed
 from reaper.notices.context import ConcludeContext
 
@@ -29,8 +31,11 @@ def run_coverage(
 
 
 def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
-    """The report of the run, finished now."""
-    run = decided.run
+    """The report of the run, finished now. An unreadable stop switch is a row, unless the ledger has one already."""
+    run, rows = decided.run, list(coverage)
+    pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
+    if pause and pause.unreadable_because:
+        add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
     finished = FinishedRun(
         id=run.id,
         started_at=run.started_at,
@@ -38,5 +43,6 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         mode=run.mode,
         version=run.version,
         policy_sha256=run.policy_sha256,
+        pause=pause,
     )
-    return Report(run=finished, coverage=tuple(coverage), findings=tuple(findings))
+    return Report(run=finished, coverage=tuple(rows), findings=tuple(findings))

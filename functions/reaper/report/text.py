@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Confidence, Result, Role, State, Status, StepName
@@ -108,6 +109,7 @@ def _head(report: Report) -> RenderableType:
         *(Padding(Text(line), (0, 0, 0, 2)) for line in access_remedies(report)),
         Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
+        *([Text(clean_line(paused, 300), style="bold red")] if (paused := paused_sentence(report.run.pause)) else []),
     )
 
 

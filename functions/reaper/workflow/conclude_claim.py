@@ -41,7 +41,7 @@ def claimed(run: Run, opened: ConcludeContext, context: WorkflowContext) -> Iter
 
 
 def _wait_for_claim(run: Run, ledger: Ledger, context: WorkflowContext) -> RunLease:
-    """The claim lasts until the process will be ended, so that nobody has to wait for one that is gone."""
+    """The claim lasts until the process will be ended, so that no process waits for one that is gone."""
     holder = uuid.uuid4().hex
     while True:
         now = context.clock()

@@ -35,7 +35,7 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
     """List what to sweep and store it: `{"run", "status": "listed", "items": 12, "because": null}`.
 
     Above audit the run takes the ledger's lease. While another execution has it, the status is `skipped`, and `because` says which.
-    `is_running` tells whether the execution that holds the lease still runs. Raises ReaperError if nothing can be swept.
+    `is_running`: whether the execution that holds the lease still runs. Raises ReaperError if nothing can be swept.
     """
     if stored := read_run(context.store):
         return _listed(stored, len(_read_items(context)))
@@ -77,7 +77,7 @@ def observe_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any])
 
 
 def decide_run(context: WorkflowContext, run_id: str, failures: Mapping[int, str]) -> dict[str, Any]:
-    """Decide the whole run, once: `{"run", "actions": 3}`, with the number of targets to act on. `failures`: why items failed, by item.
+    """Decide the whole run, once: `{"run", "actions": 3}`, with the number of targets to act on. `failures`: for each failed item, the reason.
 
     Raises ReaperError if the store fails; failures of the ledger are in the coverage.
     """
@@ -110,7 +110,7 @@ def act_on_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any]) 
 
 
 def conclude_run(context: WorkflowContext, run_id: str, failures: Mapping[int, str]) -> Report:
-    """Send the messages of the run and return its report. `failures`: why items of act failed, by item. Gives the run's lease back.
+    """Send the messages of the run and return its report. `failures`: for each item that act failed on, the reason. Gives the run's lease back.
 
     The failures of observe are known from the parts that are missing. Raises ReaperError if the store fails.
     """

@@ -20,7 +20,7 @@ RUN_LEASE = timedelta(hours=3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The lease as it stands: which run holds it, by which execution, and until when."""
+    """The lease as it stands: the run and the execution that hold it, and when it ends."""
 
     run: str
     holder: str

@@ -3,7 +3,7 @@
 run.json           the run, its policy, and the accounts to sweep
 items.json         what to observe: an array of items, each a part of an account
 observed/<n>.json  what the item's observe read
-missing.json       why items have no part, by item, when the run was decided
+missing.json       for each item without a part when the run was decided, the reason
 decided.json       what decide decided of the whole run
 act-items.json     where to act: an array of targets
 decided/<n>.json   the decisions about one of them
@@ -25,11 +25,11 @@ class RunStore(Protocol):
     """The texts of one run. Every method raises CloudError if the store fails."""
 
     def write(self, name: str, text: str) -> None:
-        """Write a text, or replace it."""
+        """Write the text, or replace it."""
         ...
 
     def create(self, name: str, text: str) -> bool:
-        """Write a text unless there is one of that name. Returns whether it was written."""
+        """Write the text unless there is one of that name. Returns whether it was written."""
         ...
 
     def read(self, name: str) -> str | None:

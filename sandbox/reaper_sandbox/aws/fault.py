@@ -46,16 +46,16 @@ Guard = Callable[[Call], Fault | None]
 """Asked before the call is answered; None lets it pass. Guards are asked in order until one gives a final fault."""
 
 
-def denied(action: str | None = None, resource: str | None = None) -> Fault:
-    """Access denied. `action` and `resource` go into the message; left out, they are the call's own action, and none."""
+def denied(action: str | None = None, resource: str | None = None, policy: str = "identity-based") -> Fault:
+    """Access denied. `action` and `resource` go into the message; left out, they are the call's own action, and none. `policy`: the sort that
+    doesn't allow it.
+    """
 
     def answer(call: Call) -> Reply:
         name = action or call.action
         who = f"arn:aws:sts::{call.account}:assumed-role/reaper/x"
         where = f" on resource: {resource}" if resource else ""
-        text = (
-            f"User: {who} is not authorized to perform: {name}{where} because no identity-based policy allows the {name} action"
-        )
+        text = f"User: {who} is not authorized to perform: {name}{where} because no {policy} policy allows the {name} action"
         return reply.refusal(call, Refusal(*_denial(call, text)))
 
     return Fault(answer=answer)

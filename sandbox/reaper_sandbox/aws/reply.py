@@ -51,6 +51,9 @@ def result(call: Call, data: Mapping[str, Any]) -> Reply:
     if call.protocol == "query":
         body = f"<{call.operation}Response><{call.operation}Result>{_xml(_full(data))}</{call.operation}Result></{call.operation}Response>"
         return Reply(headers=_headers(call), body=body.encode())
+    if call.protocol == "ec2":
+        body = f"<{call.operation}Response>{_xml(_full(data), 'item')}</{call.operation}Response>"
+        return Reply(headers=_headers(call), body=body.encode())
     return Reply(headers=_headers(call), body=json.dumps(_full(data), default=_plain).encode())
 
 
@@ -112,11 +115,11 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in JSON")
 
 
-def _xml(value: Any) -> str:
+def _xml(value: Any, row: str = "member") -> str:
     if isinstance(value, Mapping):
-        return "".join(f"<{key}>{_xml(one)}</{key}>" for key, one in value.items())
+        return "".join(f"<{key}>{_xml(one, row)}</{key}>" for key, one in value.items())
     if isinstance(value, (list, tuple, array)):
-        return "".join(f"<member>{_xml(one)}</member>" for one in value)
+        return "".join(f"<{row}>{_xml(one, row)}</{row}>" for one in value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return escape(str(value).lower() if isinstance(value, bool) else str(value))

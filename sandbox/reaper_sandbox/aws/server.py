@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from reaper_sandbox.aws import alarms, autoscaling, cloudwatch, logs, reply, sagemaker, tagging
+from reaper_sandbox.aws import alarms, assumption, autoscaling, cloudwatch, logs, organization, reply, sagemaker, tagging
 from reaper_sandbox.aws.call import Call, Request, read
 from reaper_sandbox.aws.fault import Fault, Guard
 from reaper_sandbox.aws.reply import Refusal, Reply
@@ -32,6 +32,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),
     "logs": dict(logs.OPERATIONS),
+    "organizations": dict(organization.OPERATIONS),
+    "ec2": dict(organization.EC2_OPERATIONS),
 }
 """What the sandbox answers itself, by service and operation."""
 
@@ -110,6 +112,8 @@ class Server:
                 _hang_up(environ)
             if fault.answer:
                 return _send(fault.answer(call), environ, start)
+        if refused := assumption.denial(self.world, call):
+            return _send(refused, environ, start)
         answer = self._answered(call, faults, environ, start)
         if any(fault.lost for fault in faults):
             _hang_up(environ)
@@ -131,13 +135,9 @@ class Server:
 
     def _own(self, call: Call, faults: list[Fault]) -> Reply | None:
         """The sandbox's own answer; None for what is moto's."""
-        handler: Callable[[Region, dict[str, Any]], dict[str, Any] | None] | None
-        handler = OPERATIONS.get(call.service, {}).get(call.operation)
-        if handler is None:
-            return None
         try:
             with self.world.lock:
-                data = handler(self.world.region(call.account, call.region), call.params)
+                data = _data(self.world, call)
         except Refusal as refused:
             return reply.refusal(call, refused)
         if data is None:
@@ -149,6 +149,15 @@ class Server:
     def _from_moto(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         body: Iterable[bytes] = self._moto(environ, start)
         return body
+
+
+def _data(world: World, call: Call) -> dict[str, Any] | None:
+    """What the sandbox answers; None for what is moto's."""
+    if call.action == "sts:AssumeRole":
+        return assumption.assume_role(world, call)
+    handler: Callable[[Region, dict[str, Any]], dict[str, Any] | None] | None
+    handler = OPERATIONS.get(call.service, {}).get(call.operation)
+    return handler(world.region(call.account, call.region), call.params) if handler else None
 
 
 def _moto() -> tuple[Any, Any, Any]:

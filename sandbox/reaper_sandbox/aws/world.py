@@ -5,15 +5,23 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper_sandbox.aws.records import App, Component, Config, Domain, Endpoint, Notebook, Scalable, Space, Stream, User
 from reaper_sandbox.aws.series import Metrics
 
+if TYPE_CHECKING:
+    from reaper_sandbox.aws.assumption import AssumedSession
+    from reaper_sandbox.aws.organization import Organization
+
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """`fixed` stops the clock. `settle_after` is how long Creating, Updating, Stopping and Deleting last; zero means not at all."""
+    """`fixed` stops the clock. `settle_after` is how long Creating, Updating, Stopping and Deleting last; zero means not at all.
+
+    `organization`: the accounts and roles, if this is one. `principals`: the ARN of whoever has an access key, if it matters; `sessions`: the
+    sessions of assumed roles by theirs.
+    """
 
     fixed: datetime | None = None
     settle_after: timedelta = timedelta(0)
@@ -21,6 +29,9 @@ class World:
     last_token: str | None = None
     lower_tag_arns: bool = False
     regions: dict[tuple[str, str], Region] = field(default_factory=dict)
+    organization: Organization | None = None
+    principals: dict[str, str] = field(default_factory=dict)
+    sessions: dict[str, AssumedSession] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property

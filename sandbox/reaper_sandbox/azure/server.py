@@ -81,7 +81,7 @@ class Server:
         return self.world.now
 
     @now.setter
-    def now(self, moment: datetime) -> None:
+    def now(self, moment: datetime | None) -> None:
         self.world.fixed = moment
 
     @property

@@ -1,0 +1,96 @@
+"""`reaper pause` and `reaper resume`: the stop switch of a deployment."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from reaper import duration, settings
+from reaper.actions import stop_switch
+from reaper.case import UNTIL_RESUMED, Pause
+from reaper.cli.deployment import current_user, open_named_ledger
+from reaper.cli.options import current_time
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.ledger.port import Ledger
+from reaper.policy import tags
+
+LONGEST = timedelta(days=365)
+"""The longest duration. A date may be later."""
+
+
+def pause_actions(
+    until: Annotated[
+        str | None, typer.Option("--until", help="ISO date or time, or a duration such as 3d. Default: until `reaper resume`")
+    ] = None,
+) -> None:
+    """Turn on the stop switch: from now on nothing is stopped, deleted or started, not even by `apply`. Restore, undo and notices go on.
+
+    Uses the deployment's ledger: set REAPER_LEDGER to the deployment's value.
+    """
+    base, now = settings.from_env(os.environ), current_time()
+    end = _parse_end(until, now)
+    ledger, address = open_named_ledger(base)
+    _print_pause(stop_switch.read_pause(ledger, now), "Before")
+    stored = stop_switch.set_pause(ledger, Pause(until=end, by=current_user()), now)
+    if stored is None or stored.unreadable_because or stored.until != end:
+        raise CloudError(Reason.REFUSED, "pause", f"{address} doesn't have this pause; run the command again")
+    sys.stdout.write(f"{stop_switch.paused_sentence(stored)}\nLedger: {address}\n")
+
+
+def resume_actions() -> None:
+    """Turn off the stop switch. The next sweeps carry out what is due then.
+
+    Uses the deployment's ledger: set REAPER_LEDGER to the deployment's value.
+    """
+    base, now = settings.from_env(os.environ), current_time()
+    ledger, address = open_named_ledger(base)
+    _print_pause(stop_switch.read_pause(ledger, now), "Before")
+    if still := _end_pause(ledger, now):
+        raise CloudError(Reason.REFUSED, "resume", f"{address}: {stop_switch.paused_because(still)}; run the command again")
+    sys.stdout.write(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}\n")
+
+
+def _end_pause(ledger: Ledger, now: datetime) -> Pause | None:
+    try:
+        return stop_switch.end_pause(ledger, current_user(), now)
+    except CloudError as error:
+        if error.reason is not Reason.UNREADABLE:
+            raise
+        advice = f"delete the ledger's row {stop_switch.PAUSE_ROW!r} by hand, then run the command again"
+        raise error.reworded(f"the stop switch can't be read ({error}); {advice}") from error
+
+
+def _print_pause(pause: Pause | None, when: str) -> None:
+    because = stop_switch.paused_because(pause) if pause else "the stop switch is off"
+    sys.stdout.write(f"{when}: {because}.\n")
+
+
+def _parse_end(text: str | None, now: datetime) -> datetime:
+    """The end of the pause. A date ends when it is over everywhere on Earth, as in the tag `reaper:keep-until`. Raises SettingsError."""
+    if text is None:
+        return UNTIL_RESUMED
+    end = _as_duration(text, now) or _as_moment(text)
+    if end <= now:
+        raise SettingsError(f"--until {text!r}: that is in the past")
+    return end
+
+
+def _as_duration(text: str, now: datetime) -> datetime | None:
+    if not re.fullmatch(r"[0-9]+[a-z]", text.strip()):
+        return None
+    try:
+        return now + duration.parse_duration(text, LONGEST)
+    except ValueError as error:
+        raise SettingsError(f"--until {text!r}: {error}") from error
+
+
+def _as_moment(text: str) -> datetime:
+    try:
+        return tags.parse_until(text.strip())
+    except ValueError as error:
+        raise SettingsError(f"--until {text!r}: {error}, or {duration.EXPECTED_DURATION}") from error

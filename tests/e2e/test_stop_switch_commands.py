@@ -1,0 +1,81 @@
+"""pause and resume as a person runs them: processes of their own against the sandbox, on a named ledger only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from e2e.test_action_commands import Desk
+from reaper_sandbox.aws.server import Server
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Server() as server:
+        yield Desk(tmp_path, server)
+
+
+def test_nothing_is_applied_until_the_switch_is_off_again(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    paused = desk("pause")
+    assert (paused.returncode, f"Ledger: sqlite://{desk.home}/ledger.db\n" in paused.stdout) == (0, True), paused.stderr
+    refused = desk("apply", "plan.json")
+    assert (refused.returncode, desk.counts()) == (1, [3, 3, 3]), refused.stdout + refused.stderr
+    assert refused.stdout.count("refused: the stop switch is on until `reaper resume`, set by ") == 3
+    swept = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert (desk.counts(), json.loads(swept.stdout)["run"]["paused_until"]) == ([3, 3, 3], "9999-12-31T23:59:59Z")
+    resumed = desk("resume")
+    assert (resumed.returncode, "The stop switch is off." in resumed.stdout) == (0, True), resumed.stderr
+    assert (desk("apply", "plan.json").returncode, desk.counts()) == (0, [1, 1, 1])
+
+
+def test_restore_and_undo_go_on_while_the_switch_is_on(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    run_id = desk("apply", "plan.json").stdout.split()[-1]
+    desk("pause", "--until", "3d")
+    restored = desk("restore", desk.ids[0])
+    assert (restored.returncode, desk.counts()) == (0, [3, 1, 1]), restored.stdout + restored.stderr
+    undone = desk("undo", "--run", run_id)
+    assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
+
+
+def test_an_audit_of_the_ledger_reports_the_end_of_the_pause(desk: Desk):
+    desk("pause", "--until", "2d")
+    swept = json.loads(desk("sweep", "--cloud", "aws", "--format", "json").stdout)
+    until = datetime.fromisoformat(swept["run"]["paused_until"])
+    assert timedelta(hours=47) < until - datetime.now(UTC) <= timedelta(hours=48)
+    assert "The stop switch is on until" in desk("sweep", "--cloud", "aws").stdout
+    desk("resume")
+    assert json.loads(desk("sweep", "--cloud", "aws", "--format", "json").stdout)["run"]["paused_until"] is None
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+@pytest.mark.parametrize("ledger", ["", "memory:"])
+def test_the_switch_needs_a_named_ledger(desk: Desk, command: str, ledger: str):
+    completed = desk(command, REAPER_LEDGER=ledger)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "set REAPER_LEDGER to it" in completed.stderr
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        pytest.param("2020-01-01", "that is in the past", id="the past"),
+        pytest.param("tomorrow", "expected an ISO date or datetime such as 2026-12-31, or a duration", id="a word"),
+        pytest.param("400d", "expected at most 365d", id="too long"),
+        pytest.param("", "expected an ISO date", id="empty"),
+    ],
+)
+def test_an_end_that_cannot_be_used_sets_nothing(desk: Desk, until: str, message: str):
+    completed = desk("pause", "--until", until)
+    assert (completed.returncode, message in completed.stderr) == (2, True), completed.stderr
+    assert "Before: the stop switch is off." in desk("resume").stdout
+
+
+def test_a_date_ends_when_that_day_is_over_everywhere(desk: Desk):
+    assert "until 2099-12-02 12:00 UTC" in desk("pause", "--until", "2099-12-01").stdout
+    assert "until 2099-12-01 08:30 UTC" in desk("pause", "--until", "2099-12-01T09:30+01:00").stdout

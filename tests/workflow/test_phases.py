@@ -1,0 +1,233 @@
+"""The steps of a workflow over a simulated account: equal to a run in one process, and safe if any of them is lost or repeated."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reaper import memory_updates
+from reaper.case import Report
+from reaper.errors import CloudError
+from reaper.model import Mode, Status, StepName
+from reaper.policy.file import load_policy
+from reaper.run import run
+from reaper.workflow import run_lease
+from reaper.workflow.run_lease import LEASE_ROW, RunLease
+from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper_sandbox.aws.account import Account
+from workflow.conftest import NOW, REGIONS, Scene
+
+
+def steps(report: Report) -> dict[str, tuple[str, str]]:
+    return {f.case.resource.name: (f.step.name.value, f.outcome.result.value) for f in report.findings}
+
+
+def comparable(report: Report) -> Report:
+    """The report without what differs between two runs."""
+    return replace(report, run=replace(report.run, id="", finished_at=NOW))
+
+
+def test_a_workflow_reports_what_one_process_reports(scene: Scene):
+    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
+    by_steps = scene.workflow.run()
+    in_one = run(scene.workflow.settings, load_policy(scene.policy), lambda: scene.server.now)
+    assert comparable(by_steps) == comparable(in_one)
+    assert len(by_steps.findings) == 2
+
+
+def test_owners_get_one_notice_for_the_whole_run_and_then_the_stop(scene: Scene):
+    assert set(steps(scene.workflow.run()).values()) == {("warn", "done")}
+    [notice] = [mail for mail in scene.mails() if "To: ana@example.com" in mail]
+    assert all(f"quiet-{region}" in notice for region in REGIONS)
+    scene.later(days=3)
+    assert set(steps(scene.workflow.run()).values()) == {("stop", "done")}
+    assert [scene.instances(region) for region in REGIONS] == [1, 1]
+
+
+def test_an_item_without_a_part_is_a_failure_in_the_report(due: Scene):
+    run_id = str(due.workflow.list()["run"])
+    due.workflow.settings = replace(due.workflow.settings)
+    items = due.workflow.items(run_id)
+    assert due.workflow.decide(run_id, {items[0]["item"]: "Sandbox.Timedout"})["actions"] == 0
+    due.workflow.observe(run_id, items[0])  # too late
+    report = due.workflow.conclude(run_id)
+    rows = [row for row in report.coverage if row.cloud == "aws"]
+    assert {row.status for row in rows} == {Status.FAILED}
+    assert {row.region for row in rows} == set(REGIONS)
+    assert all("not read: Sandbox.Timedout" in (row.error or "") for row in rows)
+    assert report.findings == ()
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+def test_a_part_that_cannot_be_read_is_a_failure_in_the_report(due: Scene):
+    run_id = due.workflow.observed()
+    FolderStore(due.home / "runs" / run_id).write("observed/0.json", '{"cases": ')
+    due.workflow.decide(run_id)
+    report = due.workflow.conclude(run_id)
+    assert all("can't be read" in (row.error or "") for row in report.coverage if row.cloud == "aws")
+    assert report.findings == ()
+
+
+def test_a_repeated_decide_changes_no_decision(due: Scene):
+    run_id = due.workflow.acted()
+    before = (due.home / "runs" / run_id / DECIDED).read_text()
+    due.later(minutes=5)
+    assert due.workflow.decide(run_id)["actions"] == 2
+    assert (due.home / "runs" / run_id / DECIDED).read_text() == before
+    assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
+
+
+def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
+    """A twin of decide that reads the ledger while act is at work would close the intents of the run, as if it had crashed."""
+    run_id, now = due.workflow.decided(), due.server.now
+    resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
+    memory = due.ledger.recall([resource_id], now)[resource_id]
+    begun = memory_updates.before_action(memory, StepName.STOP, None, run_id, now)
+    assert due.ledger.remember(resource_id, begun, memory.version, now)
+    (due.home / "runs" / run_id / DECIDED).unlink()
+    due.workflow.decide(run_id)
+    assert due.ledger.recall([resource_id], now)[resource_id].last_action_result is None
+    due.later(hours=1)
+    due.workflow.decided()
+    assert due.ledger.recall([resource_id], now)[resource_id].last_action_result is not None
+
+
+def test_two_acts_on_one_target_at_once_stop_it_once(due: Scene):
+    run_id = due.workflow.decided()
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        twins = [threading.Thread(target=due.workflow.act, args=(run_id, item)) for _ in range(2)]
+        [twin.start() for twin in twins]
+        [twin.join() for twin in twins]
+    assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
+    assert [due.instances(region) for region in REGIONS] == [1, 1]
+
+
+def test_two_concludes_send_each_mail_once(due: Scene):
+    run_id = due.workflow.acted()
+    before = due.mails()
+    first = due.workflow.conclude(run_id)
+    after = due.mails()
+    second = due.workflow.conclude(run_id)
+    assert due.mails() == after
+    sent = [mail for mail in after if mail not in before]
+    assert steps(first) == steps(second)
+    assert len([mail for mail in sent if "To: ana@example.com" in mail]) == 1
+
+
+def test_a_conclude_waits_for_its_twin_and_gives_up_in_time(due: Scene):
+    run_id = due.workflow.acted()
+    claim = RunLease(run=run_id, holder="the twin", until=due.server.now + timedelta(minutes=10))
+    assert run_lease.claim_conclude(due.ledger, claim, due.server.now)
+    due.workflow.deadline_in = timedelta(seconds=20)
+    before = due.mails()
+    with pytest.raises(CloudError, match="another process is concluding"):
+        due.workflow.conclude(run_id)
+    assert due.mails() == before
+    due.workflow.deadline_in = None
+    due.later(minutes=11)
+    assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
+
+
+def test_no_action_is_begun_once_the_policy_has_changed(due: Scene):
+    run_id = due.workflow.decided()
+    changed = due.workflow.under(due.policy + "# changed\n")
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        changed.act(run_id, item)
+    report = changed.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "refused")}
+    assert all("policy has changed" in (f.outcome.because or "") for f in report.findings)
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+def test_a_policy_that_changes_after_act_does_not_hide_what_was_done(due: Scene):
+    run_id = due.workflow.acted()
+    report = due.workflow.under(due.policy.replace("action: stop", "action: ignore")).conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert report.run.policy_sha256 == load_policy(due.policy).sha256
+
+
+def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
+    run_id = due.workflow.decided()
+    due.use(lambda settings: replace(settings, mode=Mode.NOTIFY))
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+def test_an_act_without_a_result_is_told_from_the_ledger(due: Scene):
+    run_id = due.workflow.acted()
+    (due.home / "runs" / run_id / "acted" / "0.json").unlink()
+    report = due.workflow.conclude(run_id, {0: "Runtime.ExitError: signal: killed"})
+    assert set(steps(report).values()) == {("stop", "done")}
+    [row] = [row for row in report.coverage if row.kind == "acts"]
+    assert "signal: killed" in (row.error or "")
+
+
+def test_an_act_that_never_began_is_refused_in_the_report(due: Scene):
+    run_id = due.workflow.decided()
+    report = due.workflow.conclude(run_id, {0: "Lambda.TooManyRequestsException", 1: "Lambda.TooManyRequestsException"})
+    assert set(steps(report).values()) == {("stop", "refused")}
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+@pytest.mark.parametrize(("minutes", "actions"), [(60, 2), (61, 0)], ids=["an hour old", "older"])
+def test_parts_older_than_an_hour_are_failures(due: Scene, minutes: int, actions: int):
+    run_id = due.workflow.observed()
+    due.later(minutes=minutes)
+    assert due.workflow.decide(run_id)["actions"] == actions
+    rows = [row for row in due.workflow.conclude(run_id).coverage if row.cloud == "aws"]
+    assert (Status.FAILED in {row.status for row in rows}) == (actions == 0)
+
+
+@pytest.mark.parametrize(("minutes", "result"), [(119, "done"), (121, "refused")], ids=["in time", "too late"])
+def test_no_action_begins_after_two_hours(due: Scene, minutes: int, result: str):
+    run_id = due.workflow.decided()
+    due.later(minutes=minutes)
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", result)}
+
+
+def test_a_second_run_is_skipped_while_the_first_one_runs(scene: Scene):
+    first = scene.workflow.list()
+    scene.workflow.running = {f"execution-{first['run']}"}
+    second = scene.workflow.list()
+    assert (second["status"], second["items"]) == ("skipped", 0)
+    assert first["run"] in second["because"]
+    scene.workflow.running = set()
+    assert scene.workflow.list()["status"] == "listed"
+
+
+def test_a_run_whose_lease_has_expired_is_taken_over(scene: Scene):
+    first = scene.workflow.list()
+    scene.workflow.running = {f"execution-{first['run']}"}
+    scene.later(hours=4)
+    assert scene.workflow.list()["status"] == "listed"
+
+
+def test_the_lease_is_given_back_and_an_audit_takes_none(scene: Scene):
+    scene.workflow.run()
+    assert not scene.ledger.read_row(LEASE_ROW).values
+    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
+    scene.workflow.list()
+    assert not scene.ledger.read_row(LEASE_ROW).values
+
+
+def test_a_repeated_list_changes_nothing(scene: Scene):
+    first = scene.workflow.list()
+    before = scene.workflow.items(str(first["run"]))
+    scene.later(minutes=3)
+    assert scene.workflow.list(run_id=str(first["run"])) == first
+    assert scene.workflow.items(str(first["run"])) == before
+
+
+def test_the_stored_run_contains_no_external_id(scene: Scene):
+    scene.use(lambda settings: replace(settings, external_id="hush-hush"))
+    run_id = str(scene.workflow.list()["run"])
+    stored = (scene.home / "runs" / run_id / "run.json").read_text()
+    assert "hush-hush" not in stored
+    assert json.loads(stored)["run"]["id"] == run_id

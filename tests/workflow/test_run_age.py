@@ -1,0 +1,102 @@
+"""Deadlines: each phase ends in good order before its time is over, says what is left, and the next run begins there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from reaper.ledger.unreached import UNREACHED_ROW, read_unreached
+from reaper.model import Mode, Run, State, Status
+from reaper.planning import run_age
+from reaper.planning.run_age import NOT_REACHED
+from workflow.conftest import NOW, REGIONS, Scene
+
+MINUTE = timedelta(minutes=1)
+
+
+def run_in(mode: Mode, started: datetime = NOW) -> Run:
+    return Run(id="r", started_at=started, mode=mode, version="1", policy_sha256="0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("mode", "minutes", "expected"),
+    [
+        pytest.param(Mode.ENFORCE, 15, 10.5, id="a function of 15 minutes"),
+        pytest.param(Mode.ENFORCE, 120, 30, id="the age limit is earlier"),
+        pytest.param(Mode.AUDIT, 120, 84, id="an audit has no age limit"),
+        pytest.param(Mode.NOTIFY, None, 30, id="no deadline"),
+        pytest.param(Mode.AUDIT, None, None, id="an audit at the command line"),
+    ],
+)
+def test_observe_ends_in_time_for_the_other_phases(mode: Mode, minutes: float | None, expected: float | None):
+    deadline = NOW + minutes * MINUTE if minutes else None
+    ends = run_age.observe_deadline(run_in(mode), deadline)
+    assert ends == (NOW + expected * MINUTE if expected else None)
+
+
+def test_what_is_not_reached_is_a_failed_row_without_calls(scene: Scene):
+    run_id = str(scene.workflow.list()["run"])
+    scene.later(minutes=31)
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    scene.workflow.decide(run_id)
+    report = scene.workflow.conclude(run_id)
+    rows = [row for row in report.coverage if row.cloud == "aws"]
+    assert {row.status for row in rows} == {Status.FAILED}
+    assert all(NOT_REACHED in (row.error or "") and not row.calls for row in rows)
+    assert report.findings == ()
+
+
+def test_the_next_run_reads_first_what_was_not_reached(scene: Scene):
+    scene.use(lambda settings: replace(settings, mode=Mode.NOTIFY, kinds=("sagemaker-endpoint", "sagemaker-notebook")))
+    place = ("aws", "123456789012", "eu-west-1", "sagemaker-notebook")
+    assert scene.ledger.write_row(UNREACHED_ROW, {"places": f'["{chr(34)}"]'}, 0, scene.server.now)
+    assert read_unreached(scene.ledger) == frozenset()
+    order: list[str] = []
+    run_id = str(scene.workflow.list()["run"])
+    version = scene.ledger.read_row(UNREACHED_ROW).version
+    row = {"places": '[["aws", "123456789012", "eu-west-1", "sagemaker-notebook"]]'}
+    assert scene.ledger.write_row(UNREACHED_ROW, row, version, scene.server.now)
+    assert read_unreached(scene.ledger) == {place}
+    context = scene.workflow.context
+    scene.workflow.context = lambda run: replace(context(run), progress=order.append)  # type: ignore[method-assign]
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    assert len(order) == 4
+    scene.workflow.decide(run_id)
+    scene.workflow.conclude(run_id)
+    assert read_unreached(scene.ledger) == frozenset()
+
+
+def test_an_endpoint_whose_reading_is_cut_off_is_unknown_not_idle(scene: Scene):
+    """The clock jumps past the deadline after the list of endpoints was read."""
+    scene.use(lambda settings: replace(settings, kinds=("sagemaker-endpoint",), regions=(REGIONS[0],)))
+    run_id = str(scene.workflow.list()["run"])
+    real = scene.workflow.clock
+    ticks = iter(range(1_000_000))
+    scene.workflow.clock = lambda: real() + (timedelta(hours=1) if next(ticks) > 4 else timedelta())
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    scene.workflow.clock = real
+    scene.workflow.decide(run_id)
+    report = scene.workflow.conclude(run_id)
+    [row] = [row for row in report.coverage if row.cloud == "aws"]
+    assert row.status is not Status.OK
+    assert NOT_REACHED in (row.error or "")
+    assert all(f.case.verdict.state is State.UNKNOWN for f in report.findings)
+
+
+def test_notices_without_time_are_reported_and_sent_by_the_next_run(scene: Scene):
+    run_id = scene.workflow.acted()
+    scene.workflow.deadline_in = timedelta(seconds=30)
+    report = scene.workflow.conclude(run_id)
+    assert not [mail for mail in scene.mails() if "To: ana@example.com" in mail]
+    assert {f.outcome.result.value for f in report.findings} == {"failed"}
+    [row] = [row for row in report.coverage if row.kind == "notices"]
+    assert "2 notices not sent: this run's time was over" in (row.error or "")
+    scene.workflow.deadline_in = None
+    scene.later(hours=1)
+    assert {f.outcome.result.value for f in scene.workflow.run().findings} == {"done"}
+    assert [mail for mail in scene.mails() if "To: ana@example.com" in mail]
