@@ -37,6 +37,8 @@ NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=20)
 SUBS = tuple(f"{digit}" * 8 + f"-{digit * 4}" * 3 + f"-{digit * 12}" for digit in "12345")
 FUNCTIONS = {f.get_function_name(): f.get_user_function() for f in triggers.app.get_functions()}
+LOOP = asyncio.new_event_loop()
+"""One for all tests, because the SDK keeps one connection for the whole process."""
 APP = "/subscriptions/x/resourceGroups/rg/providers/Microsoft.Web/sites/reaper"
 POLICY = """
 version: 1
@@ -57,7 +59,6 @@ class Deployment:
     binding: str
     blobs: str
     travel: time_machine.Traveller
-    loop: asyncio.AbstractEventLoop
     clusters: dict[str, Thing] = field(default_factory=dict)
 
     def later(self, **time: float) -> None:
@@ -123,7 +124,7 @@ class Deployment:
         return [mail for mail in self.mails() if f"To: {address}" in mail]
 
     def _call(self, name: str, **given: Any) -> Any:
-        return self.loop.run_until_complete(FUNCTIONS[name](client=self.binding, **given))
+        return LOOP.run_until_complete(FUNCTIONS[name](client=self.binding, **given))
 
 
 def replay(name: str, context: str) -> str:
@@ -176,10 +177,8 @@ def deployment(tables: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterat
         endpoint = durable_engine.serve(engine)
         stack.callback(endpoint.shutdown)
         binding = durable_engine.client_binding(f"http://127.0.0.1:{endpoint.server_port}")
-        loop = asyncio.new_event_loop()
-        stack.callback(loop.close)
         travel = stack.enter_context(time_machine.travel(NOW, tick=False))
-        yield Deployment(server, engine, tmp_path, binding, blobs, travel, loop, _clusters(server))
+        yield Deployment(server, engine, tmp_path, binding, blobs, travel, _clusters(server))
 
 
 def _certificate(folder: Path) -> bytes:
