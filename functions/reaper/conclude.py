@@ -103,8 +103,11 @@ def _conclude_run(
     mails.rows += channel_failures(deliveries)
     mails.rows += unsent_notices_rows(mails.findings.values())
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
-    _record_run(findings, cloud_rows, decided, mails)
+    if not context.notices_only:
+        _record_run(findings, cloud_rows, decided, mails)
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
+    if context.notices_only:
+        return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
     return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
 

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import __version__, idle_period, limits, memory_updates, plan
+from reaper import __version__, limits, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
-from reaper.actions.recall import recall_and_close, recall_to_read, take_leases
+from reaper.actions.recall import recall_and_close, recall_to_read, take_leases, take_resource_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, failure_row, with_replaced_rows
@@ -26,11 +26,12 @@ from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import Ledger, Recalled
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCount, StepsAndHolds
-from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
-from reaper.planning import contained, enrolment, possible_actions, run_age, snoozed_cases
+from reaper.model import ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.planning import contained, possible_actions, reminders, run_age, snoozed_cases
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
+OPEN_ACTION = "an action on it hasn't been settled yet"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
 ROW_UNREADABLE = "its ledger record can't be read, and it may be snoozed"
 NO_MEMORIES = Recalled({}, {})
@@ -38,12 +39,17 @@ NO_MEMORIES = Recalled({}, {})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideContext:
-    """The context of deciding. `agreed`: a plan file; only what it asks for is carried out."""
+    """The context of deciding. `agreed`: a plan file; only what it asks for is carried out.
+
+    `notices_only`: the run is about single resources. It takes their leases, not those of their targets, and leaves limits and holds to the
+    runs over whole targets.
+    """
 
     policy: Policy
     ledger: Ledger | None
     clock: Callable[[], datetime]
     agreed: PlanFile | None = None
+    notices_only: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +122,9 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
         draft.ledger = None if memories is None else draft.ledger
         _plan_cases(part.cases, NO_MEMORIES if memories is None else memories, draft)
         return
+    if draft.context.notices_only:
+        _decide_resources(part.cases, draft.leases, draft)
+        return
     targets = take_leases(part, draft.leases, draft.now, draft.failures) if draft.ledger else set()
     _leave_alone(
         [case for case in part.cases if case.resource.target not in targets],
@@ -123,6 +132,21 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
         draft,
     )
     _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
+
+
+def _decide_resources(cases: Sequence[Case], leases: RunLeases, draft: _Draft) -> None:
+    """Decide about single resources, unless another run has their target or one of its actions on them is still open."""
+    ids = take_resource_leases(cases, leases, draft.now, draft.failures) if draft.ledger else frozenset()
+    leased = [case for case in cases if case.resource.id in ids]
+    memories = recall_to_read(leased, draft.ledger, draft.now, draft.failures) if draft.ledger else None
+    if memories is None:
+        _leave_alone(cases, LEDGER_UNREADABLE, draft)
+        return
+    known = dict(memories)
+    is_open = {case.resource.id for case in leased if memory_updates.is_unfinished(known.get(case.resource.id, Memory()))}
+    _leave_alone([case for case in cases if case.resource.id not in ids], OTHER_RUN, draft)
+    _leave_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION, draft)
+    _plan_cases([case for case in leased if case.resource.id not in is_open], memories, draft)
 
 
 def _refused_because(part: Observed, draft: _Draft) -> str | None:
@@ -220,7 +244,7 @@ def _apply_limits(draft: _Draft) -> frozenset[KindInTarget]:
     Returns the places whose idle share says nothing about what is usual. If the ledger fails, everything is on hold.
     """
     ledger = draft.ledger
-    if ledger is None:
+    if ledger is None or draft.context.notices_only:
         return frozenset()
     try:
         return _hold_over_limits(ledger, draft)
@@ -260,22 +284,9 @@ def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[dat
 
 def _with_reminders(decision: Decision, draft: _Draft) -> Decision:
     """The decision with its reminder and summary. Applied after the limits, which count what is due with or without a reminder."""
-    memory = draft.memories.get(decision.case.resource.id, Memory())
     if decision.row_version is None or not draft.run.mode.announces:
         return decision
-    if not draft.run.mode.acts:
-        decision = _with_reminder_of_due(decision, memory, draft.now)
-    by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
-    return replace(decision, needs_summary=by_hours and enrolment.is_summary_due(decision.reported_case, memory, draft.now))
-
-
-def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
-    """A reminder of what is due in a run that doesn't act. Otherwise its notice would lapse."""
-    last = idle_period.last_notice_at(memory)
-    remind_every = decision.case.rule.remind_every
-    if decision.step.name not in ENDING_ACTIONS or last is None or now < last + remind_every - enrolment.CLOCK_JITTER:
-        return decision
-    return replace(decision, step=Step(name=StepName.REMIND, because=f"{decision.step.because}, and this run does not act"))
+    return reminders.with_reminders(decision, draft.memories.get(decision.case.resource.id, Memory()), draft.run, draft.now)
 
 
 def _narrowed(decision: Decision, draft: _Draft) -> Decision:

@@ -35,7 +35,7 @@ MAX_CONCURRENT_JOBS = 8
 class ObserveContext:
     """The context of observing. `unopened`: a row for each cloud that couldn't even be opened.
 
-    `read_first`: places that earlier runs had no time for. `deadline`: what isn't read by then is a failed row of the coverage.
+    `only`: the resources to look at, if not all. `read_first`: places that earlier runs had no time for. `deadline`: what isn't read by then is a failed row of the coverage.
     """
 
     sessions: Sequence[CloudSession]
@@ -46,6 +46,7 @@ class ObserveContext:
     progress: Callable[[str], None] = lambda text: None
     cache: ConfigurationCache | None = None
     unopened: tuple[Coverage, ...] = ()
+    only: Callable[[Resource], bool] = lambda resource: True
     read_first: frozenset[PlaceName] = frozenset()
     deadline: datetime | None = None
 
@@ -147,7 +148,7 @@ def _discovered_resources(job: _Job) -> list[Resource]:
         if "id" not in faults:
             resource = conformance.without_faults(row, faults, kind.name, session.target)
             resources[resource.id, resource.name] = resource
-    return list(resources.values())
+    return [resource for resource in resources.values() if job.context.only(resource)]
 
 
 def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:

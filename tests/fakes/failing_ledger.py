@@ -57,6 +57,10 @@ class FailingLedger(InMemoryLedger):
         self.fail_on("lease", holder)
         return super().take_lease(target, holder, now, ttl)
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        self.fail_on("holder", "")
+        return super().lease_holder(target, now)
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         self.fail_on("release", holder)
         super().give_back_lease(target, holder)

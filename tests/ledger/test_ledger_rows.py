@@ -51,6 +51,16 @@ def test_only_one_of_many_runs_takes_over_an_expired_lease(ledger_location):
     assert won.count(True) == 1
 
 
+def test_a_lease_has_a_holder_until_it_expires(ledger):
+    assert ledger.lease_holder(HERE, NOW) is None
+    ledger.take_lease(HERE, "one", NOW, HOUR)
+    assert ledger.lease_holder(HERE, NOW + HOUR / 2) == "one"
+    assert ledger.lease_holder(THERE, NOW) is None
+    assert ledger.lease_holder(HERE, NOW + HOUR) is None
+    ledger.give_back_lease(HERE, "one")
+    assert ledger.lease_holder(HERE, NOW) is None
+
+
 def test_only_the_holder_can_give_a_lease_back(ledger):
     ledger.take_lease(HERE, "one", NOW, HOUR)
     ledger.give_back_lease(HERE, "two")

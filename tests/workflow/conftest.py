@@ -51,7 +51,7 @@ class Scene:
     def mails(self) -> list[str]:
         """What was sent, the oldest first."""
         folder = self.home / "mails"
-        return [path.read_text() for path in sorted(folder.glob("*"))] if folder.is_dir() else []
+        return [path.read_text() for path in sorted(folder.glob("*.eml"))] if folder.is_dir() else []
 
     @property
     def ledger(self) -> Ledger:

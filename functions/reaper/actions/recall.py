@@ -19,6 +19,9 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
 from reaper.model import Target
 
+RESOURCE = "resource"
+"""The cloud of the lease of a single resource, whose account is the resource's ID."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledTargets:
@@ -34,6 +37,21 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
     wanted |= {target for target in sorted(empty, key=str) if _has_unfinished(target, leases.ledger, now, rows)}
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
+    for row in leases.failures:
+        add_failure_row(rows, row)
+    return taken
+
+
+def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime, rows: list[Coverage]) -> frozenset[str]:
+    """Lease single resources. Returns the IDs of those that this run got: none in a target that another run has."""
+    try:
+        targets = {case.resource.target for case in cases}
+        taken_targets = {target for target in targets if leases.ledger.lease_holder(target, now)}
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return frozenset()
+    free = [case.resource.id for case in cases if case.resource.target not in taken_targets]
+    taken = frozenset(resource_id for resource_id in free if leases.take(Target(cloud=RESOURCE, account=resource_id)))
     for row in leases.failures:
         add_failure_row(rows, row)
     return taken

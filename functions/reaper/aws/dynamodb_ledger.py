@@ -121,6 +121,10 @@ class DynamoLedger:
         condition = "attribute_not_exists(pk) OR holder = :holder OR touched <= :now"
         return self._table.put(item, condition, {":holder": {"S": holder}, ":now": {"S": sortable_time(now)}})
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        lease = self._table.get(_item_key("lease", target_text(target)))
+        return lease["holder"]["S"] if lease and lease["touched"]["S"] > sortable_time(now) else None
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         self._table.delete(_item_key("lease", target_text(target)), "holder = :holder", {":holder": {"S": holder}})
 

@@ -124,6 +124,10 @@ class TableLedger:
             return False
         return self._swap_entity(lease, _to_entity(key, {"holder": holder}, now + ttl), "holder")
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        lease = self._table.get("lease", encode_key(target_text(target)))
+        return str(lease["holder"]) if lease and lease["touched"] > sortable_time(now) else None
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         lease = self._table.get("lease", encode_key(target_text(target)))
         if lease and lease["holder"] == holder:

@@ -76,6 +76,11 @@ class InMemoryLedger:
             self._leases[target_text(target)] = (holder, now + ttl)
             return True
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        with self._lock:
+            holder, until = self._leases.get(target_text(target), ("", now))
+        return holder if until > now else None
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         with self._lock:
             if self._leases.get(target_text(target), ("",))[0] == holder:

@@ -170,6 +170,10 @@ class Ledger(Protocol):
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
         ...
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        """Who has the target at present; None if no lease on it is valid."""
+        ...
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         """Give the lease back. Does nothing if another holder has it by now."""
         ...

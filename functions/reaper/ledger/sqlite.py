@@ -100,6 +100,11 @@ class SqliteLedger:
         )
         return bool(self._file.write("Lease", sql, target_text(target), holder, sortable_time(now + ttl), sortable_time(now)))
 
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        sql = "SELECT holder FROM lease WHERE place = ? AND touched > ?"
+        rows = self._file.read("Lease", sql, target_text(target), sortable_time(now))
+        return str(rows[0][0]) if rows else None
+
     def give_back_lease(self, target: Target, holder: str) -> None:
         self._file.write("Release", "DELETE FROM lease WHERE place = ? AND holder = ?", target_text(target), holder)
 

@@ -27,7 +27,8 @@ class ConcludeContext:
     """`ledger` is None if there is nothing to remember. `links` is None if no page serves snooze links: messages then offer the tag alone.
 
     `failures`: a row for what couldn't be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
-    `deadline`: no message to an owner is sent after it.
+    `deadline`: no message to an owner is sent after it. `notices_only`: the run is about single resources, so it records no statistics and
+    sends the admins no summary.
     """
 
     policy: Policy
@@ -38,6 +39,7 @@ class ConcludeContext:
     failures: tuple[Coverage, ...] = ()
     location_settings: Mapping[str, str] = field(default_factory=dict)
     deadline: datetime | None = None
+    notices_only: bool = False
 
 
 def open_context(

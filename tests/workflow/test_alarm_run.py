@@ -1,0 +1,120 @@
+"""A run over the endpoints that alarms are about: it observes and notifies, and leaves everything else to the scheduled run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reaper.actions import hold_ledger
+from reaper.aws.alarm_event import AlarmedEndpoint, AlarmedEndpoints
+from reaper.aws.alarm_run import OUTSIDE, AlarmRun, run_on_alarms
+from reaper.model import Mode, Target
+from reaper.notices.summary_mail import SUMMARY_ROW
+from reaper.policy.file import load_policy
+from reaper_sandbox.aws.account import Account
+from workflow.conftest import Scene
+
+ACCOUNT = "123456789012"
+
+
+def alarmed(*names: str, account: str = ACCOUNT) -> AlarmedEndpoints:
+    """Alarms on endpoints named for their regions."""
+    return AlarmedEndpoints(
+        endpoints=frozenset(
+            AlarmedEndpoint(account=account, region=name.removeprefix("quiet-"), name=name)
+            for name in names or ("quiet-us-east-1",)
+        )
+    )
+
+
+def alarm_run(scene: Scene, what: AlarmedEndpoints) -> AlarmRun:
+    settings = scene.workflow.settings
+    assert settings.policy
+    return run_on_alarms(what, settings, load_policy(settings.policy), lambda: scene.server.now, print, None)
+
+
+def steps(ran: AlarmRun) -> dict[str, tuple[str, str]]:
+    assert ran.report
+    return {f.case.resource.name: (f.step.name.value, f.outcome.result.value) for f in ran.report.findings}
+
+
+def test_the_owner_of_an_alarmed_endpoint_is_notified(scene: Scene):
+    assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("warn", "done")}
+    [mail] = scene.mails()
+    assert "To: ana@example.com" in mail
+    assert "quiet-eu-west-1" not in mail
+
+
+def test_several_alarms_make_one_mail_per_owner(scene: Scene):
+    assert len(steps(alarm_run(scene, alarmed("quiet-us-east-1", "quiet-eu-west-1")))) == 2
+    assert len(scene.mails()) == 1
+
+
+def test_an_alarm_run_never_acts_and_the_next_scheduled_run_does(due: Scene):
+    assert due.workflow.settings.mode is Mode.ENFORCE
+    assert steps(alarm_run(due, alarmed()))["quiet-us-east-1"] == ("stop", "planned")
+    assert due.instances("us-east-1") == 3
+    due.workflow.run()
+    assert due.instances("us-east-1") == 1
+
+
+def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
+    alarm_run(scene, alarmed())
+    target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
+    assert scene.ledger.statistics(target, "sagemaker-endpoint", 10) == []
+    assert scene.ledger.read_row(SUMMARY_ROW).version == scene.ledger.read_row(hold_ledger.HOLD_ROW).version == 0
+    assert not [mail for mail in scene.mails() if "To: admins@example.com" in mail]
+
+
+def test_an_alarm_run_leaves_no_lease_behind(scene: Scene):
+    alarm_run(scene, alarmed())
+    arn = Account(scene.server).arn("endpoint/quiet-us-east-1")
+    for target in (Target(cloud="aws", account=ACCOUNT, region="us-east-1"), Target(cloud="resource", account=arn)):
+        assert scene.ledger.lease_holder(target, scene.server.now) is None
+
+
+def test_nothing_is_mailed_while_another_run_has_the_target(scene: Scene):
+    target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
+    assert scene.ledger.take_lease(target, "the scheduled run", scene.server.now, timedelta(minutes=15))
+    ran = alarm_run(scene, alarmed())
+    assert ran.is_skipped
+    assert scene.mails() == []
+    assert scene.ledger.lease_holder(target, scene.server.now) == "the scheduled run"
+
+
+def test_an_endpoint_in_use_is_left_alone(scene: Scene):
+    Account(scene.server).invoked("quiet-us-east-1", "AllTraffic", scene.server.now - timedelta(minutes=30))
+    assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("none", "planned")}
+    assert scene.mails() == []
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        pytest.param(alarmed(account="999999999999"), id="another account"),
+        pytest.param(alarmed("quiet-ap-south-1"), id="another region"),
+    ],
+)
+def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, outside: AlarmedEndpoints):
+    ran = alarm_run(scene, outside)
+    assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
+
+
+def test_an_audit_deployment_only_looks(scene: Scene):
+    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
+    assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("warn", "planned")}
+    assert scene.mails() == []
+
+
+def test_an_open_action_is_left_to_the_scheduled_run(due: Scene):
+    from reaper import memory_updates
+    from reaper.model import StepName
+
+    arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
+    memory = due.ledger.recall([arn], now)[arn]
+    begun = memory_updates.before_action(memory, StepName.STOP, None, "a run that died", now)
+    assert due.ledger.remember(arn, begun, memory.version, now)
+    assert steps(alarm_run(due, alarmed()))["quiet-us-east-1"] == ("none", "planned")
+    assert due.ledger.recall([arn], now)[arn].last_action_result is None
