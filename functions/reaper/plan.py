@@ -9,6 +9,7 @@ enrolment notice instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
@@ -26,7 +27,8 @@ def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datet
     Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
     that announce.
     """
-    return [_plan_step(case, memories.get(case.resource.id, Memory()), now, acting) for case in cases]
+    steps = [(case, _plan_step(case, memories.get(case.resource.id, Memory()), now, acting)) for case in cases]
+    return [replace(step, because=reasons.with_blocked_target(step.because, case)) for case, step in steps]
 
 
 def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:

@@ -109,7 +109,11 @@ class _Run:
         except NotDeterministicError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever an orchestrator raises fails its instance)
-            return self._end("Failed", str(error).partition("\n\n$OutOfProcData$")[0])
+            text, _, data = str(error).partition("\n\n$OutOfProcData$:")
+            self._schedule(
+                [each for group in json.loads(data or '{"actions": []}')["actions"] for one in group for each in _atoms(one)]
+            )
+            return self._end("Failed", text)
         self.instance.custom_status = state.get("customStatus")
         self._schedule([action for group in state["actions"] for each in group for action in _atoms(each)])
         if self.instance.status != "Running":

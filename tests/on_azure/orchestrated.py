@@ -1,6 +1,6 @@
 """A function app without its host: the deployment's own functions, started and replayed by the engine, over five simulated subscriptions.
 
-Ledger, runs, manifests and reports are at Azurite. The clock is that of the sandbox, everywhere in this process.
+Ledger, runs, manifests and reports are at Azurite. The clock of the whole process is moved.
 """
 
 from __future__ import annotations
@@ -49,6 +49,15 @@ channels: [{{type: folder, path: "{folder}"}}]
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Azurite: the connection string of its tables, the address of its blobs, and the certificate authority to trust that by."""
+
+    tables: str
+    blobs: str
+    authority: bytes
+
+
 @dataclass
 class Deployment:
     """The app, the engine that runs it, and the Azure around it. `clusters`: the idle cluster of each subscription."""
@@ -63,9 +72,8 @@ class Deployment:
 
     def later(self, **time: float) -> None:
         """Move the clock on, everywhere."""
-        self.server.now += timedelta(**time)
-        self.engine.now = self.server.now
         self.travel.shift(timedelta(**time))
+        self.engine.now = max(self.engine.now, self.server.now)
         self.server.world.operations.settle(self.server.now)
 
     def tick(self, *, late: bool = False) -> None:
@@ -139,8 +147,20 @@ def activity(name: str, given: str) -> str:
 
 
 @contextmanager
-def deployment(tables: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    """The deployment in mode enforce. Raises azurite.Missing."""
+def blob_service(folder: Path) -> Iterator[str]:
+    """A blob service whose certificate is signed by `ca.pem` in that folder. Raises azurite.Missing."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    mine = authority.issue_cert("127.0.0.1")
+    mine.private_key_pem.write_to_path(folder / "key.pem")
+    (folder / "cert.pem").write_bytes(b"".join(part.bytes() for part in mine.cert_chain_pems))
+    with azurite.blobs(folder / "cert.pem", folder / "key.pem") as url:
+        yield url
+
+
+@contextmanager
+def deployment(storage: Storage, tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """The deployment in mode enforce, with containers and a table of its own."""
     for name in [n for n in os.environ if n.startswith(("AZURE_", "REAPER_", "IDENTITY_"))]:
         patch.delenv(name)
     patch.setattr(activities, "PAUSES_S", (0.0, 0.0))
@@ -148,45 +168,33 @@ def deployment(tables: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterat
     patch.setattr(starting, "WAIT_S", 0.0)
     engine = Engine(replay, activity, now=NOW)
     with ExitStack() as stack:
-        server = stack.enter_context(Server(NOW))
+        server = stack.enter_context(Server())
         server.world.operations.takes = timedelta(0)
-        authority = _certificate(tmp_path)
         identity = stack.enter_context(tokens.endpoint())
-        blobs = stack.enter_context(azurite.blobs(tmp_path / "cert.pem", tmp_path / "key.pem"))
-        (tmp_path / "ca.pem").write_bytes(Path(server.ca).read_bytes() + authority)
-        table = f"ledger{uuid.uuid4().hex}"
+        (tmp_path / "ca.pem").write_bytes(Path(server.ca).read_bytes() + storage.authority)
+        own, stores = uuid.uuid4().hex, ("manifests", "reports", "runs")
         env = server.env | {
             "IDENTITY_ENDPOINT": identity,
             "REQUESTS_CA_BUNDLE": str(tmp_path / "ca.pem"),
-            "AZURE_STORAGE_CONNECTION_STRING": tables,
+            "AZURE_STORAGE_CONNECTION_STRING": storage.tables,
             "REAPER_DEPLOYMENT": APP,
-            "REAPER_LEDGER": f"table://{azurite.ACCOUNT}/{table}",
-            "REAPER_MANIFESTS": f"{blobs}/manifests",
+            "REAPER_LEDGER": f"table://{azurite.ACCOUNT}/ledger{own}",
             "REAPER_MODE": "enforce",
             "REAPER_POLICY": POLICY.format(folder=tmp_path / "mails"),
-            "REAPER_REPORTS": f"{blobs}/reports",
-            "REAPER_RUNS": f"{blobs}/runs",
+            **{f"REAPER_{store.upper()}": f"{storage.blobs}/{store}-{own}" for store in stores},
         }
         for name, value in env.items():
             patch.setenv(name, value)
-        with TableServiceClient.from_connection_string(tables) as service:
-            service.create_table(table)
-        with BlobServiceClient(blobs, credential=new_credential()) as store:
-            for container in ("manifests", "reports", "runs"):
-                store.create_container(container)
+        with TableServiceClient.from_connection_string(storage.tables) as service:
+            service.create_table(f"ledger{own}")
+        with BlobServiceClient(storage.blobs, credential=new_credential()) as account:
+            for store in stores:
+                account.create_container(f"{store}-{own}")
         endpoint = durable_engine.serve(engine)
         stack.callback(endpoint.shutdown)
         binding = durable_engine.client_binding(f"http://127.0.0.1:{endpoint.server_port}")
-        travel = stack.enter_context(time_machine.travel(NOW, tick=False))
-        yield Deployment(server, engine, tmp_path, binding, blobs, travel, _clusters(server))
-
-
-def _certificate(folder: Path) -> bytes:
-    authority = trustme.CA()
-    mine = authority.issue_cert("127.0.0.1")
-    mine.private_key_pem.write_to_path(folder / "key.pem")
-    (folder / "cert.pem").write_bytes(b"".join(part.bytes() for part in mine.cert_chain_pems))
-    return authority.cert_pem.bytes()
+        travel = stack.enter_context(time_machine.travel(NOW, tick=True))
+        yield Deployment(server, engine, tmp_path, binding, storage.blobs, travel, _clusters(server))
 
 
 def _clusters(server: Server) -> dict[str, Thing]:

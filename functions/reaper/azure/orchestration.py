@@ -9,7 +9,7 @@ https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -31,6 +31,7 @@ MAX_REASON_CHARS = 300
 Call = dict[str, Any]
 """What a run was started with: `run`, its ID; `options`, those of the call; `scheduled`, whether the timer started it."""
 Steps = Generator[Any, Any, Any]
+Version = Callable[[df.DurableOrchestrationContext], Steps]
 
 
 class ActivityFailed(Exception):
@@ -45,12 +46,12 @@ class _Started:
     timer: Any
 
 
-def orchestrate(context: df.DurableOrchestrationContext) -> Steps:
+def orchestrate(context: df.DurableOrchestrationContext, versions: Mapping[str, Version] | None = None) -> Steps:
     """One run, by the steps of the version that it began with. Raises ActivityFailed, and ValueError for an unknown version."""
-    version = context.version or FIRST_VERSION
-    if version not in VERSIONS:
-        raise ValueError(f"this app knows no version {version!r} of a run, only {', '.join(VERSIONS)}")
-    return (yield from VERSIONS[version](context))
+    version, known = context.version or FIRST_VERSION, versions or VERSIONS
+    if version not in known:
+        raise ValueError(f"this app knows no version {version!r} of a run, only {', '.join(known)}")
+    return (yield from known[version](context))
 
 
 def run_phases_1(context: df.DurableOrchestrationContext) -> Steps:
@@ -66,7 +67,7 @@ def run_phases_1(context: df.DurableOrchestrationContext) -> Steps:
 
 
 FIRST_VERSION = "1"
-VERSIONS: dict[str, Callable[[df.DurableOrchestrationContext], Steps]] = {FIRST_VERSION: run_phases_1}
+VERSIONS: Mapping[str, Version] = {FIRST_VERSION: run_phases_1}
 
 
 def _require(context: df.DurableOrchestrationContext, activity: str, given: Call) -> Steps:

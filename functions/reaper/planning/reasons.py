@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from reaper import idle_period
 from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import Memory, StepName
+from reaper.model import Memory, State, StepName
 from reaper.planning import enrolment
 from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import manual_start_at, was_stopped_by_reaper
@@ -24,6 +24,12 @@ def nothing_to_do_because(case: Case, memory: Memory) -> str:
     if blocked and blocked.already_done and memory.last_action_at:
         return f"it is unchanged since the reaper's action on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
     return f"nothing to do: it is {case.verdict.state}"
+
+
+def with_blocked_target(because: str, case: Case) -> str:
+    """The reason of a step, and why an idle resource isn't stopped or deleted if that is because of the place it is in."""
+    blocked = case.resource.target.blocked_because
+    return f"{because}; it isn't stopped or deleted: {blocked}" if blocked and case.verdict.state is State.IDLE else because
 
 
 def unconfirmed_because(memory: Memory) -> str:
