@@ -127,9 +127,7 @@ def test_a_policy_that_changes_after_act_hides_nothing_that_was_done(deployed_ap
     assert len(deployed_app.changes()) == 1
 
 
-def test_a_deployment_that_no_longer_enforces_stops_nothing_in_a_run_under_way(
-    deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_deployment_that_stops_enforcing_stops_nothing_in_its_run(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
     deployed_app.warned()
     deployed_app.engine.after = lambda name, _: monkeypatch.setenv("REAPER_MODE", "audit") if name == DECIDE_RUN else None
     report = deployed_app.sweep()

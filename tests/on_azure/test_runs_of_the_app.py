@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from on_azure import durable_engine
 from on_azure.durable_engine import Engine, NotDeterministicError
 from on_azure.orchestrated import SUBS, Deployment, replay
-from reaper.azure import starting
+from reaper.azure import run_report, starting
 from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
+from reaper.workflow.store import open_run_store
 
 HISTORY = Path(__file__).with_name("run_version_1.json")
 
@@ -171,6 +173,16 @@ def test_a_repeated_conclude_mails_and_logs_once(deployed_app: Deployment, caplo
         deployed_app.sweep()
     assert [e["event"] for e in events(caplog)].count("swept") == 1
     assert [e["event"] for e in events(caplog)].count("scheduled sweep succeeded") == 1
+
+
+def test_a_conclude_that_died_while_publishing_is_made_up_for(deployed_app: Deployment):
+    def claim(name: str, _: int) -> None:
+        if name == DECIDE_RUN:
+            run = deployed_app.engine.input_of("sweep")["run"]
+            open_run_store(os.environ["REAPER_RUNS"], run).write(run_report.PUBLISHING, "a process that is gone")
+
+    deployed_app.engine.after = claim
+    assert len(deployed_app.sweep()["findings"]) == 5
 
 
 def test_the_window_bounds_what_is_under_way(deployed_app: Deployment):

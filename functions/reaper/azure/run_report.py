@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure.run_notes import is_skipped_start
@@ -35,12 +34,13 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
     store of the run fails.
     """
-    if not context.store.create(PUBLISHING, uuid.uuid4().hex) and (earlier := _wait_for_result(context)):
+    is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
+    if not is_first and (earlier := _wait_for_result(context)):
         return earlier
-    settings, owners = context.settings, require_run(context.store).policy().policy.owners
-    stored, unstored = _store_report(settings, report, json.dumps(report_json(report), allow_nan=False))
+    owners = require_run(context.store).policy().policy.owners
+    stored, unstored = _store_report(context.settings, report, replaces=not is_first)
     log_metrics(report, stored)
-    unsent = _send_summary_mail(settings, owners, report, stored)
+    unsent = _send_summary_mail(context, owners, report, stored)
     troubles = [str(trouble) for trouble in (unsent, unstored) if trouble]
     result = {"run": report.run.id, "status": "concluded", "stored": stored, "troubles": troubles}
     context.store.write(PUBLISHED, json.dumps(result))
@@ -65,8 +65,9 @@ def _wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
     return None
 
 
-def _send_summary_mail(settings: Settings, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
+def _send_summary_mail(context: WorkflowContext, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
     """Send an audit's summary if there is one to send. Returns why it was not accepted."""
+    settings = context.settings
     if report.run.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
         return None
     from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
@@ -74,7 +75,7 @@ def _send_summary_mail(settings: Settings, owners: Owners, report: Report, store
 
     try:
         channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
-        receipt = send_audit_summary(report, owners, channel, stored, lambda: datetime.now(UTC))
+        receipt = send_audit_summary(report, owners, channel, stored, context.clock)
         log_event(logging.INFO, "summary sent", mail=receipt)
     except ReaperError as error:
         log_event(logging.ERROR, "summary not sent", error=str(error))
@@ -82,14 +83,15 @@ def _send_summary_mail(settings: Settings, owners: Owners, report: Report, store
     return None
 
 
-def _store_report(settings: Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
+def _store_report(settings: Settings, report: Report, *, replaces: bool) -> tuple[str | None, ReaperError | None]:
     """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
     from reaper.azure import text_store
 
+    if not settings.reports:
+        return None, None
+    text, run = json.dumps(report_json(report), allow_nan=False), report.run
     try:
-        return (
-            text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
-        ), None
+        return text_store.write_report(settings.reports, run.id, run.started_at, text, replaces=replaces), None
     except ReaperError as error:
         log_event(logging.ERROR, "report not stored", error=str(error))
         return None, error

@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,7 +36,6 @@ WAIT_S, WAITS = 3.0, 20
 STATUS = df.OrchestrationRuntimeStatus
 UNDER_WAY = frozenset({STATUS.Running, STATUS.Pending, STATUS.ContinuedAsNew, STATUS.Suspended})
 ENDED = [STATUS.Completed, STATUS.Failed, STATUS.Terminated, STATUS.Canceled]
-Wait = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +61,15 @@ async def start(
     client: df.DurableOrchestrationClient,
     settings: Settings,
     options: Mapping[str, Any],
+    now: datetime,
     *,
     scheduled: bool,
-    wait: Wait = asyncio.sleep,
 ) -> Start:
-    """Start a run with these options, in the mode of the settings, unless one is under way. Raises CloudError if the store of runs fails."""
-    now, run_id = datetime.now(UTC), uuid.uuid4().hex[:12]
+    """Start a run with these options, in the mode of the settings, unless one is under way."""
+    run_id = uuid.uuid4().hex[:12]
     current = await current_run(client)
     if current and current.is_under_way:
-        stuck = now - current.started_at > RUN_LIMIT and await _terminated(client, current, wait)
+        stuck = now - current.started_at > RUN_LIMIT and await _terminated(client)
         if not stuck:
             return await _skip(settings, current, now, scheduled=scheduled)
         because = f"run {current.run} was ended: it had been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
@@ -98,9 +97,9 @@ async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | Non
     )
 
 
-async def purge_history(client: df.DurableOrchestrationClient) -> None:
-    """Delete the engine's history of runs that ended long ago. Its times are printed without their offset, so they must be in UTC."""
-    until = datetime.now(UTC) - HISTORY_KEPT
+async def purge_history(client: df.DurableOrchestrationClient, now: datetime) -> None:
+    """Delete the engine's history of runs that ended long ago. The SDK prints times without their offset, so they must be in UTC."""
+    until = now.astimezone(UTC) - HISTORY_KEPT
     await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
 
 
@@ -111,14 +110,14 @@ async def _skip(settings: Settings, current: CurrentRun, now: datetime, *, sched
     return Start(run=current.run, because=because)
 
 
-async def _terminated(client: df.DurableOrchestrationClient, current: CurrentRun, wait: Wait) -> bool:
+async def _terminated(client: df.DurableOrchestrationClient) -> bool:
     """End the run and wait for it, because the engine takes no new one before. Returns whether it has ended."""
     await client.terminate(INSTANCE, f"it has been under way for more than {RUN_LIMIT // timedelta(hours=1)} hours")
     for _ in range(WAITS):
-        now_current = await current_run(client)
-        if now_current is None or not now_current.is_under_way:
+        current = await current_run(client)
+        if current is None or not current.is_under_way:
             return True
-        await wait(WAIT_S)
+        await asyncio.sleep(WAIT_S)
     return False
 
 

@@ -65,14 +65,16 @@ def read_bytes(uri: str, most: int) -> bytes:
         raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
 
 
-def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses."""
+def write_report(place: str, run_id: str, started_at: datetime, text: str, *, replaces: bool = False) -> str:
+    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses, also if
+    there is one, unless this one `replaces` it.
+    """
     account, container, prefix = _split_address(place)
     name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
         with _blob_service(account, place) as service:
             kind = ContentSettings(content_type="application/json")
-            service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
+            service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind, overwrite=replaces)
     except (AzureError, ValueError) as error:
         raise SettingsError(
             f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import azure.durable_functions as df
@@ -53,8 +54,9 @@ async def sweep_on_schedule(timer: func.TimerRequest, client: df.DurableOrchestr
     """Start a run. Raises ReaperError if the settings are wrong, so that the alert fires."""
     if timer.past_due:
         log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
-    await starting.start(client, call_settings(knobs.from_env(os.environ), {}), {}, scheduled=True)
-    await starting.purge_history(client)
+    now = datetime.now(UTC)
+    await starting.start(client, call_settings(knobs.from_env(os.environ), {}), {}, now, scheduled=True)
+    await starting.purge_history(client, now)
 
 
 @app.route(route="sweep", methods=["GET", "POST"])
@@ -72,7 +74,7 @@ async def sweep_by_hand(req: func.HttpRequest, client: df.DurableOrchestrationCl
             settings = call_settings(base, options)
         except SettingsError as error:
             return _json_response(400, {"error": str(error)})
-        started = await starting.start(client, settings, options, scheduled=False)
+        started = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
     except ReaperError as error:
         return _failed(error)
     if started.because is not None:
