@@ -33,11 +33,12 @@ HOLDER = "durable"
 
 T = TypeVar("T")
 blueprint = df.Blueprint()
+"""Its functions take and return JSON. Microsoft's worker accepts no generic types, such as dict[str, object], in their signatures."""
 log = logging.getLogger("reaper")
 
 
 @blueprint.activity_trigger(input_name="call", activity=LIST_TARGETS)
-def list_targets(call: Call) -> dict[str, Any]:
+def list_targets(call: Any) -> Any:
     """List what to sweep. Raises ReaperError if nothing can be swept."""
     context = _context(call)
     app = call_settings.deployment()
@@ -54,26 +55,26 @@ def list_targets(call: Call) -> dict[str, Any]:
 
 
 @blueprint.activity_trigger(input_name="call", activity=OBSERVE_ITEM)
-def observe_item(call: Call) -> dict[str, Any]:
+def observe_item(call: Any) -> Any:
     """Observe one item, or say why that failed."""
     return _item_result(call, ITEMS, phases.observe_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
-def decide_run(call: Call) -> dict[str, Any]:
+def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
     context = _context(call)
     return _retried(lambda: phases.decide_run(context, call["run"], _failures(call)))
 
 
 @blueprint.activity_trigger(input_name="call", activity=ACT_ON_ITEM)
-def act_on_item(call: Call) -> dict[str, Any]:
+def act_on_item(call: Any) -> Any:
     """Act on one target, or say why that failed."""
     return _item_result(call, ACT_ITEMS, phases.act_on_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
-def conclude_run(call: Call) -> dict[str, Any]:
+def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
     context = _context(call)
     report = _retried(lambda: phases.conclude_run(context, call["run"], _failures(call)))
