@@ -26,6 +26,8 @@ from reaper_sandbox.aws.server import Server
 NOT_RUN = {
     "make": "it would run the tests from within the tests; CI runs it",
     "pip install": "it would install into the environment that the tests run in",
+    "uvx": "tests/deploy runs the built wheel in the same way",
+    "pipx": "it would install outside of the tests' environment",
     "sam": "tests/deploy builds and validates the template with SAM; deploying needs an account",
     "AWS_MAX_ATTEMPTS=1 aws lambda": "tests/deploy invokes the built function under AWS's own runtime client",
     "aws sagemaker": "needs an account; tests/deploy runs what is installed",

@@ -30,8 +30,7 @@ def act(decided: Decided, context: ActContext) -> Acted:
     """
     target = context.session.target
     if because := _refused_because(decided, context):
-        refused = Outcome(result=Result.REFUSED, because=because)
-        return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in _due(decided.decisions)})
+        return refuse_target(decided, target, because)
     lease_failures = list(context.leases.failures)
     outcomes: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
@@ -54,6 +53,13 @@ def act(decided: Decided, context: ActContext) -> Acted:
             *(row for row in context.leases.failures if row not in lease_failures),
         ),
     )
+
+
+def refuse_target(decided: Decided, target: Target, because: str, coverage: tuple[Coverage, ...] = ()) -> Acted:
+    """What is due in that target, all of it refused: it can't even be opened, for example."""
+    refused = Outcome(result=Result.REFUSED, because=because)
+    due = _due(decided.for_target(target).decisions)
+    return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in due}, coverage=coverage)
 
 
 def targets_by_cost(decided: Decided) -> list[Target]:

@@ -279,7 +279,8 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
     """Record the statistics of the leased places and what wasn't reached, and forget records that haven't been written for more than a year."""
     left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
-    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left_ids]
+    leased = frozenset(decided.leased)
+    cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
     mails.attempt(lambda: record_unreached(mails.ledger, cloud_rows, mails.now))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))

@@ -15,7 +15,7 @@ from reaper import __version__, limits, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
-from reaper.actions.recall import recall_and_close, recall_to_read, take_leases, take_resource_leases
+from reaper.actions.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, failure_row, with_replaced_rows
@@ -92,6 +92,8 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
             _decide_part(part, draft)
         if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
+        if draft.leases and draft.ledger and not context.notices_only:
+            draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
         decided = _decided(draft)
         on_failure.pop_all()
         return decided
@@ -169,17 +171,19 @@ def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -
 def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> None:
     """Plan each case once. What needs no decision is only counted."""
     by_id = {case.resource.id: case for case in cases}
+    counted: list[Case] = []
     for case in cases:
         place = holds.kind_in_target_of(case)
         draft.places[place] = (case.resource.target, case.resource.kind)
         if intent.is_unreadable(case.resource, memories):
             _keep_left(case, ROW_UNREADABLE, draft)
         elif not _needs_decision(case, memories):
-            draft.others = limits.sum_counts(draft.others, limits.count_places([case]))
+            counted.append(case)
         else:
             decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, draft.now), memories, draft)
             draft.decisions.append(decision)
             draft.memories[case.resource.id] = memory
+    limits.add_counts(draft.others, limits.count_places(counted))
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:

@@ -89,7 +89,8 @@ def hold_over_limits(
 
     `others`: how many more resources the run saw, without a planned step.
     """
-    counts = sum_counts(count_places(case for case, _ in planned), others)
+    counts = count_places(case for case, _ in planned)
+    add_counts(counts, others)
     due = _unreleased_cases(planned, memories, past.release, scope.now)
     jumped = _jump_holds(counts, limits, past, scope)
     exceeded = _exceeded_limits(counts, [case for case in due if not any(holds.covers_case(h, case) for h in jumped)], limits)
@@ -143,15 +144,13 @@ def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
     }
 
 
-def sum_counts(*counts: PlaceCounts) -> dict[KindInTarget, PlaceCount]:
-    """The counts added up by place."""
-    sums: dict[KindInTarget, PlaceCount] = {}
-    for place, count in (pair for each in counts for pair in each.items()):
+def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
+    """Add `more` to the sums, place by place: a run over an organization has thousands of places, and each part only a few."""
+    for place, count in more.items():
         before = sums.get(place, PlaceCount())
         sums[place] = PlaceCount(
             total=before.total + count.total, unknown=before.unknown + count.unknown, idle=before.idle + count.idle
         )
-    return sums
 
 
 def idle_jumps(

@@ -9,7 +9,6 @@ enrolment notice instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
@@ -28,7 +27,7 @@ def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datet
     that announce.
     """
     steps = [(case, _plan_step(case, memories.get(case.resource.id, Memory()), now, acting)) for case in cases]
-    return [replace(step, because=reasons.with_blocked_target(step.because, case)) for case, step in steps]
+    return [reasons.with_blocked_target(reasons.with_canary_reason(step, case), case) for case, step in steps]
 
 
 def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:

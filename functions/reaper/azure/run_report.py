@@ -14,8 +14,9 @@ from reaper.azure.run_notes import is_skipped_start
 from reaper.case import Report
 from reaper.errors import ReaperError
 from reaper.model import Status
+from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
-from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
+from reaper.report.totals import has_news, held_findings
 from reaper.settings import Settings
 from reaper.workflow.context import WorkflowContext
 from reaper.workflow.stored_run import require_run
@@ -98,28 +99,13 @@ def _store_report(settings: Settings, report: Report, *, replaces: bool) -> tupl
 
 
 def log_metrics(report: Report, stored: str | None) -> None:
-    """The figures of the sweep as one line of JSON, under the names they have on AWS.
+    """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    totals, on_hold = report_totals(report), held_findings(report)
+    on_hold = held_findings(report)
     incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
-    log_event(
-        logging.INFO,
-        "swept",
-        run=report.run.id,
-        stored=stored,
-        calls=totals.calls,
-        Resources=totals.resources,
-        Idle=totals.by_state["idle"],
-        Unknown=totals.by_state["unknown"],
-        IdleUSDPerHour=totals.idle_usd_per_hour,
-        Acted=len(acted_findings(report)),
-        ActsFailed=len(failed_findings(report)),
-        Held=len(on_hold),
-        Failures=len(incomplete_rows),
-        SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
-    )
+    log_event(logging.INFO, "swept", **swept_facts(report, stored))
     for row in incomplete_rows:
         if is_skipped_start(row):
             continue

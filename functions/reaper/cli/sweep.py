@@ -14,10 +14,17 @@ from reaper.cli.options import (
     AccountOption,
     CloudName,
     CloudOption,
+    ExcludeAccountOption,
+    ExternalIdOption,
     KindOption,
+    ManagementGroupOption,
+    OrganizationOption,
     PolicyOption,
     RegionOption,
+    RoleNameOption,
     SubscriptionOption,
+    UnitOption,
+    WiderOptions,
     current_time,
     read_places,
     with_places,
@@ -52,8 +59,14 @@ class FailOn(StrEnum):
 def sweep_once(
     cloud: CloudOption = CloudName.ALL,
     account: AccountOption = None,
+    organization: OrganizationOption = False,
+    ou: UnitOption = None,
+    exclude_account: ExcludeAccountOption = None,
+    role_name: RoleNameOption = None,
+    external_id: ExternalIdOption = None,
     region: RegionOption = None,
     subscription: SubscriptionOption = None,
+    management_group: ManagementGroupOption = None,
     kind: KindOption = None,
     policy: PolicyOption = None,
     mode: ModeOption = None,
@@ -66,8 +79,16 @@ def sweep_once(
     Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
     base = settings.from_env(os.environ)
+    wider = WiderOptions(
+        organization=organization,
+        ou=ou,
+        exclude_account=exclude_account,
+        role_name=role_name,
+        external_id=external_id,
+        management_group=management_group,
+    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind)),
+        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, Step
 from reaper.duration import format_duration
 from reaper.model import Memory, State, StepName
 from reaper.planning import enrolment
@@ -26,10 +27,16 @@ def nothing_to_do_because(case: Case, memory: Memory) -> str:
     return f"nothing to do: it is {case.verdict.state}"
 
 
-def with_blocked_target(because: str, case: Case) -> str:
-    """The reason of a step, and why an idle resource isn't stopped or deleted if that is because of the place it is in."""
-    blocked = case.resource.target.blocked_because
-    return f"{because}; it isn't stopped or deleted: {blocked}" if blocked and case.verdict.state is State.IDLE else because
+def with_canary_reason(step: Step, case: Case) -> Step:
+    """The step of an idle resource that `enforce_only` leaves out, with that reason."""
+    because = case.rule.notes[-1] if case.rule.only_notices and case.rule.notes and case.verdict.state is State.IDLE else ""
+    return replace(step, because=f"{step.because}; {because}") if because and because not in step.because else step
+
+
+def with_blocked_target(step: Step, case: Case) -> Step:
+    """The step of an idle resource in a place where nothing may be changed now, with that reason."""
+    because = case.resource.target.blocked_because if case.verdict.state is State.IDLE else None
+    return replace(step, because=f"{step.because}; it isn't stopped or deleted: {because}") if because else step
 
 
 def unconfirmed_because(memory: Memory) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reaper_sandbox.azure.identity import TENANT
 from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.refusal import no_subscription
 from reaper_sandbox.azure.request import Json, Reply, Request
@@ -10,7 +11,6 @@ from reaper_sandbox.azure.world import World
 
 CHANGEABLE_STATES = ("Enabled", "PastDue")
 """In the others Azure refuses PUT, PATCH and POST: https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states"""
-TENANT = "5b7c5a51-2f1b-4a43-9d1c-3f6f0a7d8e10"
 
 
 def subscriptions(world: World, request: Request) -> Reply:
