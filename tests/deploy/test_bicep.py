@@ -298,7 +298,7 @@ EXPIRING = {
 def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
     assert text(declared(STORAGE, "resource")["manifests"]).partition("{")[0].endswith("= if (acts) ")
     assert at(STORAGE, "manifests", "properties.publicAccess") == "'None'"
-    assert EXPIRING == {"${reports.name}/doctor/", "manifests/doctor/", "${reports.name}/"}
+    assert {"${reports.name}/doctor/", "manifests/doctor/", "${reports.name}/"} == EXPIRING
 
 
 GRANTS = {

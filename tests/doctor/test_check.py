@@ -99,7 +99,7 @@ def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, bec
 def test_the_same_permission_missing_in_many_places_is_one_line():
     rights = [right("a:B", f"account {n}", CheckStatus.FIX, f"denied in {n}") for n in range(5)] + [right("a:C", "account 1")]
     there, missing = rights_checks("reading.aws", rights, "reading")
-    assert there.because == "1 permission for reading in account 1"
+    assert there.because == "1 permission for reading granted in account 1"
     assert missing.because == "a:B in account 0, account 1, account 2 and 2 more: denied in 0"
 
 

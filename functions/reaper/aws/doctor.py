@@ -139,7 +139,7 @@ def _asked_right(cloud: CloudSession, permission: str) -> Right:
 
 
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
-    """What the call says. Its own permission is granted where it is needed, another one (of a key, perhaps) everywhere."""
+    """What the call says. The command to grant it names the sort of resource that the permission is about."""
 
     def grant(missing: str) -> str:
         principal = _principal(cloud)

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 ANY = "*"
 SSO_PREFIX = "AWSReservedSSO_"
-"""Begins the names of the roles that IAM Identity Center owns: nobody else can change them."""
+"""Begins the names of the roles that IAM Identity Center owns. Only it can change them."""
 SAGEMAKER_TYPES = {
     "App": "app",
     "Endpoint": "endpoint",

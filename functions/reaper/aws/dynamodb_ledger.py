@@ -102,7 +102,7 @@ class DynamoLedger:
 
     def add_unfinished(self, entry: Unfinished) -> None:
         self._table.put(_unfinished_key(entry.target, entry.id) | _item_of_row(unfinished_columns(entry), entry.at))
-        # After the hint: whoever finds no hint removes the target only if nobody has written it since.
+        # After the hint: a run that finds no hint removes the target only if no other run has written it since.
         self._table.put(_target_key(entry.target) | _item_of_row({"writer": uuid.uuid4().hex}, entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
@@ -64,6 +65,9 @@ def examine_deployment(
     report: Annotated[
         str | None, typer.Option(help="Saved JSON report to read instead of the last one in REAPER_REPORTS", metavar="FILE")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which checks that hang are given up", metavar="SECONDS", min=1, max=600)
+    ] = 45,
     format: Annotated[DoctorFormat, typer.Option("--format", help="Format of the result")] = DoctorFormat.TEXT,
 ) -> None:
     """Check credentials, permissions, stores, channels and the policy, and print how to fix what is wrong. Changes nothing.
@@ -98,11 +102,20 @@ def examine_deployment(
     )
     with show_progress() as progress:
         progress("checking")
-        checks = examine.examine(context)
+        checks = examine.examine(context, timeout)
     if format is DoctorFormat.JSON:
         sys.stdout.write(json.dumps(check.checks_json(checks), indent=2, allow_nan=False) + "\n")
     else:
         console = Console(highlight=False)
         width = report_width(console, os.environ)
         sys.stdout.write(text.render(checks, width, console.is_terminal and not console.no_color))
-    raise typer.Exit(check.exit_status(checks))
+    _leave(check.exit_status(checks))
+
+
+def _leave(status: int) -> None:
+    """End the process. A check that hangs can't be stopped, and the interpreter would wait for the pool of its threads."""
+    sys.stdout.flush()
+    if any(thread.is_alive() for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stderr.flush()
+        os._exit(status)
+    raise typer.Exit(status)

@@ -39,7 +39,7 @@ def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield of_error("channels", error, "Correct the setting.")
         return
     if mode.writes and opened.policy is None:
-        yield unknown("channels", "the policy can't be read, so its channels aren't known", "Mend the policy first.")
+        yield unknown("channels", "the policy can't be read, so its channels aren't known", "Correct the policy first.")
     elif not mode.writes and not specs:
         yield ok("channels", "mode audit needs none")
     elif not any(Audience.OWNERS in spec.readers for spec in specs) and mode.writes:

@@ -18,7 +18,7 @@ SET_CLOCK = "sudo timedatectl set-ntp true"
 
 
 def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
-    """Compare the clocks. A reply's date is of the second in which it was sent, so a few seconds mean nothing."""
+    """Compare the clocks. Replies are dated to the second and take time, so a few seconds mean nothing."""
     name = f"clock.{cloud}"
     try:
         theirs = doctor_of(cloud).reply_time()

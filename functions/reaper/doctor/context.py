@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from reaper.doctor.check import missing_permission
 from reaper.errors import ReaperError
 from reaper.kind import Kind
-from reaper.model import Mode
 from reaper.policy.file import PolicySource
 from reaper.report.saved import SavedReport
 from reaper.sessions import CloudSession
@@ -35,11 +34,6 @@ class DoctorContext:
     every: timedelta = timedelta(days=1)
     report_file: str | None = None
     includes_undo: bool = False
-
-    @property
-    def reading_settings(self) -> Settings:
-        """The settings for sessions: as an audit, so that an assumed role is narrowed to reading, whatever the mode."""
-        return replace(self.settings, mode=Mode.AUDIT)
 
     def kinds_of(self, cloud: str) -> list[Kind[Any]]:
         """The enabled kinds of a cloud."""

@@ -43,7 +43,7 @@ def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
 def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Open the cloud's sessions and say who they are. What can't be opened is a line of its own."""
     name = f"credentials.{cloud}"
-    settings = context.reading_settings
+    settings = context.settings
     sessions, rows = _open(settings, cloud)
     if not sessions and "all" in settings.regions:
         # Perhaps only the list of regions can't be read. The other subjects are examined in the session's own region.
@@ -60,7 +60,7 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
 
 
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions, and a row for what couldn't be opened; invalid settings are such a row, too."""
+    """The sessions, which can only read, and a row for what couldn't be opened; invalid settings are such a row, too."""
     try:
         return open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
     except SettingsError as error:

@@ -33,7 +33,7 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
     signer = None
     try:
         signer = links.open_signer(environ, context.clock())
-        yield ok("links", "the keys can be read and sign")
+        yield ok("links", "the keys can be read and sign links")
     except ReaperError as error:
         yield of_error("links", error, advice_for(error, environ.get("REAPER_SNOOZE_KEYS", ""), KEYS_ADVICE))
     yield _deployment_check(environ.get("REAPER_DEPLOYMENT", "").strip())

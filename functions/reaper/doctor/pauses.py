@@ -27,7 +27,7 @@ def examine_pause(context: DoctorContext) -> Iterator[Check]:
         yield ok("pause", "the stop switch is off")
     elif pause.unreadable_because:
         yield to_fix(
-            "pause", paused_because(pause), "Mend the ledger first; then reaper pause or reaper resume sets the switch again."
+            "pause", paused_because(pause), "Repair the ledger first, then set the switch with reaper pause or reaper resume."
         )
     elif settings.mode.announces:
         yield to_fix("pause", f"{paused_because(pause)}, so nothing is stopped, deleted or started", RESUME)

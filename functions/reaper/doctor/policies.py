@@ -63,7 +63,7 @@ def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 
 def examine_owners(context: DoctorContext, opened: Opened) -> Iterator[Check]:
-    """The idle resources of the last report that nobody can be notified about."""
+    """The idle resources of the last report without an address to notify."""
     if opened.report is None:
         return
     idle = [finding for finding in opened.report.findings if finding.state == State.IDLE]

@@ -51,7 +51,7 @@ def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterable[Che
     there = [right for right in rights if right.status is CheckStatus.OK]
     if there:
         permissions = count_noun(len({right.permission for right in there}), "permission")
-        yield ok(name, f"{permissions} for {what} in {_places(there)}")
+        yield ok(name, f"{permissions} for {what} granted in {_places(there)}")
     for group in _groups(right for right in rights if right.status is CheckStatus.FIX):
         first = group[0]
         yield to_fix(name, f"{_named(group)} in {_places(group)}: {first.because}", first.fix or NETWORK_ADVICE, first.missing)

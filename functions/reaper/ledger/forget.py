@@ -16,7 +16,7 @@ from reaper.ledger.port import Ledger
 from reaper.ledger.stored_rows import RowSort, StoredRow, StoredRows
 
 FORGOTTEN = "(forgotten)"
-"""Replaces an address. As the recipient of a notice it is nobody's, so the notice no longer counts and the next run sends another one."""
+"""Replaces an address. No owner has it, so a notice that went to the address no longer counts and the next run sends another one."""
 PERSON_COLUMNS = frozenset({"snoozed_by", "by"})
 """Columns that name a person in more words than the address: they are replaced as a whole."""
 RECIPIENT_COLUMN = "owner"

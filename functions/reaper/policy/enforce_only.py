@@ -60,4 +60,4 @@ def _require_keys(value: object) -> object:
 
 
 OptionalEnforceOnly = Annotated[EnforceOnly | None, BeforeValidator(_require_keys)]
-"""A canary, or none if the key is absent. The key alone is an error: whoever comments out its lines must not get enforcement everywhere."""
+"""A canary, or none if the key is absent. The key alone is an error: with its lines commented out, it must not allow actions everywhere."""

@@ -52,6 +52,11 @@ def skipped_figures() -> tuple[Figure, ...]:
     return (Figure(name="Skipped", value=1),)
 
 
+def alarm_figures(dropped: int) -> tuple[Figure, ...]:
+    """The only figure of a run over the endpoints of alarms: how many events were dropped. `Failures` and the others are about whole sweeps."""
+    return (Figure(name="AlarmsDropped", value=dropped),)
+
+
 def swept_facts(report: Report, stored: str | None) -> dict[str, Any]:
     """The facts of the log line `swept`: the run, where its report is stored, each figure by its name, and in `kinds` those of each kind."""
     figures = run_figures(report)

@@ -46,7 +46,7 @@ class Channel:
         return "; ".join(f"{code} {text}" for _, code, text in replies)
 
     def say_hello(self) -> str:
-        """Connect, encrypt, log in and hang up, without sending anything. Says how far that went. Raises CloudError."""
+        """Connect, encrypt, log in and hang up, without sending anything. Returns what worked. Raises CloudError."""
         password = self._read_password()
         with self._errors_as_cloud_errors():
             _disconnect(self._connect(password))
