@@ -23,10 +23,10 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import ACTS, FakeCloud, FakeResource, FakeSession
 from fakes.fake_deployment import FakeDeployment
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
-from reaper.actions import hold_ledger, restore
+from reaper.actions import hold_ledger, restore, stop_switch
 from reaper.actions.contract import Manifest
 from reaper.actions.manifest import parse_manifest
-from reaper.case import Report
+from reaper.case import Pause, Report
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Message
@@ -59,7 +59,7 @@ SEEN: Counter[str] = Counter()
 
 EVERYTHING = (
     *("stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd", "rest", "by hours", "second call"),
-    *("unpriced", "lost reply", "restored", "again", "hosted"),
+    *("unpriced", "lost reply", "restored", "again", "hosted", "canary", "left out", "paused", "paused between"),
 )
 
 
@@ -71,7 +71,20 @@ ALL = -1
 LOST = {"lost": Reason.UNREACHABLE, "in progress": Reason.REFUSED, "not found": Reason.GONE}
 """What a second try says of a call that the first one had made."""
 CALLS = ("list", "observe", "look", "again", "record", "carry", "write", "send")
-MEMORY = ("recall", "remember", "lease", "release", "summary", "summaries", "note", "history", "begin", "end", "unfinished")
+MEMORY = (
+    "recall",
+    "row",
+    "remember",
+    "lease",
+    "release",
+    "summary",
+    "summaries",
+    "note",
+    "history",
+    "begin",
+    "end",
+    "unfinished",
+)
 FAILURES = ("denied", "throttled", "unreachable", "odd", "killed")
 faults = st.one_of(
     st.tuples(st.sampled_from(CALLS + MEMORY), st.sampled_from([ALL, 0, 1, 2, 3, 5]), st.sampled_from(FAILURES)),
@@ -87,8 +100,8 @@ ANYTHING = ("used", "kept", "tagged", "lost", "changed", "updating", "stopped", 
 events = st.one_of(
     st.tuples(st.sampled_from(["list", "observe", "look"]), st.sampled_from(ANYTHING)),
     st.tuples(st.just("again"), st.sampled_from(["used", "kept", "deleted", "later", "twice"])),
-    st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice"])),
-    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted"])),
+    st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice", "paused"])),
+    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted", "paused"])),
 )
 """(call, what happens just before it is answered): only what the reaper can still know by then."""
 HAPPENINGS = (
@@ -116,7 +129,10 @@ waits = st.sampled_from(
 )
 which = st.integers(0, len(NAMES) - 1)
 EASY = [
-    Knobs(grace=grace, idle_after=length, usd=usd) for grace in ("1h", *GRACES) for length in SILENCES for usd in (1000, None)
+    Knobs(grace=grace, idle_after=length, usd=usd, canary=usd is None and grace == "1h")
+    for grace in ("1h", *GRACES)
+    for length in SILENCES
+    for usd in (1000, None)
 ]
 knobs = st.sampled_from(EASY) | st.builds(
     Knobs,
@@ -128,6 +144,7 @@ knobs = st.sampled_from(EASY) | st.builds(
     usd=st.sampled_from([1000.0, 1000.0, None, 26.0, 2.0]),
     jump=st.sampled_from([100, 25]),
     close=st.sampled_from([21, 21, 19]),
+    canary=st.sampled_from([False, False, False, True]),
 )
 
 
@@ -176,6 +193,8 @@ class Deployment(RuleBasedStateMachine):
         self.spent: Counter[tuple[str, str]] = Counter()
         self.gone: dict[str, datetime] = {}
         self.inner = self.dead = False
+        self.paused_until: datetime | None = None
+        self.was_paused = False
         for place in (self.cloud, self.deployment.store, self.deployment.channel, self.ledger):
             place.fail_on = self.fail_on  # type: ignore[attr-defined]
         self.cloud.before_permit = self.before_permit
@@ -223,6 +242,23 @@ class Deployment(RuleBasedStateMachine):
     def garble(self, names: set[str]) -> None:
         self.oracle.garbled = names
         self.ledger.unreadable_ids = {self.cloud.id(name) for name in names}
+
+    @rule(lasting=st.sampled_from([HOUR, HOUR, DAY, 3 * DAY, None]), resume=st.booleans())
+    def pause(self, lasting: timedelta | None, resume: bool) -> None:
+        """A person turns the stop switch on, or off."""
+        if resume or lasting is None:
+            self.switched(None)
+        else:
+            self.switched(self.deployment.now + lasting)
+
+    def switched(self, until: datetime | None) -> None:
+        """Written to the ledger by another process, which nothing fails for."""
+        inner, self.inner = self.inner, True
+        if until:
+            stop_switch.set_pause(self.ledger, Pause(until=until, by="lee"), self.deployment.now)
+        else:
+            stop_switch.end_pause(self.ledger, "lee", self.deployment.now)
+        self.inner, self.paused_until = inner, until
 
     @rule()
     def release(self) -> None:
@@ -335,6 +371,11 @@ class Deployment(RuleBasedStateMachine):
         if HOUSE in self.cloud.things:
             SEEN["hosted"] += 1
             self._kept(self.cloud.things[HOUSE])
+
+    def _paused(self, thing: FakeResource) -> None:
+        """A person turns the stop switch on for a day."""
+        SEEN["paused between"] += 1
+        self.switched(self.deployment.now + DAY)
 
     def _later(self, thing: FakeResource) -> None:
         self.deployment.now += timedelta(minutes=18)
@@ -474,6 +515,15 @@ class Deployment(RuleBasedStateMachine):
         self.sweep(Mode.ENFORCE, QUIET, timedelta())
         self.sweep(Mode.ENFORCE, trial, grace / 2)
 
+    @rule(trial=trials, which=which)
+    def narrowed(self, trial: Trial, which: int) -> None:
+        """Owners are told of a stop, and then the canary leaves one of the things out."""
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+        self.turn(replace(self.oracle.knobs, canary=True))
+        self.trial = replace(QUIET, tags={"team": "risk"})
+        self.happen("tagged", self.pick(which))
+        self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
+
     @rule(first=trials, second=trials, morning=trials, late=st.booleans())
     def night(self, first: Trial, second: Trial, morning: Trial, late: bool) -> None:
         """Office hours end, and begin again."""
@@ -497,12 +547,16 @@ class Deployment(RuleBasedStateMachine):
         assert not self.wrong, self.wrong
 
     def before_permit(self) -> None:
-        """A snooze given from now on comes too late for the permit of a call."""
+        """A snooze or a pause from now on comes too late for the permit of a call."""
+        self.was_paused = self.paused_until is not None and self.paused_until > self.deployment.now
+        SEEN["paused"] += self.was_paused
         self.oracle.known = {name: list(periods) for name, periods in self.oracle.snoozes.items()}
 
     def on_action(self, manifest: Manifest, thing: FakeResource) -> None:
         """Right before a call takes effect."""
         now, move = self.deployment.now, manifest.action
+        if self.was_paused:
+            self.wrong.append(f"{move} {thing.name} at {now}, and the stop switch was on")
         if move is not StepName.START:
             self.gone[thing.name] = now
         if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
@@ -528,6 +582,7 @@ class Deployment(RuleBasedStateMachine):
             and max(min(t.date for t in rights), self.released) == self.released <= now < self.released + DAY
         ):
             self.covered.add((run, thing.name))
+        SEEN["canary"] += self.oracle.knobs.canary
         SEEN["rest"] += any(notice.sort == "rest" for notice in rights)
         SEEN["by hours"] += move is StepName.STOP and thing.name.startswith(("office", "strict"))
         self.oracle.acts.append((move, thing.name, now, run))
@@ -604,6 +659,7 @@ class Deployment(RuleBasedStateMachine):
             if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:
                 self.wrong.append(f"{call} failed for {name}: {outcome}")
         SEEN.update(f.outcome.result.value for f in report.findings)
+        SEEN["left out"] += sum(f.case.rule.only_notices for f in report.findings)
         SEEN.update(f.step.name.value for f in report.findings if f.step.name is StepName.HOLD)
 
 

@@ -75,11 +75,10 @@ def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str
     protected = "its tags can't be read" if inner.tags is None else rule.protected_because
     if protected:
         return f"{inner.name} inside it is protected: {protected}"
-    return (
-        f"{inner.name} inside it is protected: {rule.name} allows {rule.action} at most"
-        if rule.action.rank < ceiling.rank
-        else None
-    )
+    if rule.action.rank >= ceiling.rank:
+        return None
+    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"{rule.name} allows {rule.action} at most"
+    return f"{inner.name} inside it is protected: {why}"
 
 
 def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> Mapping[StepName, float]:

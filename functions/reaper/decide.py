@@ -15,7 +15,7 @@ from reaper import __version__, limits, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
-from reaper.actions.recall import recall_and_close, recall_to_read, take_leases, take_resource_leases
+from reaper.actions.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, failure_row, with_replaced_rows
@@ -92,6 +92,8 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
             _decide_part(part, draft)
         if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
+        if draft.leases and draft.ledger and not context.notices_only:
+            draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
         decided = _decided(draft)
         on_failure.pop_all()
         return decided

@@ -212,7 +212,8 @@ class Hours:
 class Rule:
     """What the policy and the resource's own tags say for this resource now. `protected_because` is the reason to leave it alone.
 
-    `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days.
+    `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days. `only_notices`: the policy allows an
+    action, but its `enforce_only` leaves this resource out.
     """
 
     name: str
@@ -225,6 +226,7 @@ class Rule:
     stop_by: str = "stop"
     hours: Hours | None = None
     protected_because: str | None = None
+    only_notices: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -66,7 +66,7 @@ def list_all_accounts(
     settings_errors: list[SettingsError] = []
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
-            if _is_available(settings, name, progress):
+            if is_available(settings, name, progress):
                 accounts += list_accounts(settings, name)
         except CloudError as error:
             rows.append(_failure_row(name, error, error.missing))
@@ -158,7 +158,7 @@ def _unopened_error(rows: Sequence[Coverage]) -> CloudError:
     return CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
 
 
-def _is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
+def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
     is_named = settings.cloud == cloud or _is_named(settings, cloud)
     try:

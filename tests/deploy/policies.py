@@ -88,12 +88,18 @@ def resolve(node: Any, names: Mapping[str, str]) -> Any:
         if key == "Fn::GetAtt":
             return names[".".join(value) if isinstance(value, list) else value]
         if key == "Fn::Sub":
-            return re.sub(r"\$\{([^}]+)\}", lambda m: {**PSEUDO, **names}[m[1]], value)
+            text, own = value if isinstance(value, list) else (value, {})
+            return _substituted(text, {**PSEUDO, **names, **resolve(own, names)})
         if key == "Fn::If":
             return resolve(value[1] if names.get(value[0]) == "true" else value[2], names)
         if key in TEXTS:
             return TEXTS[key](*resolve(value, names))
     return {key: r for key, value in node.items() if (r := resolve(value, names)) is not None}
+
+
+def _substituted(text: str, names: Mapping[str, str]) -> str:
+    """`${!name}` is CloudFormation's way to write `${name}` itself."""
+    return re.sub(r"\$\{(!?)([^}]+)\}", lambda m: f"${{{m[2]}}}" if m[1] else names[m[2]], text)
 
 
 def evaluate(documents: list[dict[str, Any]], action: str, resource: str, context: Context) -> bool:

@@ -53,6 +53,10 @@ class FailingLedger(InMemoryLedger):
         self.fail_on("row", name)
         return super().read_row(name)
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        self.fail_on("unfinished", "")
+        return super().unfinished_targets(now)
+
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.fail_on("lease", holder)
         return super().take_lease(target, holder, now, ttl)

@@ -42,7 +42,7 @@ version: 1
 defaults: {{action: {action}, idle_after: {idle_after}, grace: {grace}, remind_every: 7d}}
 limits: {{max_acts: {acts}, max_share: {share}%, {usd}max_jump: {jump}%}}
 owners: {{domains: [example.com], fallback: ml-admins@example.com}}
-rules:
+{only}rules:
   - {{name: production, match: {{name: "prod-*"}}, action: ignore}}
   - {{name: guesses will do, match: {{name: "likely-*"}}, act_on: likely}}
   - {{name: dustbin, match: {{name: "waste-*"}}, action: delete}}
@@ -69,10 +69,12 @@ class Knobs:
     usd: float | None = 1000
     jump: int = 100
     close: int = 21
+    canary: bool = False
 
     def policy(self) -> Policy:
         usd = "" if self.usd is None else f"max_usd_per_hour: {self.usd}, "
-        text = TEXT.format(**{**self.__dict__, "usd": usd, "hours": f"mon-fri 07:00-{self.close}:00"})
+        only = "enforce_only: {tags: {team: null}}\n" if self.canary else ""
+        text = TEXT.format(**{**self.__dict__, "usd": usd, "only": only, "hours": f"mon-fri 07:00-{self.close}:00"})
         if text not in _PARSED:
             _PARSED[text] = policy(text)
         return _PARSED[text]
@@ -267,6 +269,8 @@ def _protected(thing: FakeResource, knobs: Knobs, move: StepName, now: datetime)
     if thing.tags is None:
         yield "its tags cannot be read"
         return
+    if knobs.canary and "team" in thing.tags:
+        yield "not in enforce_only"
     most = RANK[ceiling(thing.name, knobs)]
     for key, value in thing.tags.items():
         if key == "reaper:action":

@@ -148,6 +148,38 @@ def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
     assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
 
 
+def test_the_targets_of_unfinished_actions_are_listed(ledger_location):
+    ledger = ledger_location.open_ledger()
+    everywhere = replace(HERE, region="eu-west-1")
+    assert ledger.unfinished_targets(NOW) == []
+    for entry in (OPEN, replace(OPEN, id=f"{ARN}-2"), replace(OPEN, target=everywhere), replace(OPEN, id=ARM, target=THERE)):
+        ledger.add_unfinished(entry)
+    listed = ledger_location.open_ledger().unfinished_targets(NOW)
+    assert listed == sorted([HERE, everywhere, THERE], key=str)
+    ledger.remove_unfinished(HERE, ARN)
+    ledger.remove_unfinished(THERE, ARM)
+    assert ledger.unfinished_targets(NOW) == sorted([HERE, everywhere], key=str)
+    ledger.remove_unfinished(HERE, f"{ARN}-2")
+    assert ledger.unfinished_targets(NOW) == [everywhere]
+    assert ledger.unfinished_targets(NOW + RETENTION + DAY) == []
+
+
+def test_a_target_is_listed_as_long_as_any_run_adds_hints(ledger_location):
+    ledgers = [ledger_location.open_ledger() for _ in range(4)]
+
+    def churn(number: int) -> None:
+        for n in range(6):
+            entry = replace(OPEN, id=f"{ARN}-{number}-{n}")
+            ledgers[number].add_unfinished(entry)
+            if n < 5:
+                ledgers[number].remove_unfinished(entry.target, entry.id)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, range(4)))
+    assert ledger_location.open_ledger().unfinished_targets(NOW) == [HERE]
+    assert len(ledger_location.open_ledger().unfinished(HERE, NOW)) == 4
+
+
 def test_a_hint_of_a_resource_without_region_or_owner_is_read_again(ledger):
     hint = replace(OPEN, region="", owner=None)
     ledger.add_unfinished(hint)

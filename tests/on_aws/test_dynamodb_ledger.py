@@ -6,9 +6,11 @@ import pytest
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
+from reaper.actions import stop_switch
 from reaper.aws.dynamodb_ledger import DynamoLedger
 from reaper.aws.dynamodb_table import MAX_EMPTY_ROUNDS, DynamoTable
 from reaper.aws.session import CloudSession
+from reaper.case import UNTIL_RESUMED
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import RETENTION
@@ -64,6 +66,29 @@ def test_keys_that_stay_unprocessed_raise_an_error(ledger_location, server):
         patient(ledger_location, waited).recall([ARN], NOW)
     assert caught.value.reason is Reason.THROTTLED
     assert len(waited) == MAX_EMPTY_ROUNDS - 1
+
+
+def test_a_permit_takes_one_request_for_the_switch_and_all_records(ledger_location, server):
+    ledger = ledger_location.open_ledger()
+    ledger.write_row("pause", {"state": "on"}, 0, NOW)
+    ids = [f"{ARN}-{n}" for n in range(20)]
+    ledger.remember(ids[0], Memory(notice_receipt="r"), 0, NOW)
+    server.calls.clear()
+    memories, row = ledger.recall_with_row(ids, "pause", NOW)
+    assert [(call.operation, next(iter(call.params["RequestItems"].values()))["ConsistentRead"]) for call in server.calls] == [
+        ("BatchGetItem", True)
+    ]
+    assert (list(memories), dict(row.values), row.version) == (ids[:1], {"state": "on"}, 1)
+
+
+def test_a_named_row_without_a_version_is_unreadable(ledger_location):
+    table = ledger_location.address.removeprefix("dynamodb://")
+    item = {"pk": {"S": "state#pause"}, "sk": {"S": "-"}, "v_state": {"S": "off"}}
+    boto3.client("dynamodb").put_item(TableName=table, Item=item)
+    with pytest.raises(CloudError) as raised:
+        ledger_location.open_ledger().read_row("pause")
+    assert raised.value.reason is Reason.UNREADABLE
+    assert stop_switch.paused_until(ledger_location.open_ledger(), NOW) == UNTIL_RESUMED
 
 
 def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(ledger_location, server):

@@ -8,7 +8,7 @@ import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation
-from reaper.azure.table_keys import MAX_KEY_CHARS, encode_key, partition_key, row_key
+from reaper.azure.table_keys import MAX_KEY_CHARS, decode_key, encode_key, partition_key, row_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.model import Memory
@@ -134,3 +134,12 @@ def test_keys_hold_only_what_table_storage_allows(id):
         assert key.isascii()
         assert key.isprintable()
         assert not set(key) & set("/\\#?%")
+
+
+@pytest.mark.parametrize("text", [ARM, ARN, "aws/123456789012/us-east-1", "azure/0f0f/-", "memory a|b=c", "ä/ö=2F", ""])
+def test_a_key_that_was_not_shortened_is_read_back(text):
+    assert decode_key(encode_key(text)) == text
+
+
+def test_a_shortened_key_is_read_as_far_as_it_goes():
+    assert decode_key(encode_key("ä" * 900)).startswith("ää")

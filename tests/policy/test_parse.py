@@ -37,8 +37,8 @@ def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
     jsonschema.validate(yaml_lines.parse_yaml(text, path.name), json_schema.policy_schema(KINDS))
 
 
-def test_the_three_example_policies_exist():
-    assert {p.name for p in EXAMPLES} >= {"default.yaml", "office-hours.yaml", "production-safe.yaml"}
+def test_the_example_policies_exist():
+    assert {p.name for p in EXAMPLES} >= {"canary.yaml", "default.yaml", "office-hours.yaml", "production-safe.yaml"}
 
 
 @pytest.mark.parametrize(

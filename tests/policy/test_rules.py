@@ -100,6 +100,7 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "stop_by": ("stop_by: native", "stop_by: stop", "stop"),
     "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
     "protected_because": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
+    "only_notices": ("grace: 1h", "grace: 2h", False),
     "notes": ("grace: 1h", "grace: 2h", ("its price or size is unknown, so the gentler of these rules applies",)),
 }
 

@@ -5,7 +5,7 @@ Failures are added to `rows`, the rows of the coverage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -98,6 +98,25 @@ def recall_and_close(
     if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
     return RecalledTargets(memories=memories, untold=tuple(untold))
+
+
+def recall_left_targets(
+    coverage: Iterable[Coverage], leases: RunLeases, run_id: str, now: datetime, rows: list[Coverage]
+) -> tuple[UntoldAction, ...]:
+    """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
+    swept = {target_of_row(row) for row in coverage if row.cloud != OWN}
+    try:
+        left = {target for target in leases.ledger.unfinished_targets(now) if target not in swept and leases.take(target)}
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return ()
+    recalled = (
+        recall_and_close([], left, leases.ledger, run_id, now, rows) if left else RecalledTargets(memories=Recalled({}, {}))
+    )
+    if recalled is None:
+        leases.give_back(left)
+        return ()
+    return recalled.untold
 
 
 def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:

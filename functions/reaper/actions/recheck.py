@@ -23,6 +23,7 @@ from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.planning import contained, possible_actions, snoozed_cases
 from reaper.planning.reasons import PARTICIPLES
+from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
@@ -98,6 +99,8 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
         return f"it is {case.verdict.state} now: {case.verdict.because}"
     if blocked := case.blocked.get(action):
         return blocked.because
+    if case.rule.only_notices:
+        return f"it is {NOT_IN_ENFORCE_ONLY}"
     if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
         return (
             f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"

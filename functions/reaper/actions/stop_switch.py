@@ -69,7 +69,7 @@ def paused_because(pause: Pause) -> str:
 
 
 def paused_sentence(pause: Pause | None) -> str:
-    """The pause as a sentence for reports; empty without one."""
+    """The pause as a sentence for reports; empty if there is none."""
     if pause is None:
         return ""
     clause = paused_because(pause)

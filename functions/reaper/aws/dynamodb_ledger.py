@@ -14,6 +14,7 @@ from typing import Any
 
 import boto3
 
+from reaper.aws.dynamodb_rows import VALUE_PREFIX, DynamoRows
 from reaper.aws.dynamodb_table import DynamoTable, Item
 from reaper.aws.session import CloudSession
 from reaper.errors import SettingsError
@@ -33,7 +34,7 @@ from reaper.ledger.codec import (
     written_columns,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
-from reaper.ledger.stored_text import comparable_id, microseconds, shorten_key, sortable_time, target_text
+from reaper.ledger.stored_text import comparable_id, microseconds, shorten_key, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
 PERMISSIONS = (
@@ -45,12 +46,12 @@ PERMISSIONS = (
     "dynamodb:Query",
 )
 """The permissions that the ledger needs on its table."""
+TARGETS_PARTITION = "open-targets"
+"""The partition that lists the targets with hints: an item for each, since the partitions of a table can't be listed."""
 MAX_KEY_BYTES = 1800
 """For an ID in a partition key, which may have 2,048 bytes."""
 MAX_SORT_KEY_BYTES = 900
 """For an ID in a sort key, which may have 1,024 bytes."""
-VALUE_PREFIX = "v_"
-"""The prefix of a named row's values, so that they can't clash with the table's own attributes."""
 BOOKKEEPING_ATTRIBUTES = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
 """The attributes that every write of a memory sets besides its columns. The snooze page's role may write these and its own columns only."""
 
@@ -95,11 +96,20 @@ class DynamoLedger:
             (unfinished_from_row(_text_attributes(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
         )
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        rows = [row for row in self._table.query({"S": TARGETS_PARTITION}) if _is_fresh(row, now)]
+        return [target_from_text(row["sk"]["S"]) for row in rows]
+
     def add_unfinished(self, entry: Unfinished) -> None:
         self._table.put(_unfinished_key(entry.target, entry.id) | _item_of_row(unfinished_columns(entry), entry.at))
+        # After the hint: a run that finds no hint removes the target only if no other run has written it since.
+        self._table.put(_target_key(entry.target) | _item_of_row({"writer": uuid.uuid4().hex}, entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
         self._table.delete(_unfinished_key(target, resource_id))
+        listed = self._table.get(_target_key(target))
+        if listed and not self._table.query(_item_key("open", target_text(target))["pk"], limit=1):
+            self._table.delete(_target_key(target), "writer = :writer", {":writer": listed["writer"]})
 
     def read_row(self, name: str) -> NamedRow:
         return _named_row(self._table.get(_item_key("state", name)))
@@ -150,6 +160,9 @@ class DynamoLedger:
         """Does nothing: the table's time to live deletes old items at no cost."""
         return 0
 
+    def stored_rows(self) -> DynamoRows:
+        return DynamoRows(self._table)
+
     def close(self) -> None:
         """Nothing to close: the SDK's connections end with the process."""
 
@@ -171,6 +184,10 @@ def _item_key(category: str, name: str, sort: str = "-") -> Item:
 
 def _unfinished_key(target: Target, resource_id: str) -> Item:
     return {**_item_key("open", target_text(target)), "sk": {"S": shorten_key(comparable_id(resource_id), MAX_SORT_KEY_BYTES)}}
+
+
+def _target_key(target: Target) -> Item:
+    return {"pk": {"S": TARGETS_PARTITION}, "sk": {"S": target_text(target)}}
 
 
 def _unchanged_condition(expected_version: int, now: datetime, *, whole: bool) -> tuple[str, dict[str, Any]]:

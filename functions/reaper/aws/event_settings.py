@@ -11,6 +11,13 @@ from reaper import settings as knobs
 from reaper.errors import SettingsError
 
 EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
+QUEUE_SOURCE = "aws:sqs"
+
+
+def is_batch(event: object) -> bool:
+    """Whether a queue delivered the event."""
+    records = event.get("Records") if isinstance(event, dict) else None
+    return isinstance(records, list) and all(isinstance(r, dict) and r.get("eventSource") == QUEUE_SOURCE for r in records)
 
 
 def options_of(event: object) -> dict[str, Any]:

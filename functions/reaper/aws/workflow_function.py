@@ -14,9 +14,11 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper.aws.event_settings import event_settings, options_of
-from reaper.aws.telemetry import logger, metrics, publish_skipped
+from reaper.aws.published_figures import publish_figures
+from reaper.aws.telemetry import logger
 from reaper.errors import SettingsError
 from reaper.model import Status
+from reaper.report.figures import skipped_figures
 from reaper.report.totals import report_totals
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
@@ -46,8 +48,7 @@ def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
     answer = phases.list_targets(context, run_id_of(execution), execution, is_running)
     logger.info("listed", run=answer["run"], status=answer["status"], items=answer["items"], because=answer["because"])
     if answer["status"] == "skipped":
-        publish_skipped()
-        metrics.flush_metrics()
+        publish_figures(skipped_figures(), os.environ.get("REAPER_DEPLOYMENT", ""))
     return answer
 
 
@@ -66,17 +67,14 @@ def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
 
 
 def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
-    """Send the messages, then deliver the report. The metrics are sent even if the report can't be stored."""
+    """Send the messages, then deliver the report."""
     from reaper.aws.map_results import item_failures  # imports boto3, which would slow every cold start
     from reaper.aws.report_delivery import deliver_report
 
     context = _open_context(event["run"], deadline)
     report = phases.conclude_run(context, event["run"], item_failures(event["results"]))
     owners = require_run(context.store).policy().policy.owners
-    try:
-        _, stored = deliver_report(report, context.settings, owners, context.clock)
-    finally:
-        metrics.flush_metrics()
+    stored = deliver_report(report, context.settings, owners, context.clock)
     totals = report_totals(report)
     incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)
     return {

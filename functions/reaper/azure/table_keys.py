@@ -6,6 +6,7 @@ https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-tab
 
 from __future__ import annotations
 
+import re
 from string import ascii_letters, digits
 
 from reaper.ledger.stored_text import comparable_id, shorten_key
@@ -19,6 +20,15 @@ def encode_key(text: str) -> str:
     """The string as a key: a slash becomes |, any other character that isn't plain becomes its UTF-8 bytes as =XX. Different strings have
     different keys."""
     return shorten_key("".join(_encode_char(char) for char in text), MAX_KEY_CHARS)
+
+
+def decode_key(key: str) -> str:
+    """The inverse of `encode_key`, as far as the key wasn't shortened."""
+    return re.sub(
+        r"(?:=[0-9A-F]{2})+",
+        lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"),
+        key.replace("|", "/"),
+    )
 
 
 def row_key(resource_id: str) -> str:

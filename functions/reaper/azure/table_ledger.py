@@ -16,8 +16,10 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from reaper.azure.table_keys import encode_key, partition_key, row_key
+from reaper.azure.table_keys import decode_key, encode_key, partition_key, row_key
+from reaper.azure.table_rows import TableRows
 from reaper.azure.table_storage import Table, connect_table
+from reaper.azure.table_texts import join_texts, split_texts
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
     entry_digest,
@@ -33,7 +35,7 @@ from reaper.ledger.codec import (
     unfinished_from_row,
 )
 from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
-from reaper.ledger.stored_text import microseconds, sortable_time, target_text
+from reaper.ledger.stored_text import microseconds, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
 MAX_SINGLE_READS = 12
@@ -41,10 +43,8 @@ MAX_SINGLE_READS = 12
 NEWEST_FIRST_BASE = 10**19
 """Keys are only read in ascending order, so the keys of statistics count down from here."""
 
-VALUE_PREFIX, MAX_PROPERTY_CHARS = "v_", 15_000
-"""The prefix of a named row's properties, and the length of each (the limit is 64 KiB of UTF-16):
-https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
-"""
+UNFINISHED_PREFIX = "open "
+"""The beginning of every partition with hints of unfinished actions. The next character after the blank is `!`."""
 NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
 LAST_CLEANUP_KEY = ("tidied", "-")
 """The entity that records the last cleanup."""
@@ -95,6 +95,12 @@ class TableLedger:
             (unfinished_from_row(_text_properties(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
         )
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        condition = "PartitionKey ge @first and PartitionKey lt @end"
+        rows = self._table.query(condition, first=UNFINISHED_PREFIX, end=f"{UNFINISHED_PREFIX[:-1]}!")
+        places = {row["PartitionKey"].removeprefix(UNFINISHED_PREFIX) for row in rows if _is_fresh(row, now)}
+        return [target_from_text(place) for place in sorted(map(decode_key, places))]
+
     def add_unfinished(self, entry: Unfinished) -> None:
         self._table.put(_to_entity((_unfinished_partition(entry.target), row_key(entry.id)), unfinished_columns(entry), entry.at))
 
@@ -107,7 +113,7 @@ class TableLedger:
         entity = self._table.get("state", encode_key(name))
         if entity is None:
             return NamedRow()
-        return NamedRow(values=_join_texts(_text_properties(entity)), version=_version_of(entity))
+        return NamedRow(values=join_texts(_text_properties(entity)), version=_version_of(entity))
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = ("state", encode_key(name)), uuid.uuid4().hex
@@ -115,7 +121,7 @@ class TableLedger:
         if (_version_of(stored) if stored else 0) != expected_version:
             return False
         more = {"writer": writer, "version": expected_version + 1, "touched": NEVER_FORGOTTEN}
-        return self._swap_entity(stored, {"PartitionKey": key[0], "RowKey": key[1], **_split_texts(values), **more}, "writer")
+        return self._swap_entity(stored, {"PartitionKey": key[0], "RowKey": key[1], **split_texts(values), **more}, "writer")
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         key = ("lease", encode_key(target_text(target)))
@@ -159,6 +165,9 @@ class TableLedger:
             return 0
         old = list(self._table.query("touched lt @moment", moment=sortable_time(moment)))
         return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
+
+    def stored_rows(self) -> TableRows:
+        return TableRows(self._table)
 
     def close(self) -> None:
         self._table.close()
@@ -211,38 +220,12 @@ def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = F
 
 
 def _unfinished_partition(target: Target) -> str:
-    return f"open {encode_key(target_text(target))}"
+    return f"{UNFINISHED_PREFIX}{encode_key(target_text(target))}"
 
 
 def _without_keys(entity: Entity) -> dict[str, Any]:
     """The properties of an entity without its keys."""
     return {name: value for name, value in entity.items() if name not in {"PartitionKey", "RowKey"}}
-
-
-def _split_texts(values: Mapping[str, str]) -> dict[str, str]:
-    """Strings of any length as properties of at most MAX_PROPERTY_CHARS: `v_name_0`, `v_name_1` and so on."""
-    return {
-        f"{VALUE_PREFIX}{name}_{n}": value[at : at + MAX_PROPERTY_CHARS]
-        for name, value in values.items()
-        for n, at in enumerate(range(0, max(len(value), 1), MAX_PROPERTY_CHARS))
-    }
-
-
-def _join_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """The inverse of `_split_texts`. Raises CloudError for properties that it didn't write."""
-    try:
-        return _joined_parts(texts)
-    except ValueError as error:
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"a named row can't be read ({error})") from error
-
-
-def _joined_parts(texts: Mapping[str, str]) -> dict[str, str]:
-    parts_by_name: dict[str, dict[int, str]] = defaultdict(dict)
-    for key, text in texts.items():
-        name, _, number = key.removeprefix(VALUE_PREFIX).rpartition("_")
-        if key.startswith(VALUE_PREFIX):
-            parts_by_name[name][int(number)] = text
-    return {name: "".join(parts[n] for n in sorted(parts)) for name, parts in parts_by_name.items()}
 
 
 def _to_entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def open_ledger_to_write(settings: Settings) -> Ledger:
 
 
 def open_named_ledger(settings: Settings) -> tuple[Ledger, str]:
-    """The ledger that REAPER_LEDGER names, and its address. Raises SettingsError without one: your own ledger would change nothing."""
+    """The ledger that REAPER_LEDGER names, and its address. Raises SettingsError if it is unset: the deployment doesn't read your own."""
     if not settings.ledger or settings.ledger.startswith("memory:"):
         raise SettingsError(
             "this command changes a deployment's ledger; set REAPER_LEDGER to it, such as dynamodb://TABLE, table://ACCOUNT/TABLE or sqlite:///PATH"

@@ -29,6 +29,8 @@ def check_policy(
         print_warning(warning)
     rules = count_noun(len(source.policy.rules), "rule")
     sys.stdout.write(f"{source.name}: valid: {rules}, {count_noun(len(warnings), 'warning')}\n")
+    if canary := source.policy.enforce_only:
+        sys.stdout.write(f"Only {canary.description} can be stopped, deleted or started. Everything else gets notices.\n")
 
 
 @app.command("schema")

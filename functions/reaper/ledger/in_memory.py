@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper.ledger.codec import memory_from_row, merge_row, retained_from
+from reaper.ledger.codec import (
+    history_columns,
+    memory_from_row,
+    merge_row,
+    retained_from,
+    unfinished_columns,
+    unfinished_from_row,
+)
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_rows import RowSort, StoredRow
 from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
 from reaper.model import Memory, Target
 
@@ -48,6 +56,11 @@ class InMemoryLedger:
         with self._lock:
             entries = [entry for entry in self._unfinished.values() if entry.target == target and entry.at >= now - RETENTION]
         return sorted(entries, key=lambda entry: (entry.at, entry.id))
+
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        with self._lock:
+            targets = {entry.target for entry in self._unfinished.values() if entry.at >= now - RETENTION}
+        return sorted(targets, key=target_text)
 
     def add_unfinished(self, entry: Unfinished) -> None:
         with self._lock:
@@ -112,6 +125,45 @@ class InMemoryLedger:
             self._history = {e: None for e in self._history if e.when >= moment}
             self._unfinished = {k: v for k, v in self._unfinished.items() if v.at >= moment}
             return before - self._entry_count()
+
+    def stored_rows(self) -> InMemoryLedger:
+        return self
+
+    def scan(self, word: str) -> Iterator[StoredRow]:
+        with self._lock:
+            rows = [
+                *(StoredRow(sort=RowSort.MEMORY, id=k, columns=row, stored=(k, v)) for k, (_, v, row) in self._memories.items()),
+                *(
+                    StoredRow(sort=RowSort.OPEN, id=e.id, columns=unfinished_columns(e), stored=e)
+                    for e in self._unfinished.values()
+                ),
+                *(StoredRow(sort=RowSort.HISTORY, id=e.id, columns=history_columns(e), stored=e) for e in self._history),
+                *(StoredRow(sort=RowSort.STATE, id=k, columns=r.values, stored=(k, r.version)) for k, r in self._rows.items()),
+            ]
+        yield from rows
+
+    def replace(self, row: StoredRow, columns: Mapping[str, str]) -> bool:
+        with self._lock:
+            if row.sort is RowSort.OPEN:
+                return self._replace_unfinished(row.stored, columns)
+            key, version = row.stored
+            if row.sort is RowSort.STATE:
+                unchanged = bool(self._rows[key].version == version)
+                self._rows |= {key: NamedRow(values=dict(columns), version=version + 1)} if unchanged else {}
+                return unchanged
+            touched, stored_version, _ = self._memories[key]
+            self._memories |= {key: (touched, version + 1, dict(columns))} if stored_version == version else {}
+            return bool(stored_version == version)
+
+    def _replace_unfinished(self, entry: Unfinished, columns: Mapping[str, str]) -> bool:
+        key = (entry.target, comparable_id(entry.id))
+        unchanged = self._unfinished.get(key) == entry
+        self._unfinished |= {key: unfinished_from_row(columns, entry.target)} if unchanged else {}
+        return unchanged
+
+    def remove(self, row: StoredRow) -> None:
+        with self._lock:
+            self._history.pop(row.stored, None)
 
     def close(self) -> None:
         """Nothing to close."""

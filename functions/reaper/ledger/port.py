@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from reaper.errors import CloudError, Reason
+from reaper.ledger.stored_rows import StoredRows
 from reaper.model import Memory, StepName, Target
 
 RETENTION = timedelta(days=400)
@@ -150,6 +151,10 @@ class Ledger(Protocol):
         """Every hint of an unfinished action in the target, oldest first."""
         ...
 
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        """Every target with a hint, whether a run still sweeps it or not. May include one without a hint."""
+        ...
+
     def add_unfinished(self, entry: Unfinished) -> None:
         """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
         ...
@@ -199,6 +204,10 @@ class Ledger(Protocol):
 
         Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
         """
+        ...
+
+    def stored_rows(self) -> StoredRows:
+        """Every row as it is stored, for a person with rights of their own: a run never reads a whole ledger."""
         ...
 
     def close(self) -> None:

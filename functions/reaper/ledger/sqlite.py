@@ -25,7 +25,8 @@ from reaper.ledger.codec import (
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
 from reaper.ledger.sqlite_file import SqliteFile, open_file
-from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
+from reaper.ledger.sqlite_rows import SqliteRows
+from reaper.ledger.stored_text import comparable_id, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
 MAX_IDS_PER_QUERY = 500
@@ -73,6 +74,10 @@ class SqliteLedger:
             unfinished_from_row(_parse_row(row), target)
             for (row,) in self._file.read("Unfinished", sql, target_text(target), sortable_time(now - RETENTION))
         ]
+
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        sql = "SELECT DISTINCT place FROM open WHERE touched >= ? ORDER BY place"
+        return [target_from_text(place) for (place,) in self._file.read("Unfinished", sql, sortable_time(now - RETENTION))]
 
     def add_unfinished(self, entry: Unfinished) -> None:
         row = (target_text(entry.target), comparable_id(entry.id), sortable_time(entry.at), json.dumps(unfinished_columns(entry)))
@@ -133,6 +138,9 @@ class SqliteLedger:
         return sum(
             self._file.write("Forget", f"DELETE FROM {table} WHERE touched < ?", sortable_time(moment)) for table in tables
         )
+
+    def stored_rows(self) -> SqliteRows:
+        return SqliteRows(self._file)
 
     def close(self) -> None:
         self._file.close()

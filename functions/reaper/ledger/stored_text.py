@@ -40,6 +40,12 @@ def target_text(target: Target) -> str:
     return f"{target.cloud}/{target.account}/{target.region or '-'}"
 
 
+def target_from_text(text: str) -> Target:
+    """The inverse of `target_text`. Raises ValueError for anything else."""
+    cloud, account, region = text.split("/", 2)
+    return Target(cloud=cloud, account=account, region=None if region == "-" else region)
+
+
 def sortable_time(moment: datetime) -> str:
     """An aware datetime in UTC with a fixed width, so that strings sort as times do. Raises ValueError for a naive one."""
     if moment.utcoffset() is None:

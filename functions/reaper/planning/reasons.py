@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, Step
 from reaper.duration import format_duration
-from reaper.model import Memory, StepName
+from reaper.model import Memory, State, StepName
 from reaper.planning import enrolment
 from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import manual_start_at, was_stopped_by_reaper
@@ -24,6 +25,18 @@ def nothing_to_do_because(case: Case, memory: Memory) -> str:
     if blocked and blocked.already_done and memory.last_action_at:
         return f"it is unchanged since the reaper's action on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
     return f"nothing to do: it is {case.verdict.state}"
+
+
+def with_canary_reason(step: Step, case: Case) -> Step:
+    """The step of an idle resource that `enforce_only` leaves out, with that reason."""
+    because = case.rule.notes[-1] if case.rule.only_notices and case.rule.notes and case.verdict.state is State.IDLE else ""
+    return replace(step, because=f"{step.because}; {because}") if because and because not in step.because else step
+
+
+def with_blocked_target(step: Step, case: Case) -> Step:
+    """The step of an idle resource in a place where nothing may be changed now, with that reason."""
+    because = case.resource.target.blocked_because if case.verdict.state is State.IDLE else None
+    return replace(step, because=f"{step.because}; it isn't stopped or deleted: {because}") if because else step
 
 
 def unconfirmed_because(memory: Memory) -> str:

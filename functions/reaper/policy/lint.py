@@ -259,6 +259,19 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
 
 
+def _canary_problems(policy: Policy) -> Iterator[Problem]:
+    """A canary that covers less than it says, or nothing."""
+    canary = policy.enforce_only
+    if canary is None:
+        return
+    for account in canary.unlikely_accounts():
+        expected = "an AWS account has 12 digits, an Azure subscription a GUID"
+        yield ("enforce_only", "accounts"), f"enforce_only: {short_repr(account)} matches no account: {expected}"
+    actions = [policy.defaults.action, *(spec.action or policy.defaults.action for spec in policy.rules)]
+    if all(action.rank < Ceiling.STOP.rank for action in actions):
+        yield ("enforce_only",), "enforce_only has no effect: no rule allows more than notices"
+
+
 CHECKS = (
     _unreachable_rules,
     _contradictory_rules,
@@ -269,4 +282,5 @@ CHECKS = (
     _actions_without_effect,
     _actions_for_every_kind,
     _missing_domains,
+    _canary_problems,
 )

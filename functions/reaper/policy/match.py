@@ -48,20 +48,21 @@ class Match(Section):
     def conditions(self, resource: Resource, usd_per_hour: float | None) -> dict[str, bool | None]:
         """Whether each condition of the rule holds; None if that depends on an unknown price or size."""
         results: dict[str, bool | None] = {
-            "cloud": _matches_any(self.cloud, resource.target.cloud),
-            "kind": _matches_any(self.kind, resource.kind),
-            "name": _matches_any(self.name, resource.name),
-            "account": _matches_any(self.account, resource.target.account),
-            "subscription": _matches_any(self.subscription, resource.target.account),
-            "region": _matches_any(self.region, resource.region),
-            "tags": _tags_match(self.tags or {}, resource),
+            "cloud": matches_any(self.cloud, resource.target.cloud),
+            "kind": matches_any(self.kind, resource.kind),
+            "name": matches_any(self.name, resource.name),
+            "account": matches_any(self.account, resource.target.account),
+            "subscription": matches_any(self.subscription, resource.target.account),
+            "region": matches_any(self.region, resource.region),
+            "tags": tags_match(self.tags or {}, resource),
             "size": _size_matches(self.size, resource),
             "usd_per_hour": _price_matches(self.usd_per_hour, usd_per_hour),
         }
         return {name: result for name, result in results.items() if getattr(self, name) is not None}
 
 
-def _matches_any(globs: Sequence[str] | None, value: str) -> bool:
+def matches_any(globs: Sequence[str] | None, value: str) -> bool:
+    """Whether the value fits one of the globs; any value does if there are none."""
     return globs is None or any(fnmatchcase(value, glob) for glob in globs)
 
 
@@ -85,7 +86,8 @@ def _price_matches(comparison: str | None, usd_per_hour: float | None) -> bool |
     return OPERATORS[sign](usd_per_hour, float(comparison.removeprefix(sign)))
 
 
-def _tags_match(conditions: Tags, resource: Resource) -> bool:
+def tags_match(conditions: Tags, resource: Resource) -> bool:
+    """Whether its tags meet every condition. Tags that couldn't be read count as none."""
     values_by_key: dict[str, list[str]] = {}
     for key, value in (resource.tags or {}).items():
         values_by_key.setdefault(key.lower(), []).append(value)

@@ -17,13 +17,21 @@ from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
 from reaper.policy.values import TagPermission
 
+NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
+"""The note on a rule that the policy's canary limits."""
 DEFAULTED_FIELDS = ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
 
 
 def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
-    """The rule for `resource` at `now`. If its tags are unreadable, the file alone decides; `judge` then says `unknown`."""
+    """The rule for `resource` at `now`. If its tags are unreadable, the file alone decides; `judge` then says `unknown`.
+
+    What `enforce_only` leaves out gets notices at most.
+    """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    return _combined_rule(policy, specs, tags.read_tags(resource.tags or {}, now), now)
+    rule = _combined_rule(policy, specs, tags.read_tags(resource.tags or {}, now), now)
+    if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
+        return rule
+    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True), NOT_IN_ENFORCE_ONLY)
 
 
 def idle_after_range(
@@ -128,6 +136,7 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         stop_by="native" if all(r.stop_by == "native" for r in rules) else "stop",
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
+        only_notices=any(r.only_notices for r in rules),
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 

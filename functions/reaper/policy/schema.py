@@ -15,6 +15,7 @@ from reaper.model import Ceiling, Confidence, Hours
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.channel_settings import Channel
+from reaper.policy.enforce_only import OptionalEnforceOnly
 from reaper.policy.match import Match
 from reaper.policy.values import Domain, IdleAfter, Length, Percentage, PlainAddress, Section, SnoozeLength, TagPermission
 
@@ -137,6 +138,11 @@ class Policy(Section):
     defaults: Defaults = Field(Defaults(), description="the values that apply unless a rule sets its own")
     limits: Limits = Field(Limits(), description="the most that one sweep may do")
     owners: Owners = Field(Owners(), description="where an owner's address comes from")
+    enforce_only: OptionalEnforceOnly = Field(
+        None,
+        validate_default=False,
+        description="the only resources that may be stopped, deleted or started; all others get notices",
+    )
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 

@@ -1,15 +1,18 @@
-"""pause and resume as a person runs them: processes of their own against the sandbox, on a named ledger only."""
+"""pause, resume and forget as a person runs them: processes of their own against the sandbox, on a named ledger only."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from e2e.test_action_commands import Desk
+from reaper.ledger import opening
+from reaper.ledger.port import HistoryEntry
 from reaper_sandbox.aws.server import Server
 
 
@@ -79,3 +82,28 @@ def test_an_end_that_cannot_be_used_sets_nothing(desk: Desk, until: str, message
 def test_a_date_ends_when_that_day_is_over_everywhere(desk: Desk):
     assert "until 2099-12-02 12:00 UTC" in desk("pause", "--until", "2099-12-01").stdout
     assert "until 2099-12-01 08:30 UTC" in desk("pause", "--until", "2099-12-01T09:30+01:00").stdout
+
+
+def test_an_address_is_forgotten_and_each_row_is_printed(desk: Desk):
+    ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
+    memory = ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]]
+    ledger.remember(desk.ids[0], replace(memory, notified_owner="jo@example.com"), memory.version, desk.now)
+    ledger.add_history(HistoryEntry(id=desk.ids[1], when=desk.now, what="kept", by="jo@example.com", because="a demo"))
+    completed = desk("forget", "jo@example.com")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines()[:2] == [f"memory {desk.ids[0]}: told", f"history {desk.ids[1]}: by"]
+    assert f"2 rows changed in sqlite://{desk.home}/ledger.db." in completed.stdout
+    assert ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]].notified_owner == "(forgotten)"
+    assert "0 rows changed" in desk("forget", "jo@example.com").stdout
+    ledger.close()
+
+
+@pytest.mark.parametrize("address", ["jo", "jo@", "Jo <jo@example.com>", ""])
+def test_only_a_plain_address_can_be_forgotten(desk: Desk, address: str):
+    completed = desk("forget", address)
+    assert (completed.returncode, "expected one plain email address" in completed.stderr) == (2, True)
+
+
+def test_forgetting_needs_a_named_ledger(desk: Desk):
+    completed = desk("forget", "jo@example.com", REAPER_LEDGER="")
+    assert (completed.returncode, "set REAPER_LEDGER to it" in completed.stderr) == (2, True)

@@ -1,0 +1,155 @@
+"""A place that leaves, such as an account: nothing acts there, notices lapse, snoozes and manifests stay, and what was done is still told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import DAY, HOUR, TARGET
+from fakes.failing_ledger import FailingLedger
+from fakes.fake_deployment import FakeDeployment, only, stopped
+from reaper import memory_updates
+from reaper.errors import CloudError, Reason
+from reaper.model import Memory, Mode, Result, Status, StepName
+from reaper.notices.message import Audience
+
+ELSEWHERE = ["eu-west-1"]
+LEFT = replace(TARGET, region="us-east-1")
+
+
+@pytest.fixture
+def deployment() -> FakeDeployment:
+    """One thing in a place that was swept until today."""
+    made = FakeDeployment(ledger=FailingLedger())
+    made.cloud.add("churn", tags={"reaper:owner": "ann@example.com"})
+    return made
+
+
+def stopped_untold(deployment: FakeDeployment) -> FakeDeployment:
+    """Its stop was carried out while no mail went out."""
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    assert stopped(deployment)
+    deployment.channel.is_closed = False
+    deployment.channel.messages.clear()
+    return deployment
+
+
+def sweep_elsewhere(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE, **after: float):
+    deployment.now += timedelta(**after)
+    return deployment.sweep(mode, regions=ELSEWHERE)
+
+
+def letters(deployment: FakeDeployment) -> list[tuple[str, bool]]:
+    """Who got a mail, and whether it says that something was stopped."""
+    return [(m.to, "It was stopped." in m.text) for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+
+
+@pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
+def test_an_untold_stop_is_told_once_by_a_run_that_lists_it_no_more(deployment: FakeDeployment, mode: Mode):
+    stopped_untold(deployment)
+    for _ in range(3):
+        sweep_elsewhere(deployment, mode, hours=6)
+    assert letters(deployment) == [("ann@example.com", True)]
+    assert deployment.ledger.unfinished(LEFT, deployment.now) == []
+    assert deployment.ledger.unfinished_targets(deployment.now) == []
+
+
+def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment):
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    case = only(deployment.sweep(Mode.AUDIT)).case
+    memory = deployment.memory("churn")
+    intent = memory_updates.before_action(memory, StepName.STOP, "s3://manifests/m", "run-0", deployment.now)
+    assert deployment.ledger.remember(case.resource.id, intent, memory.version, deployment.now)
+    deployment.ledger.add_unfinished(_hint(deployment, case.resource.id))
+    deployment.channel.messages.clear()
+    report = sweep_elsewhere(deployment, hours=6)
+    [row] = [row for row in report.coverage if row.kind == "acts"]
+    assert (row.status, f"`reaper restore {case.resource.id}`" in str(row.error)) == (Status.FAILED, True)
+    assert deployment.memory("churn").last_action_result is Result.FAILED
+    [mail] = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+    assert "It isn't known whether the action was carried out" in mail
+    sweep_elsewhere(deployment, hours=6)
+    assert len([m for m in deployment.channel.messages if m.audience is Audience.OWNERS]) == 1
+
+
+def _hint(deployment: FakeDeployment, resource_id: str):
+    from reaper.ledger.port import Unfinished
+
+    return Unfinished(
+        target=LEFT,
+        id=resource_id,
+        kind="sagemaker-endpoint",
+        name="churn",
+        region="us-east-1",
+        owner="ann@example.com",
+        action=StepName.STOP,
+        run="run-0",
+        at=deployment.now,
+    )
+
+
+def test_another_runs_lease_there_keeps_this_run_out(deployment: FakeDeployment):
+    stopped_untold(deployment)
+    deployment.ledger.take_lease(LEFT, "another run", deployment.now + HOUR, DAY)
+    sweep_elsewhere(deployment, hours=1)
+    assert letters(deployment) == []
+    deployment.ledger.give_back_lease(LEFT, "another run")
+    sweep_elsewhere(deployment, hours=1)
+    assert letters(deployment) == [("ann@example.com", True)]
+
+
+def test_its_lease_is_given_back(deployment: FakeDeployment):
+    sweep_elsewhere(stopped_untold(deployment))
+    assert deployment.ledger.take_lease(LEFT, "another run", deployment.now, HOUR)
+
+
+def test_an_audit_tells_and_writes_nothing(deployment: FakeDeployment):
+    sweep_elsewhere(stopped_untold(deployment), Mode.AUDIT)
+    assert letters(deployment) == []
+    assert len(deployment.ledger.unfinished(LEFT, deployment.now)) == 1
+
+
+def test_a_ledger_that_cannot_list_the_places_is_a_failed_row(deployment: FakeDeployment):
+    stopped_untold(deployment)
+
+    def fail_on(call: str, name: str) -> None:
+        if call == "unfinished":
+            raise CloudError(Reason.DENIED, "dynamodb:Query", "not allowed", missing="dynamodb:Query")
+
+    deployment.ledger.fail_on = fail_on  # type: ignore[attr-defined]
+    report = sweep_elsewhere(deployment, hours=1)
+    assert [row.missing for row in report.coverage if row.kind == "ledger"] == ["dynamodb:Query"]
+
+
+def test_nothing_is_acted_on_in_a_place_that_left(deployment: FakeDeployment):
+    deployment.sweep()
+    for _ in range(4):
+        sweep_elsewhere(deployment, days=3)
+    assert not stopped(deployment)
+
+
+def test_its_notices_lapse_and_count_no_more_if_it_returns(deployment: FakeDeployment):
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    for _ in range(8):
+        sweep_elsewhere(deployment, days=2)
+    assert (only(deployment.sweep()).step.name, stopped(deployment)) == (StepName.WARN, False)
+    assert only(deployment.sweep_after(days=3)).outcome.result is Result.DONE
+
+
+def test_its_snoozes_and_manifests_stay(deployment: FakeDeployment):
+    stopped_untold(deployment)
+    id_, memory = deployment.cloud.id("churn"), deployment.memory("churn")
+    snoozed = replace(memory, snoozed_until=deployment.now + 60 * DAY, snoozed_by="ann@example.com")
+    assert deployment.ledger.remember(id_, snoozed, memory.version, deployment.now)
+    for _ in range(10):
+        sweep_elsewhere(deployment, days=3)
+    kept: Memory = deployment.memory("churn")
+    assert (kept.snoozed_until, kept.manifest_address) == (snoozed.snoozed_until, memory.manifest_address)
+    assert kept.manifest_address in deployment.store.texts

@@ -1,0 +1,166 @@
+"""An address is removed from every row of every ledger, and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.ledger_places import ARM, ARN, HERE, THERE
+from reaper.actions import hold_ledger, stop_switch
+from reaper.case import Pause
+from reaper.errors import CloudError, Reason
+from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
+from reaper.ledger.stored_rows import RowSort, StoredRow
+from reaper.model import Memory, StepName
+
+JO = "jo@example.com"
+MEMORY = Memory(
+    idle_since=NOW - 3 * DAY,
+    warned_at=NOW - 2 * DAY,
+    notice_receipt=f"smtp: 250 accepted for <{JO}>",
+    notified_owner=JO,
+    snoozed_until=NOW + 500 * DAY,
+    snoozed_at=NOW,
+    snoozed_by=f"Jo Martin ({JO})",
+    snooze_reason=f"ask {JO.upper()}, please",
+    last_action=StepName.STOP,
+    manifest_address="s3://bucket/m.json",
+)
+HINT = Unfinished(
+    target=HERE, id=ARN, kind="k", name="churn", region="us-east-1", owner=JO, action=StepName.STOP, run="r", at=NOW - HOUR
+)
+KEPT = HistoryEntry(id=ARN, when=NOW, what="kept", by=f"Jo ({JO})", because=f"snoozed: {JO} needs it")
+WARNED = HistoryEntry(id=ARN, when=NOW + HOUR, what="warned", by="receipt-1", because="idle for 3 days")
+
+
+def fill(ledger: Ledger) -> None:
+    ledger.remember(ARN, MEMORY, 0, NOW)
+    ledger.remember(ARM, Memory(notified_owner="mojo@example.com", snooze_reason="jo@example.com.au asked"), 0, NOW)
+    ledger.add_unfinished(HINT)
+    ledger.add_unfinished(replace(HINT, target=THERE, id=ARM, owner="ann@example.com"))
+    for entry in (KEPT, WARNED):
+        ledger.add_history(entry)
+    hold_ledger.release_hold(ledger, JO, NOW)
+    stop_switch.set_pause(ledger, Pause(by=JO), NOW)
+
+
+def names_jo(ledger: Ledger) -> list[StoredRow]:
+    return [row for row in ledger.stored_rows().scan(JO) if any(JO in text.lower() for text in row.columns.values())]
+
+
+def test_the_address_is_gone_from_every_row(ledger_location):
+    ledger = ledger_location.open_ledger()
+    fill(ledger)
+    done = list(forget_address(ledger, JO))
+    assert sorted((row.sort, *row.columns) for row in done) == [
+        ("history", "because", "by"),
+        ("memory", "receipt", "snoozed_by", "snoozed_why", "told"),
+        ("open", "owner"),
+        ("state", "by"),
+        ("state", "by"),
+    ]
+    assert [row.error for row in done] == [""] * 5
+    again = ledger_location.open_ledger()
+    assert [row.id.lower() for row in names_jo(again)] == [ARM.lower()]
+    assert list(forget_address(again, JO)) == []
+
+
+def test_everything_else_about_a_resource_stays(ledger):
+    fill(ledger)
+    list(forget_address(ledger, JO.upper()))
+    memories = ledger.recall([ARN, ARM], NOW)
+    assert memories[ARN] == replace(
+        MEMORY,
+        version=2,
+        notice_receipt=f"smtp: 250 accepted for <{FORGOTTEN}>",
+        notified_owner=FORGOTTEN,
+        snoozed_by=FORGOTTEN,
+        snooze_reason=f"ask {FORGOTTEN}, please",
+    )
+    assert memories[ARM] == Memory(version=1, notified_owner="mojo@example.com", snooze_reason="jo@example.com.au asked")
+    assert ledger.unfinished(HERE, NOW) == [replace(HINT, owner=None)]
+    assert ledger.unfinished_targets(NOW) == sorted([HERE, THERE], key=str)
+    assert ledger.history(ARN) == [replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it"), WARNED]
+    assert stop_switch.read_pause(ledger, NOW) == Pause(by=FORGOTTEN, at=NOW)
+    assert hold_ledger.past_runs(ledger, [], {}, NOW).release is not None
+
+
+def test_a_snooze_keeps_its_retention(ledger_location):
+    ledger = ledger_location.open_ledger()
+    fill(ledger)
+    before = dict(ledger_location.stored_columns(ARN)) if ledger_location.address != "memory:" else {}
+    list(forget_address(ledger, JO))
+    after = dict(ledger_location.stored_columns(ARN)) if ledger_location.address != "memory:" else {}
+    assert (after.get("touched"), after.get("expires")) == (before.get("touched"), before.get("expires"))
+    assert ledger.recall([ARN], NOW + 499 * DAY)[ARN].snoozed_until == MEMORY.snoozed_until
+
+
+@pytest.mark.parametrize("sort", [RowSort.MEMORY, RowSort.OPEN, RowSort.STATE])
+def test_a_row_that_changed_since_is_not_overwritten(ledger, sort: RowSort):
+    fill(ledger)
+    rows = ledger.stored_rows()
+    [row] = [row for row in rows.scan(JO) if row.sort is sort and row.id in {ARN, "pause"}]
+    ledger.remember(ARN, replace(MEMORY, snooze_reason="later"), 1, NOW)
+    ledger.add_unfinished(replace(HINT, run="another", at=NOW))
+    stop_switch.end_pause(ledger, "ann", NOW)
+    assert not rows.replace(row, {})
+    assert ledger.recall([ARN], NOW)[ARN].snooze_reason == "later"
+    assert [hint.run for hint in ledger.unfinished(HERE, NOW)] == ["another"]
+    assert stop_switch.read_pause(ledger, NOW) is None
+
+
+class BusyLedger(InMemoryLedger):
+    """A ledger whose rows another process changes a few times, and whose removals may be cut off."""
+
+    def __init__(self, changes: int = 0, cut_off: bool = False) -> None:
+        super().__init__()
+        self.changes, self.cut_off = changes, cut_off
+
+    def stored_rows(self) -> BusyLedger:
+        return self
+
+    def replace(self, row, columns):
+        if self.changes:
+            self.changes -= 1
+            return False
+        return super().replace(row, columns)
+
+    def remove(self, row):
+        if self.cut_off:
+            raise CloudError(Reason.UNREACHABLE, "dynamodb:DeleteItem", "no answer")
+        super().remove(row)
+
+
+def test_a_row_that_another_process_changes_is_read_again():
+    ledger = BusyLedger(changes=5)
+    fill(ledger)
+    assert [row.error for row in forget_address(ledger, JO)] == [""] * 5
+    assert [row.id.lower() for row in names_jo(ledger)] == [ARM.lower()]
+
+
+def test_a_row_that_keeps_changing_is_reported():
+    ledger = BusyLedger(changes=99)
+    fill(ledger)
+    assert [row.error for row in forget_address(ledger, JO) if row.sort is not RowSort.HISTORY] == [CHANGED] * 4
+
+
+def test_a_history_entry_is_added_redacted_before_the_old_one_goes():
+    ledger = BusyLedger(cut_off=True)
+    fill(ledger)
+    with pytest.raises(CloudError, match="no answer"):
+        list(forget_address(ledger, JO))
+    redacted = replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it")
+    assert set(ledger.history(ARN)) == {redacted, KEPT, WARNED}
+    ledger.cut_off = False
+    list(forget_address(ledger, JO))
+    assert ledger.history(ARN) == [redacted, WARNED]
+
+
+def test_the_mail_that_was_still_to_be_sent_goes_to_nobody_forgotten(ledger):
+    fill(ledger)
+    list(forget_address(ledger, JO))
+    assert [hint.owner for hint in ledger.unfinished(HERE, NOW)] == [None]
