@@ -52,8 +52,8 @@ class Company:
         self.ids = {account_id: self._quiet(account_id) for account_id in (HUB, RESEARCH, VISION)}
         self.policy(most=20)
 
-    def _quiet(self, account_id: str) -> str:
-        account = Account(self.server, account_id)
+    def _quiet(self, account_id: str, region: str = "us-east-1") -> str:
+        account = Account(self.server, account_id, region)
         endpoint = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": "ana@example.com"})
         account.alive("quiet", "AllTraffic", self.now - 20 * DAY, self.now + DAY)
         memory = Memory(
@@ -69,6 +69,10 @@ class Company:
         assert ledger.remember(endpoint.arn, memory, 0, self.now - HOUR)
         ledger.close()
         return endpoint.arn
+
+    def add_region(self, region: str) -> None:
+        for account_id in (HUB, RESEARCH, VISION):
+            self._quiet(account_id, region)
 
     def forget_notices(self) -> None:
         (self.home / "ledger.db").unlink()
@@ -249,6 +253,15 @@ def test_an_account_that_cannot_be_opened_to_act_hides_no_other(company: Company
     [refused] = [f for f in report["findings"] if f["account"] == VISION]
     assert (refused["outcome"], "sts:AssumeRole" in refused["outcome_because"]) == ("refused", True)
     assert [row["missing"] for row in report["coverage"] if row["kind"] == "acts"] == ["sts:AssumeRole"]
+
+
+def test_an_account_is_entered_once_to_read_and_once_to_act(company: Company):
+    company.add_region("eu-west-1")
+    options = ("--organization", "--region", "us-east-1,eu-west-1", "--mode", "enforce", "--format", "json")
+    completed = company("sweep", "--cloud", "aws", *options)
+    assert [f["outcome"] for f in json.loads(completed.stdout)["findings"]] == ["done"] * 6, completed.stderr
+    entered = Counter((request["RoleArn"].split(":")[4], "Policy" in request) for request in company.assumed())
+    assert entered == dict.fromkeys([(RESEARCH, True), (RESEARCH, False), (VISION, True), (VISION, False)], 1)
 
 
 # restore and undo
