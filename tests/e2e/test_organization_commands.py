@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -153,6 +154,18 @@ def test_a_wrong_external_id_is_denied_rows_and_exit_3(company: Company):
         (None, "denied", "sts:AssumeRole")
     }
     assert {row["status"] for row in rows(completed, HUB)} == {"ok"}
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown"])
+def test_reports_for_people_name_the_accounts(company: Company, format_: str):
+    company.organization.management, company.organization.delegated = VISION, {HUB}
+    company.organization.roles = [role for role in company.organization.roles if VISION not in role.arn]
+    completed = company("sweep", "--cloud", "aws", "--organization", "--format", format_, COLUMNS="160")
+    assert completed.returncode == 3, completed.stderr
+    assert {"research us-east-1", "platform us-east-1"} <= set(re.findall(r"\w+ us-east-1", completed.stdout))
+    assert f"all of vision ({VISION})" in " ".join(completed.stdout.replace("\\", "").split())
+    own_only = company("sweep", "--cloud", "aws", "--format", format_, COLUMNS="160")
+    assert "platform us-east-1" not in own_only.stdout
 
 
 def test_an_unreadable_organization_exits_with_2(company: Company):
