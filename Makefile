@@ -11,7 +11,7 @@ export SAM_CLI_TELEMETRY := 0
 # What was compiled once is kept: a command takes twice as long where nothing may be.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs pictures prices clean
+.PHONY: demo story test soak check bicep mutate lock bundle sbom dist bench bench-peers docs pictures prices clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -23,6 +23,10 @@ $(UV):
 	@# pip accepts no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first without a continuation.
 	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+
+$(VENV)/.cli: $(UV) pyproject.toml constraints.txt
+	$(INSTALL) '.[aws,azure]'
+	@touch $@
 
 $(VENV)/.demo: $(UV) pyproject.toml constraints.txt
 	$(INSTALL) '.[demo]'
@@ -53,7 +57,19 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/python -m docs.kinds --check
 	$(BIN)/pytest -q tests/docs tests/test_boundaries.py
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
-	$(BIN)/cfn-lint template.yaml build/template.json
+	$(BIN)/python infra/aws/target_role.py --check
+	$(BIN)/cfn-lint template.yaml build/template.json infra/aws/target-role.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+
+BICEP ?= az bicep
+BICEP_FILE = $(if $(filter az,$(BICEP)),--file)
+bicep: ## Compile the Bicep files with the real compiler, which must be installed. BICEP=bicep: without the Azure CLI.
+	set -e; for file in infra/*.bicep; do $(BICEP) build --stdout $(BICEP_FILE) "$$file" >/dev/null; done
+	set -e; for file in infra/*.bicepparam; do $(BICEP) build-params --stdout $(BICEP_FILE) "$$file" >/dev/null; done
 
 lock: $(UV) ## Compile the lock files of both bundles, and constraints.txt, from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
@@ -65,6 +81,10 @@ bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
 
 sbom: $(VENV)/.dev ## Write bills of materials (CycloneDX) of both bundles: build/sbom-lambda.json, build/sbom-functions.json.
 	$(BIN)/python tests/deploy/sbom.py build
+
+dist: $(VENV)/.dev ## Build a release into dist/: wheel, source, both bundles, bills of materials. TAG=v1.2.3 must be the version.
+	rm -rf dist
+	$(BIN)/python tests/deploy/release.py dist "$$TAG"
 
 mutate: $(VENV)/.dev ## Break the code that decides and acts in small ways. Prints what no test notices.
 	$(BIN)/python tests/mutate.py
@@ -84,11 +104,12 @@ bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and 
 pictures: $(VENV)/.dev ## Renew the pictures in docs/images.
 	PICTURES=1 $(BIN)/pytest -q -n 2 tests/e2e/test_report_page.py tests/e2e/test_mail_look.py tests/e2e/test_snooze_page.py
 
-docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table.
+docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; and infra/aws/target-role.yaml.
 	$(BIN)/python -m docs.kinds
+	$(BIN)/python infra/aws/target_role.py
 
 prices: $(VENV)/.demo ## Write the price snapshot from price lists: AWS=index.json AZURE='page1.json page2.json' AS_OF=2026-11-20.
 	$(BIN)/python infra/prices.py $(if $(AWS),--aws $(AWS)) $(if $(AZURE),--azure $(AZURE)) $(if $(AS_OF),--as-of $(AS_OF))
 
 clean: ## Remove everything that these targets created.
-	rm -rf $(VENV) $(VENV)-sam $(VENV)-c7n .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sam $(VENV)-c7n .aws-sam build demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -319,11 +319,23 @@ module alerts 'modules/alerts.bicep' = {
   }
 }
 
+module workbook 'modules/workbook.bicep' = {
+  scope: group
+  name: 'reaper-workbook'
+  params: {
+    name: name
+    location: location
+    tags: tags
+    workspaceId: monitoring.outputs.workspaceId
+    appName: appName
+  }
+}
+
 // After everything else, so that it doesn't change if anything fails.
 module kept 'modules/outputs.bicep' = {
   scope: group
   name: 'reaper-outputs'
-  dependsOn: [ access, alerts, assign, enforce ]
+  dependsOn: [ access, alerts, assign, enforce, workbook ]
   params: {
     values: {
       appHostName: app.outputs.hostName

@@ -25,13 +25,12 @@ from reaper.planning import reasons
 def act(decided: Decided, context: ActContext) -> Acted:
     """Carry out the decisions for the session's target: `decided.for_target(target)`. Never raises ReaperError.
 
-    Refuses all of them if another version decided, if the policy has changed since, if deciding did not lease the target, or while the stop
-    switch is on.
+    Refuses all of them if another version decided, if the policy has changed since, if nothing may be changed in the target now, if deciding
+    did not lease it, or while the stop switch is on.
     """
     target = context.session.target
     if because := _refused_because(decided, context):
-        refused = Outcome(result=Result.REFUSED, because=because)
-        return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in _due(decided.decisions)})
+        return refuse_target(decided, target, because)
     lease_failures = list(context.leases.failures)
     outcomes: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
@@ -54,6 +53,13 @@ def act(decided: Decided, context: ActContext) -> Acted:
             *(row for row in context.leases.failures if row not in lease_failures),
         ),
     )
+
+
+def refuse_target(decided: Decided, target: Target, because: str, coverage: tuple[Coverage, ...] = ()) -> Acted:
+    """What is due in that target, all of it refused: it can't even be opened, for example."""
+    refused = Outcome(result=Result.REFUSED, because=because)
+    due = _due(decided.for_target(target).decisions)
+    return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in due}, coverage=coverage)
 
 
 def targets_by_cost(decided: Decided) -> list[Target]:
@@ -87,6 +93,8 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
         return f"version {decided.run.version} decided it, and this is {__version__}"
     if context.policy_sha256 not in {None, decided.run.policy_sha256}:
         return "the policy has changed since this was decided; the next run decides by the new one"
+    if because := context.session.target.blocked_because:
+        return because
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"
     pause = stop_switch.read_pause(context.ledger, context.clock())

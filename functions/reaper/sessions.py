@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from importlib import import_module
-from itertools import count
 from typing import Any, Protocol, Self
 
 from reaper.case import Coverage
@@ -45,12 +44,12 @@ class CloudSession(Protocol):
 def open_sessions(
     settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions to sweep, and rows for each cloud and account that couldn't be opened.
+    """Sessions that read everything there is to sweep, and rows for each cloud and account that couldn't be opened.
 
     Raises SettingsError if nothing is left to sweep.
     """
     accounts, unlisted = list_all_accounts(settings, clouds, progress)
-    sessions, unopened = open_accounts(settings, accounts, progress, may_act=settings.mode.acts)
+    sessions, unopened = open_accounts(settings, accounts, progress)
     return sessions, [*unlisted, *unopened]
 
 
@@ -67,7 +66,7 @@ def list_all_accounts(
     settings_errors: list[SettingsError] = []
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
-            if _is_available(settings, name, progress):
+            if is_available(settings, name, progress):
                 accounts += list_accounts(settings, name)
         except CloudError as error:
             rows.append(_failure_row(name, error, error.missing))
@@ -95,14 +94,14 @@ def list_accounts(settings: Settings, cloud: str) -> list[Account]:
 def open_accounts(
     settings: Settings, accounts: Sequence[Account], progress: Callable[[str], None], *, may_act: bool = False
 ) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions of these accounts, several accounts at a time, and the rows for what couldn't be opened."""
-    lock, finished = threading.Lock(), count(1)
+    """The sessions of these accounts, several accounts at a time, and the rows for what couldn't be opened. By default they can only read."""
+    lock = threading.Lock()
 
     def open_one(account: Account) -> tuple[list[CloudSession], list[Coverage]]:
         opened = open_account(settings, account, may_act=may_act)
-        if len(accounts) > 1:
+        if not account.is_own:
             with lock:
-                progress(f"account {next(finished)} of {len(accounts)}: {_progress_line(account, *opened)}")
+                progress(_progress_line(account, *opened))
         return opened
 
     with ThreadPoolExecutor(min(MAX_OPENED_AT_ONCE, max(1, len(accounts)))) as pool:
@@ -136,14 +135,30 @@ def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
     sessions: list[CloudSession] = []
     for account in list_accounts(settings, cloud):
         opened, rows = open_account(settings, account, may_act=settings.mode.acts)
-        for row in rows:
-            reason = Reason.DENIED if row.status is Status.DENIED else Reason.UNREACHABLE
-            raise CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
+        if rows:
+            raise _unopened_error(rows)
         sessions += opened
     return sessions
 
 
-def _is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
+def session_of(target: Target, sessions: Iterable[CloudSession], rows: Sequence[Coverage]) -> CloudSession:
+    """The session of that target among those that `open_account` returned. Raises CloudError if it couldn't be opened."""
+    session = next((session for session in sessions if session.target == target), None)
+    if session is None:
+        raise _unopened_error([row for row in rows if row.region in {None, target.region}])
+    return session
+
+
+def _unopened_error(rows: Sequence[Coverage]) -> CloudError:
+    """The failure that the rows are about."""
+    if not rows:
+        return CloudError(Reason.REFUSED, "open", "there is no session for this target")
+    row = rows[0]
+    reason = Reason.DENIED if row.status is Status.DENIED else Reason.REFUSED
+    return CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
+
+
+def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
     is_named = settings.cloud == cloud or _is_named(settings, cloud)
     try:
@@ -167,9 +182,7 @@ def _is_named(settings: Settings, cloud: str) -> bool:
 
 def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Sequence[Coverage]) -> str:
     where = f"{account.id} ({account.name})" if account.name else account.id
-    return (
-        f"{where}: {count_noun(len(sessions), 'region')}" if sessions else f"{where}: {rows[0].status if rows else 'no region'}"
-    )
+    return f"account {where}: {count_noun(len(sessions), 'region')}" + (f", {rows[0].status}" if rows else "")
 
 
 def _failure_row(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:

@@ -33,6 +33,7 @@ SETTING_DOCS = {
     "REAPER_ROLE": "AWS role to sweep the own account with; below enforce mode its session can only read",
     "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
     "REAPER_RUNS": "store of what the steps of a workflow hand over: s3://bucket/prefix, or a blob container's https URL",
+    "REAPER_WORKFLOW": "ARN of the state machine that sweeps several AWS accounts. A function that has it starts that instead of sweeping itself",
     "REAPER_TOPIC": "SNS topic for the summary",
     "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",
     "REAPER_EMAIL_SENDER": "sender of the summary, in a domain connected to that service",
@@ -84,6 +85,7 @@ class Settings:
     role: str | None = None
     reports: str | None = None
     runs: str | None = None
+    workflow: str | None = None
     topic: str | None = None
     email: Email | None = None
     quiet: bool = False
@@ -116,6 +118,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         role=_parse_role(get("REAPER_ROLE")),
         reports=get("REAPER_REPORTS"),
         runs=get("REAPER_RUNS"),
+        workflow=get("REAPER_WORKFLOW"),
         topic=_parse_topic(get("REAPER_TOPIC")),
         email=_parse_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), split_words(get("REAPER_EMAIL_TO", ""))),
         quiet=_parse_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),

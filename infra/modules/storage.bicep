@@ -83,7 +83,8 @@ resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024
   properties: { publicAccess: 'None' }
 }
 
-// Manifests: everything an undo needs. Nothing here expires: the rule below is for reports only. The app writes each name once.
+// Manifests: everything an undo needs. Nothing here expires but the doctor's markers: the rules below are for these and for reports. The
+// app writes each name once.
 // Manifests contain settings of deployments, including environment variables, so only the app gets a role on them here.
 resource manifests 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (acts) {
   parent: blobs
@@ -108,6 +109,19 @@ resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01
   properties: {
     policy: {
       rules: [
+        {
+          // What `reaper doctor` writes to see whether it can.
+          name: 'markers-expire'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: { blobTypes: [ 'blockBlob' ], prefixMatch: [ '${reports.name}/doctor/', 'manifests/doctor/' ] }
+            actions: {
+              baseBlob: { delete: { daysAfterModificationGreaterThan: 1 } }
+              version: { delete: { daysAfterCreationGreaterThan: 1 } }
+            }
+          }
+        }
         {
           name: 'reports-expire'
           type: 'Lifecycle'

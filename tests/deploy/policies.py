@@ -88,12 +88,18 @@ def resolve(node: Any, names: Mapping[str, str]) -> Any:
         if key == "Fn::GetAtt":
             return names[".".join(value) if isinstance(value, list) else value]
         if key == "Fn::Sub":
-            return re.sub(r"\$\{([^}]+)\}", lambda m: {**PSEUDO, **names}[m[1]], value)
+            text, own = value if isinstance(value, list) else (value, {})
+            return _substituted(text, {**PSEUDO, **names, **resolve(own, names)})
         if key == "Fn::If":
             return resolve(value[1] if names.get(value[0]) == "true" else value[2], names)
         if key in TEXTS:
             return TEXTS[key](*resolve(value, names))
     return {key: r for key, value in node.items() if (r := resolve(value, names)) is not None}
+
+
+def _substituted(text: str, names: Mapping[str, str]) -> str:
+    """`${!name}` is CloudFormation's way to write `${name}` itself."""
+    return re.sub(r"\$\{(!?)([^}]+)\}", lambda m: f"${{{m[2]}}}" if m[1] else names[m[2]], text)
 
 
 def evaluate(documents: list[dict[str, Any]], action: str, resource: str, context: Context) -> bool:
@@ -151,6 +157,12 @@ def _holds(operator: str, value: str | Collection[str] | None, wanted: list[str]
     return all(matches) if every else any(matches)
 
 
+def _arn_like(value: str, pattern: str) -> bool:
+    """ARNs are compared component by component, so that no asterisk reaches beyond a colon of the first five."""
+    parts, patterns = value.split(":", 5), pattern.split(":", 5)
+    return len(parts) == len(patterns) and all(like(p, part, case=True) for p, part in zip(patterns, parts, strict=True))
+
+
 TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "StringEquals": lambda value, wanted: value in wanted,
     "StringNotEquals": lambda value, wanted: value not in wanted,
@@ -158,6 +170,7 @@ TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "StringNotEqualsIgnoreCase": lambda value, wanted: value.lower() not in [w.lower() for w in wanted],
     "StringLike": lambda value, wanted: any(like(w, value, case=True) for w in wanted),
     "StringNotLike": lambda value, wanted: not any(like(w, value, case=True) for w in wanted),
+    "ArnLike": lambda value, wanted: any(_arn_like(value, w) for w in wanted),
     "Bool": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
 }
 """One value of the request against those of the policy; an operator that is not here is a KeyError, so that none is overlooked."""

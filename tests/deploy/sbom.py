@@ -98,7 +98,7 @@ def bill(bundle: str) -> dict[str, Any]:
     root = Component(
         type=ComponentType.APPLICATION,
         name=OURS,
-        version=_our_version(),
+        version=our_version(),
         bom_ref=OURS,
         licenses=[_licence(OUR_LICENCE)],
         properties=[Property(name=f"{OURS}:bundle", value=bundle)],
@@ -131,14 +131,19 @@ def _licence(spdx: str) -> DisjunctiveLicense | LicenseExpression:
     return LicenseExpression(spdx) if " " in spdx else DisjunctiveLicense(id=spdx)
 
 
-def _our_version() -> str:
+def our_version() -> str:
+    """The version of this tree."""
     match = re.search(r'__version__ = "([^"]+)"', (ROOT / "functions/reaper/__init__.py").read_text())
     assert match
     return match[1]
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def write_bills(folder: Path) -> None:
+    """Both bills, one file each."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in BUNDLES:
         (folder / f"sbom-{name}.json").write_text(json.dumps(bill(name), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    write_bills(Path(sys.argv[1]))

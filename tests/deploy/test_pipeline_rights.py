@@ -25,6 +25,7 @@ FUNCTION = f"arn:aws:lambda:{HERE}:function:ml-idle-reaper-SweepFunction-1A2B"
 TOPIC, BUCKET = f"arn:aws:sns:{HERE}:ml-idle-reaper-SummaryTopic-1A2B", "arn:aws:s3:::ml-idle-reaper-reportbucket-1a2b"
 ARNS = {
     "AWS::CloudWatch::Alarm": f"arn:aws:cloudwatch:{HERE}:alarm:ml-idle-reaper-ErrorAlarm-1A2B",
+    "AWS::CloudWatch::Dashboard": f"arn:aws:cloudwatch::{policies.ACCOUNT}:dashboard/ml-idle-reaper-{policies.REGION}",
     "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{HERE}:table/ml-idle-reaper-LedgerTable-1A2B",
     "AWS::IAM::ManagedPolicy": f"arn:aws:iam::{policies.ACCOUNT}:policy/ml-idle-reaper-AuditPolicy-1A2B",
     "AWS::IAM::Role": ROLE,

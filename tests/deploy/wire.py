@@ -97,8 +97,16 @@ def _read(call: Call) -> str:
             return f"arn:aws:logs:{call.region}:123456789012:log-group:{parameters['logGroupName']}:log-stream:"
         case "sns:Publish":
             return str(parameters["TopicArn"])
-        case "s3:PutObject":
+        case "s3:PutObject" | "s3:GetObject":
             return f"arn:aws:s3:::{parameters['Bucket']}/{parameters['Key']}"
+        case "s3:ListBucket":
+            return f"arn:aws:s3:::{parameters['Bucket']}"
+        case "states:StartExecution" | "states:DescribeExecution":
+            return str(parameters.get("executionArn") or parameters["stateMachineArn"])
+        case "lambda:InvokeFunction":
+            return str(parameters["FunctionName"])
+        case "organizations:ListAccountsForParent" | "organizations:ListOrganizationalUnitsForParent":
+            return f"arn:aws:organizations::{call.account}:ou/o-sandbox1234/{parameters['ParentId']}"
         case "ssm:GetParameter":
             return f"arn:aws:ssm:{call.region}:123456789012:parameter{parameters['Name']}"
     return "*"
@@ -122,7 +130,9 @@ def context(server: Server, call: Call) -> dict[str, str | list[str]]:
         keys["application-autoscaling:service-namespace"] = call.params["ServiceNamespace"]
     if "if-none-match" in call.headers:
         keys["s3:if-none-match"] = call.headers["if-none-match"]
-    if call.service == "ses":
+    if "Prefix" in call.params:
+        keys["s3:prefix"] = call.params["Prefix"]
+    if "FromEmailAddress" in call.params:
         keys["ses:FromAddress"] = parseaddr(call.params["FromEmailAddress"])[1]
     return keys | (table_keys(call.params) if call.service == "dynamodb" else {})
 
@@ -150,7 +160,7 @@ def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
 def _keys(call: Call, arn: str) -> Iterator[Question]:
     """What the service that is called asks of the key that encrypts there, in the caller's name."""
     where = {"kms:ViaService": f"{call.service}.{call.region}.amazonaws.com"}
-    for action in _encrypted(call.service, arn):
+    for action in _encrypted(call.action, arn):
         yield action, NAMES["KmsKey"] if _ours(arn) else NAMES["ChannelKeys"][0], where
 
 
@@ -158,12 +168,13 @@ def _ours(arn: str) -> bool:
     return arn in {NAMES["LedgerTable.Arn"], NAMES["SummaryTopic"], NAMES["SnoozeSecret"]} or arn.startswith("arn:aws:s3:")
 
 
-def _encrypted(service: str, arn: str) -> tuple[str, ...]:
+def _encrypted(action: str, arn: str) -> tuple[str, ...]:
     """https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html, .../AmazonS3/latest/userguide/UsingKMSEncryption.html"""
     arns: dict[str, tuple[str, ...]] = {
         "dynamodb": ("kms:Decrypt",),
         "secretsmanager": ("kms:Decrypt",),
-        "s3": ("kms:GenerateDataKey",),
+        "s3:PutObject": ("kms:GenerateDataKey",),
+        "s3:GetObject": ("kms:Decrypt",),
         "sns": ("kms:Decrypt", "kms:GenerateDataKey"),
     }
-    return arns.get(service, ())
+    return arns.get(action, arns.get(action.partition(":")[0], ()))

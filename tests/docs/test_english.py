@@ -57,6 +57,8 @@ EXCEPTIONS = {
     "acts held",  # an event in the logs, which alarms query by its name
     '"keep-link"',  # how the snooze page's lines in the logs begin, which an alert queries
     "MetricName: Held",
+    '[".", "Held", ".", ',
+    "Acted, Held, Failures",
 }
 """Names that are published and contain a phrase."""
 

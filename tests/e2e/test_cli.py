@@ -87,7 +87,17 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
             {},
             "inline policy:2: rulez: unknown key; did you mean rules?",
         ),
-        (["sweep", "--cloud", "aws", "--account", "999999999999"], {}, "the current credentials belong to 123456789012"),
+        (["sweep", "--account", "99999"], {}, "--account: '99999' isn't an AWS account ID; use 12 digits"),
+        (["sweep", "--ou", "r-ab12"], {}, "--ou: 'r-ab12' isn't the ID of an organizational unit, such as ou-ab12-34cdefgh"),
+        (["sweep", "--ou", "ou-ab12-34cdefgh", "--account", "999999999999"], {}, "--account and --ou don't go together"),
+        (["sweep", "--organization", "--account", "999999999999"], {}, "--account and --organization don't go together"),
+        (["sweep", "--exclude-account", "999999999999"], {}, "add --organization or --ou, or drop it"),
+        (["sweep", "--organization", "--cloud", "azure"], {}, "--organization is for aws, but --cloud azure excludes it"),
+        (["sweep", "--role-name", "arn:aws:iam::1:role/x"], {}, "use NAME or PATH/NAME, without the ARN"),
+        (["sweep", "--external-id", "x"], {}, "--external-id isn't an external ID; use 2 to 1,224 letters"),
+        (["sweep", "--management-group", "The Group"], {}, "use its ID, not its display name"),
+        (["sweep"], {"REAPER_ACCOUNTS": "self,999999999999"}, "REAPER_ACCOUNTS: self stands alone"),
+        (["explain", "quiet", "--report", "x.json", "--role-name", "x"], {}, "--role-name needs a cloud"),
         (["sweep", "--cloud", "aws", "--output", "/nowhere/report"], {}, "can't be written"),
         (["sweep"], {"REAPER_MODE": "adit"}, "REAPER_MODE='adit': unknown mode"),
         (["sweep"], {"REAPER_MOED": "audit"}, "did you mean REAPER_MODE?"),
@@ -371,3 +381,21 @@ CONTRACT = {
         "totals": {"required": ["resources", "by_state", "idle_usd_per_hour", "idle_usd_per_month", "unpriced_idle", "calls"]},
     },
 }
+
+
+def test_one_sweep_writes_several_reports(server: Server, account: Account, tmp_path: Path):
+    files = [tmp_path / "report.json", tmp_path / "report.md"]
+    completed = reaper(server, "sweep", "--cloud", "aws", "--output", "-", *(f"--output={path}" for path in files))
+    assert completed.returncode == 0, completed.stderr
+    run = strict.loads(files[0].read_text())["run"]["id"]
+    assert run in files[1].read_text()
+    assert "Idle now" in completed.stdout
+    assert completed.stderr.count("Wrote ") == 2
+
+
+def test_a_second_report_that_cannot_be_written_stops_before_the_sweep(server: Server, account: Account, tmp_path: Path):
+    completed = reaper(server, "sweep", "--cloud", "aws", f"--output={tmp_path}/report.json", "--output=/nowhere/report.md")
+    assert completed.returncode == 2
+    assert "can't be written" in completed.stderr
+    assert server.calls == []
+    assert list(tmp_path.iterdir()) == []

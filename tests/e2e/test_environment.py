@@ -15,6 +15,7 @@ import pytest
 
 import forks
 from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.organization import Organization
 from reaper_sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
@@ -183,6 +184,10 @@ def test_an_option_wins_over_the_arn(server: Server):
     assert "us-east-1: " not in completed.stderr
 
 
-def test_an_arn_of_another_account_names_the_credentials(server: Server):
+def test_an_arn_of_another_account_names_the_role_to_create_there(server: Server):
+    server.world.organization = Organization()
     completed = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
-    refused(completed, "--account 999999999999: the current credentials belong to 123456789012")
+    assert completed.returncode == 3, completed.stderr
+    assert "not found, but the coverage is incomplete" in completed.stdout
+    assert "sts:AssumeRole" in completed.stdout
+    assert "create the role" in completed.stdout

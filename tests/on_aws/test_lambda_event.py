@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from reaper.aws import lambda_function
 from reaper.errors import SettingsError
+from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 
 CONTEXT = SimpleNamespace(
@@ -54,3 +56,44 @@ def test_no_event_adds_a_region_to_the_deployments(
 def test_an_event_may_narrow_the_deployments_regions(deployed: Server):
     report = invoked({"region": "us-west-2", "kinds": ["sagemaker-notebook"]})
     assert {row["region"] for row in report["coverage"]} == {"us-west-2"}
+
+
+def test_a_call_for_the_doctor_checks_and_sweeps_nothing(deployed: Server):
+    answer = invoked({"doctor": True})
+    assert answer["schema"] == 1
+    assert {check["check"] for check in answer["checks"]} >= {"credentials.aws", "reading.aws", "policy"}
+    assert [call.action for call in deployed.calls if call.operation.startswith(("Put", "Update", "Delete", "Stop"))] == []
+
+
+def test_a_call_for_the_doctor_adds_no_region_either(deployed: Server):
+    with pytest.raises(SettingsError, match="this deployment doesn't sweep"):
+        invoked({"doctor": True, "region": "eu-west-1"})
+    with pytest.raises(SettingsError, match="unknown option 'doctor'"):
+        invoked({"doctor": "yes"})
+
+
+def alarm(name: str, id: str, **envelope: str) -> dict[str, Any]:
+    """A queue's message with the event of an alarm on that endpoint."""
+    metric = {"namespace": "AWS/SageMaker", "name": "Invocations", "dimensions": {"EndpointName": name}}
+    body = {
+        "id": id,
+        "source": "aws.cloudwatch",
+        "detail-type": "CloudWatch Alarm State Change",
+        "account": "123456789012",
+        "region": "us-east-1",
+        "detail": {"state": {"value": "ALARM"}, "configuration": {"metrics": [{"metricStat": {"metric": metric}}]}},
+    }
+    return {"eventSource": "aws:sqs", "body": json.dumps(body | envelope)}
+
+
+def test_a_queue_of_alarms_is_one_run_over_their_endpoints(deployed: Server, account: Account):
+    for name in ("quiet", "other", "third"):
+        account.endpoint(name)
+    records = [alarm("quiet", "1"), alarm("quiet", "1"), alarm("other", "2"), alarm("x", "3", account="999999999999")]
+    answer = invoked({"Records": records})
+    assert (answer["resources"], sum(answer["dropped"].values())) == (2, 2)
+
+
+def test_alarms_of_other_accounts_alone_start_no_run(deployed: Server):
+    answer = invoked({"Records": [alarm("x", "3", account="999999999999")]})
+    assert answer == {"run": None, "resources": 0, "dropped": {"outside the deployment's accounts and regions": 1}}

@@ -19,10 +19,13 @@ from reaper.handover import Decision
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import ACTIONS, Result, StepName
 from reaper.report.json import utc_text
+from reaper.settings import Settings
 
 SCHEMA = 1
 VALID_FOR = timedelta(hours=24)
 SCOPE_SETTINGS = ("cloud", "kinds", "regions", "accounts", "subscriptions")
+OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name", "management_group")
+"""Written only if they differ from the default. External IDs are never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,23 @@ class PlanFile:
     made_at: datetime
 
 
+def scope_of(settings: Settings) -> dict[str, Any]:
+    """What a plan under these settings covers, as JSON values."""
+    default = Settings()
+    optional = [key for key in OPTIONAL_SCOPE_SETTINGS if getattr(settings, key) != getattr(default, key)]
+    values = {key: getattr(settings, key) for key in (*SCOPE_SETTINGS, *optional)}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def with_scope(settings: Settings, plan: PlanFile) -> Settings:
+    """The settings with the plan's scope in place of their own. The accounts that they exclude stay excluded."""
+    default = Settings()
+    values = {key: plan.scope.get(key, getattr(default, key)) for key in (*SCOPE_SETTINGS, *OPTIONAL_SCOPE_SETTINGS)}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    values["exclude_accounts"] = tuple(dict.fromkeys((*settings.exclude_accounts, *values["exclude_accounts"])))
+    return replace(settings, **values, only_own_account=False)
+
+
 def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: timedelta = VALID_FOR) -> str:
     """The plan file of what `report` says is due, as JSON."""
     plan = {
@@ -48,7 +68,7 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
         "run": report.run.id,
         "version": report.run.version,
         "policy_sha256": report.run.policy_sha256,
-        "scope": {key: scope[key] for key in SCOPE_SETTINGS},
+        "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
         "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
         "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
     }

@@ -1,4 +1,4 @@
-"""The role that a sweep assumes, limited by a session policy to what the mode needs.
+"""A role that a sweep assumes, limited by a session policy to what it is for.
 
 A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session
 """
@@ -6,40 +6,75 @@ A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/User
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import boto3
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError
 from botocore.session import get_session
 
-from reaper.errors import SettingsError
+from reaper.aws.session import CloudSession
+from reaper.errors import SettingsError, odd_replies_as_errors
+from reaper.model import Target
 
 ROLE_SESSION_NAME = "ml-idle-reaper"
+DEFAULT_REGION = "us-east-1"
 MAX_POLICY_CHARS = 2048
 """Characters of a session policy, which must be plain text."""
 
 
-def assume_role(role_arn: str, may_act: bool, actions: Sequence[str]) -> boto3.Session:
-    """A session as that role, whose credentials are fetched on first use and renewed before they end.
+def assume_role(
+    role_arn: str, may_act: bool, actions: Sequence[str], external_id: str | None = None, region: str | None = None
+) -> boto3.Session:
+    """A session as that role, whose credentials are fetched on first use and renewed before they end. A failure to do so is a CloudError.
 
-    Unless the mode may act, its rights are cut down to exactly `actions`, which only read. Raises SettingsError without credentials to
-    assume the role with, or if the list of actions is too long to be sent.
+    Unless the session may act, its rights are cut down to exactly `actions`, which only read. `region`: where to ask for the credentials,
+    by default the own region. Those of the global endpoint don't work everywhere. Raises SettingsError without credentials to assume the
+    role with, or if the list of actions is too long to be sent.
     """
-    extra_args: dict[str, Any] = {"RoleSessionName": ROLE_SESSION_NAME}
+    request: dict[str, Any] = {"RoleArn": role_arn, "RoleSessionName": ROLE_SESSION_NAME}
     if not may_act:
-        extra_args["Policy"] = session_policy(actions)
-    own, known = get_session(), boto3.Session()
-    source = known.get_credentials()
-    if source is None:
-        raise SettingsError(f"REAPER_ROLE={role_arn}: no AWS credentials to assume this role with")
-    fetcher = AssumeRoleCredentialFetcher(known._session.create_client, source, role_arn, extra_args=extra_args)
+        request["Policy"] = session_policy(actions)
+    if external_id:
+        request["ExternalId"] = external_id
     try:
-        own._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)  # type: ignore[attr-defined]
+        own, known = get_session(), boto3.Session()
+        if known.get_credentials() is None:
+            raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
+        own.register_component("data_loader", _data_loader())
+        place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGION)
+        fetch = partial(_fetch_credentials, CloudSession(known, place), request)
+        own._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)  # type: ignore[attr-defined]
         return boto3.Session(botocore_session=own, region_name=known.region_name)
     except BotoCoreError as error:
-        raise SettingsError(f"REAPER_ROLE={role_arn}: {error}") from error
+        raise SettingsError(f"{role_arn}: {error}") from error
+
+
+@cache
+def _data_loader() -> Any:
+    """The descriptions of AWS's services, read once for all accounts: they are most of a session's time and memory."""
+    return get_session().get_component("data_loader")
+
+
+def fetch_now(session: boto3.Session) -> None:
+    """Fetch the credentials of such a session before its first use. Raises CloudError."""
+    credentials = session.get_credentials()
+    if credentials:
+        credentials.get_frozen_credentials()
+
+
+def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:
+    """New credentials, as the SDK keeps them. Raises CloudError."""
+    made = cloud.call("sts", "AssumeRole", "Credentials", **request)["Credentials"]
+    with odd_replies_as_errors("sts:AssumeRole"):
+        return {
+            "access_key": made["AccessKeyId"],
+            "secret_key": made["SecretAccessKey"],
+            "token": made["SessionToken"],
+            "expiry_time": made["Expiration"].isoformat(),
+        }
 
 
 def session_policy(actions: Sequence[str]) -> str:
@@ -48,6 +83,6 @@ def session_policy(actions: Sequence[str]) -> str:
     text = json.dumps({"Version": "2012-10-17", "Statement": [allowed]}, separators=(",", ":"))
     if len(text) > MAX_POLICY_CHARS:
         raise SettingsError(
-            f"REAPER_ROLE: the policy for its session has {len(text)} characters; AWS takes {MAX_POLICY_CHARS} at most"
+            f"the policy for the session of a role has {len(text)} characters; AWS takes {MAX_POLICY_CHARS} at most"
         )
     return text

@@ -1,142 +1,84 @@
 """The Lambda entry point, for the schedule and for manual sweeps.
 
 A manual event has the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
-is the report, or its address if it is larger than Lambda allows (6 MB):
-https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+is the report, or its address if it is larger than Lambda allows. A deployment for several accounts starts its state machine instead, and
+the answer says which execution: {"run": ..., "execution": ...}.
+
+With {"doctor": true} nothing is swept: the answer is what `reaper doctor --format json` prints, as the function's own role sees it.
+
+A queue delivers the events of CloudWatch alarms (`alarm_delivery`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper import registry
-from reaper import settings as knobs
-from reaper.case import Report
+from reaper.aws.event_settings import event_settings, is_batch, options_of
+from reaper.aws.report_delivery import deliver_report
+from reaper.aws.telemetry import logger
 from reaper.errors import SettingsError
-from reaper.model import Status
 from reaper.policy import file
 from reaper.report.json import report_json
-from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
 from reaper.run import run
+from reaper.settings import Settings
 
 MAX_ANSWER_BYTES = 5_500_000
-EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
-
-logger = Logger(service="ml-idle-reaper")
-metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
+"""Somewhat less than Lambda's limit: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
 
 
 @logger.inject_lambda_context
-@metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the error alarm fires."""
-    settings = _event_settings(os.environ, event)
-    source = file.load_policy(settings.policy)
-    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
-    report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
-    _publish_metrics(report)
-    answer = report_json(report)
-    text = json.dumps(answer, allow_nan=False)
-    stored, unstored = _store_report(settings, report, text)
-    _log_result(report, stored)
-    if not settings.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
-        from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
-        from reaper.notices.channels.deployment import topic_channel
-
-        channel = topic_channel(settings.topic)
-        logger.info(
-            "summary sent",
-            message_id=send_audit_summary(report, source.policy.owners, channel, stored, lambda: datetime.now(UTC)),
-        )
-    if unstored:
-        raise unstored
-    return answer if len(text.encode()) <= MAX_ANSWER_BYTES else _answer_without_findings(answer, stored)
-
-
-def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
-    """The address of the stored report, or why it couldn't be stored. The error is raised only after all notices are sent."""
-    from reaper.aws import text_store  # imports boto3, which would slow every cold start
-
-    try:
-        return (
-            text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
-        ), None
-    except SettingsError as error:
-        logger.error("report not stored", error=str(error))
-        return None, error
-
-
-def _event_settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
-    """The deployment's settings, narrowed by the event. In EventBridge's envelope the options are in `detail`."""
-    options = event or {}
-    if isinstance(options, dict) and {"detail-type", "source"} <= options.keys() and options.keys() <= EVENT_ENVELOPE_KEYS:
-        options = options.get("detail") or {}
-    if not isinstance(options, dict):
-        raise SettingsError(f'the event is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
-    aws_kinds = tuple(kind.name for kind in registry.kinds("aws"))
-    settings = knobs.narrow_settings(_deployed_settings(environ), options, registry.kind_names())
-    if settings.reports and not settings.reports.startswith("s3://"):
-        raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
-    if not settings.kinds or not set(settings.kinds) & set(aws_kinds) or settings.cloud == "azure":
-        raise SettingsError("this function sweeps AWS only")
-    return replace(
-        knobs.require_durable_stores(settings), cloud="aws", kinds=tuple(name for name in settings.kinds if name in aws_kinds)
-    )
-
-
-def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
-    """The deployment's settings. If they name no region, it sweeps its own, so that no event can choose another."""
-    settings, own_region = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    return settings if settings.regions or not own_region else replace(settings, regions=(own_region,))
-
-
-def _publish_metrics(report: Report) -> None:
-    """The custom metrics, through CloudWatch's embedded metric format."""
-    totals = report_totals(report)
-    if stack := _stack_name(os.environ.get("REAPER_DEPLOYMENT", "")):
-        metrics.add_dimension(name="stack", value=stack)
-    for name, unit, value in (
-        ("Resources", MetricUnit.Count, totals.resources),
-        ("Idle", MetricUnit.Count, totals.by_state["idle"]),
-        ("Unknown", MetricUnit.Count, totals.by_state["unknown"]),
-        ("IdleUSDPerHour", MetricUnit.NoUnit, totals.idle_usd_per_hour),
-        ("Acted", MetricUnit.Count, len(acted_findings(report))),
-        ("ActsFailed", MetricUnit.Count, len(failed_findings(report))),
-        ("Held", MetricUnit.Count, len(held_findings(report))),
-        ("Failures", MetricUnit.Count, sum(1 for row in report.coverage if row.status is not Status.OK)),
-        ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
-    ):
-        metrics.add_metric(name=name, unit=unit, value=value)
-
-
-def _stack_name(deployment: str) -> str:
-    """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
-
-    It is the dimension of the stack's metrics, so that no stack silences another's alarms.
+    """One sweep, or the start of a workflow that sweeps. Raises ReaperError if nothing could be swept or the summary was not accepted, so
+    that the error alarm fires.
     """
-    kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
-    return rest.partition("/")[0] if kind == "stack" else ""
+    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+    if is_batch(event):
+        from reaper.aws.alarm_delivery import look_at_alarms  # imports the phases, which would slow every cold start
+
+        return look_at_alarms(event, deadline)
+    options = dict(options_of(event))
+    if options.get("doctor") is True:
+        del options["doctor"]
+        return _examine(event_settings(os.environ, options))
+    settings = event_settings(os.environ, options)
+    if settings.workflow:
+        return _start_workflow(settings.workflow, options, context.aws_request_id)
+    source = file.load_policy(settings.policy)
+    report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
+    stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
+    answer = report_json(report)
+    is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
+    return answer if is_small else _answer_without_findings(answer, stored)
 
 
-def _log_result(report: Report, stored: str | None) -> None:
-    totals = report_totals(report)
-    logger.info(
-        "swept", run=report.run.id, resources=totals.resources, by_state=totals.by_state, calls=totals.calls, stored=stored
-    )
-    for row in report.coverage:
-        if row.status is not Status.OK:
-            logger.error(
-                "coverage incomplete", kind=row.kind, region=row.region, status=row.status, missing=row.missing, error=row.error
-            )
+def _examine(settings: Settings) -> dict[str, Any]:
+    """Everything that this function needs, checked as the role that it has."""
+    from reaper.doctor.check import checks_json  # these import pydantic, which would slow every cold start
+    from reaper.doctor.context import DoctorContext
+    from reaper.doctor.examine import examine
+
+    chosen = [kind for kind in registry.kinds("aws") if kind.name in settings.kinds]
+    environ = dict(os.environ)
+    context = DoctorContext(settings=settings, environ=environ, clock=lambda: datetime.now(UTC), kinds=chosen)
+    return checks_json(examine(context))
+
+
+def _start_workflow(workflow: str, options: Mapping[str, Any], request_id: str) -> dict[str, Any]:
+    """Start the state machine with the options of the call. A repeated call of the same request finds the execution that it started."""
+    from reaper.aws.executions import start_execution  # imports boto3, which would slow every cold start
+
+    run_id = hashlib.sha256(request_id.encode()).hexdigest()[:12]
+    execution = start_execution(workflow, run_id, options)
+    logger.info("workflow started", run=run_id, execution=execution)
+    return {"run": run_id, "execution": execution}
 
 
 def _answer_without_findings(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:

@@ -6,48 +6,73 @@ Enabled regions: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Desc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from reaper.aws import assumed_role
+from reaper.aws import assumed_role, organization
+from reaper.aws.organization import Member
 from reaper.aws.session import CloudSession
 from reaper.case import Coverage
 from reaper.coverage import unopened_rows
-from reaper.errors import CloudError, SettingsError
+from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
 from reaper.model import Account, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
 
 PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
+DEFAULT_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
+"""By partition, the region that no account can disable."""
 
 
 def list_accounts(settings: Settings) -> list[Account]:
-    """The accounts to sweep: the credentials' own. Raises SettingsError for a region or account that can't be meant, CloudError if the
-    credentials can't be used.
+    """The accounts to sweep, the credentials' own among them if it is meant. Each has the regions to sweep, or `all`.
+
+    Raises SettingsError for a region or account that can't be meant, if the organization can't be read, or if no account is left, and
+    CloudError if the credentials can't be used.
     """
-    session = _default_session()
-    regions = settings.regions if "all" in settings.regions else _named_regions(session, settings.regions)
+    session, scope = _default_session(), settings.account_scope
+    regions = ["all"] if "all" in settings.regions else _named_regions(session, settings.regions)
     own = _own_account(settings, session, regions)
-    if settings.accounts and own not in settings.accounts:
-        raise SettingsError(f"--account {', '.join(settings.accounts)}: the current credentials belong to {own}")
-    return [Account(cloud="aws", id=own, regions=tuple(regions))]
+    if scope.organization or scope.ous:
+        members = organization.list_members(session, scope.ous, _start_region(session, regions))
+        _require_members(scope.accounts, members)
+        members = [member for member in members if member.id in scope.accounts] if scope.accounts else members
+    else:
+        members = [Member(id=account, name=None, is_management=False) for account in scope.accounts or (own,)]
+    if scope.only_own_account:
+        members = _only_own(members, own, scope.accounts)
+    left = [member for member in members if member.id not in settings.exclude_accounts]
+    if not left:
+        excluded = f" that isn't excluded ({', '.join(settings.exclude_accounts)})" if settings.exclude_accounts else ""
+        raise SettingsError(f"no AWS account to sweep: REAPER_ACCOUNTS, --account, --organization and --ou name none{excluded}")
+    return [_account(member, own, regions) for member in left]
 
 
 def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
-    """A session for each region of that account, and rows for what couldn't be opened."""
+    """A session for each region of that account, and rows for what couldn't be opened. Unless `may_act`, a role's session can only read.
+
+    Raises SettingsError if the credentials are missing, or belong to another account than their own.
+    """
     try:
-        return target_sessions(account.regions, (account.id,), _own_session(settings, may_act=may_act)), []
+        if account.is_own:
+            sessions = target_sessions(account.regions, (account.id,), _own_session(settings, may_act=may_act))
+        else:
+            sessions = _assumed_sessions(settings, account, may_act=may_act)
+        enabled = _checked_regions(account, sessions)
     except CloudError as error:
-        return [], unopened_rows(account, kind_names(settings), error)
-
-
-def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[str]) -> str:
-    """The ID of the credentials' account, or of REAPER_ROLE's. Raises CloudError."""
-    if settings.role:
-        return settings.role.split(":")[4]
-    return _first_session_and_account(session, [name for name in regions if name != "all"] or [_sts_region(session)])[1]
+        return [], unopened_rows(account, _rows_of(settings, account, error), error)
+    for session in sessions:
+        session.target = replace(session.target, account_name=account.name)
+    rows = [
+        row
+        for session in sessions
+        if session.region not in enabled
+        for row in unopened_rows(account, kind_names(settings), _not_enabled(account, session.region), session.region)
+    ]
+    return [session for session in sessions if session.region in enabled], rows
 
 
 def kind_names(settings: Settings) -> list[str]:
@@ -55,9 +80,97 @@ def kind_names(settings: Settings) -> list[str]:
     return [kind.name for kind in kinds("aws") if not settings.kinds or kind.name in settings.kinds]
 
 
+def _account(member: Member, own: str, regions: Sequence[str]) -> Account:
+    return Account(
+        cloud="aws",
+        id=member.id,
+        name=member.name,
+        regions=tuple(regions),
+        is_own=member.id == own,
+        is_management=member.is_management,
+    )
+
+
+def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[str]) -> str:
+    """The ID of the credentials' account, or of REAPER_ROLE's. Raises CloudError."""
+    if settings.role:
+        return settings.role.split(":")[4]
+    return _first_session_and_account(session, regions if "all" not in regions else [_start_region(session, regions)])[1]
+
+
+def _require_members(accounts: Sequence[str], members: Sequence[Member]) -> None:
+    known = {member.id for member in members}
+    for account in accounts:
+        if account not in known:
+            raise SettingsError(f"accounts: {account} isn't an active account of what this deployment sweeps")
+
+
+def _only_own(members: Sequence[Member], own: str, asked: Sequence[str]) -> list[Member]:
+    """The own account alone. Raises SettingsError if another one was asked for by its ID, or if it isn't among the members."""
+    left = [member for member in members if member.id == own]
+    if not left or {*asked} - {own}:
+        raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
+    return left
+
+
 def _own_session(settings: Settings, *, may_act: bool) -> boto3.Session | None:
     """A session of the role to sweep the own account with, which can only read unless it may act. None: the credentials as they are."""
     return assumed_role.assume_role(settings.role, may_act, reading_permissions()) if settings.role else None
+
+
+def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:
+    """A session for each region of another account, through its target role. Raises CloudError if the role can't be assumed, or if its
+    regions can't be listed and all of them are wanted.
+    """
+    base = _default_session()
+    region = _start_region(base, account.regions)
+    arn = f"arn:{base.get_partition_for_region(region)}:iam::{account.id}:role/{settings.role_name}"
+    session = assumed_role.assume_role(arn, may_act, reading_permissions(), settings.external_id, region)
+    try:
+        assumed_role.fetch_now(session)
+    except CloudError as error:
+        raise error.reworded(_not_assumed_text(account, arn, error)) from error
+    names = account.regions if "all" not in account.regions else _all_regions(session, region, account)
+    return [CloudSession(session, Target(cloud="aws", account=account.id, region=name)) for name in names]
+
+
+def _not_assumed_text(account: Account, arn: str, error: CloudError) -> str:
+    """What to do about a role that can't be assumed, and what AWS said."""
+    said = str(error).removeprefix(f"{error.operation}: ")
+    if error.reason is not Reason.DENIED:
+        return f"{arn} couldn't be assumed: {said}"
+    if account.is_management:
+        return (
+            f"this is the management account, in which stack sets create no role: deploy infra/aws/target-role.yaml there as a stack of "
+            f"its own, or leave the account out with --exclude-account {account.id} ({said})"
+        )
+    return (
+        "create the role there (infra/aws/target-role.yaml), or compare its trust policy and external ID with the role that assumes it and "
+        f"--external-id; or leave the account out with --exclude-account {account.id} ({said})"
+    )
+
+
+def _rows_of(settings: Settings, account: Account, error: CloudError) -> list[str]:
+    """The kinds of the rows about an account that couldn't be opened: a single one for a management account without the role."""
+    return ["*"] if account.is_management and error.missing == "sts:AssumeRole" else kind_names(settings)
+
+
+def _checked_regions(account: Account, sessions: Sequence[CloudSession]) -> set[str]:
+    """Which of the sessions' regions the account has enabled. If that can't be read, all of them: each kind then reports what it can't read."""
+    names = {session.region for session in sessions}
+    if "all" in account.regions or (account.is_own and len(names) == 1):
+        return names
+    for session in sessions:
+        try:
+            return names & _region_names(session)
+        except CloudError:
+            continue
+    return names
+
+
+def _not_enabled(account: Account, region: str) -> CloudError:
+    text = f"{region} isn't enabled in account {account.id}; enable it there, or leave it out of --region and REAPER_REGIONS"
+    return CloudError(Reason.REFUSED, "ec2:DescribeRegions", text)
 
 
 def reading_permissions() -> list[str]:
@@ -73,7 +186,7 @@ def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: bo
     session = session or _default_session()
     every = "all" in regions
     names = [] if every else _named_regions(session, regions)
-    start, account = _first_session_and_account(session, names or [_sts_region(session)])
+    start, account = _first_session_and_account(session, names or [_start_region(session, ())])
     if accounts and account not in accounts:
         raise SettingsError(f"--account {', '.join(accounts)}: the current credentials belong to {account}")
     names = _enabled_regions(session, start) if every else names
@@ -113,8 +226,9 @@ def _named_regions(session: boto3.Session, regions: Sequence[str]) -> list[str]:
     return [_valid_region(session, region) for region in regions] or [_default_region(session)]
 
 
-def _sts_region(session: boto3.Session) -> str:
-    return session.region_name or "us-east-1"
+def _start_region(session: boto3.Session, regions: Sequence[str]) -> str:
+    """Where to ask what isn't about a region: in the session's own, else the first that is named."""
+    return session.region_name or next((name for name in regions if name != "all"), "us-east-1")
 
 
 def _default_region(session: boto3.Session) -> str:
@@ -131,7 +245,26 @@ def _valid_region(session: boto3.Session, region: str) -> str:
     return region
 
 
+def _all_regions(session: boto3.Session, region: str, account: Account) -> list[str]:
+    """The enabled regions of another account, asked in `region`, else in the one that no account can disable. Raises CloudError."""
+    first, last = (
+        CloudSession(session, Target(cloud="aws", account=account.id, region=name))
+        for name in (region, DEFAULT_REGIONS.get(session.get_partition_for_region(region), region))
+    )
+    try:
+        return _enabled_regions(session, first)
+    except CloudError:
+        if first.region == last.region:
+            raise
+        return _enabled_regions(session, last)
+
+
 def _enabled_regions(session: boto3.Session, start: CloudSession) -> list[str]:
-    rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
     supported = set(session.get_available_regions("sagemaker", partition_name=start.partition))
-    return sorted(supported & {row["RegionName"] for row in rows})
+    return sorted(supported & _region_names(start))
+
+
+def _region_names(start: CloudSession) -> set[str]:
+    rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
+    with odd_replies_as_errors("ec2:DescribeRegions"):
+        return {str(row["RegionName"]) for row in rows}

@@ -6,8 +6,10 @@ Writing only where nothing is yet: https://docs.aws.amazon.com/AmazonS3/latest/u
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import datetime
+from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,13 +43,19 @@ def read_bytes(uri: str, most: int) -> bytes:
         raise SettingsError(f"policy {uri}: can't be read: {error}") from error
 
 
-def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; gives its address. Raises SettingsError where S3 refuses."""
+def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:
+    """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if S3 refuses.
+
+    The report of an organization has more than 100 MB, so it goes through a file, in one request.
+    """
     bucket, prefix = _bucket_and_key(place)
     key = "/".join(part for part in (prefix.strip("/"), f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
-        boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json")
-    except (ClientError, BotoCoreError) as error:
+        with TemporaryFile() as file:
+            file.writelines(chunk.encode() for chunk in chunks)
+            file.seek(0)
+            boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=file, ContentType="application/json")
+    except (ClientError, BotoCoreError, OSError) as error:
         raise SettingsError(f"REAPER_REPORTS={place}: the report can't be stored: {error}") from error
     return f"s3://{bucket}/{key}"
 

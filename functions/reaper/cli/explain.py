@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,21 @@ import typer
 
 from reaper import settings
 from reaper.case import Report
-from reaper.cli.options import CloudName, PolicyOption, RepeatedOption, current_time, read_places, with_places
+from reaper.cli.options import (
+    CloudName,
+    ExcludeAccountOption,
+    ExternalIdOption,
+    ManagementGroupOption,
+    OrganizationOption,
+    PolicyOption,
+    RepeatedOption,
+    RoleNameOption,
+    UnitOption,
+    WiderOptions,
+    current_time,
+    read_places,
+    with_places,
+)
 from reaper.cli.progress import show_progress
 from reaper.errors import SettingsError
 from reaper.ledger import opening
@@ -31,23 +45,50 @@ if TYPE_CHECKING:
     from reaper.report.explain import ExplainContext
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """Where to look for a resource, as it was typed."""
+
+    cloud: CloudName | None
+    account: RepeatedOption
+    region: RepeatedOption
+    subscription: RepeatedOption
+    wider: WiderOptions
+
+
 def explain_resource(
     resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource")],
     policy: PolicyOption = None,
     cloud: Annotated[CloudName | None, typer.Option(help="Cloud to search. Default: the ID's cloud, else all")] = None,
+    account: Annotated[RepeatedOption, typer.Option(help="AWS accounts to search. Default: the account in the ARN")] = None,
+    organization: OrganizationOption = False,
+    ou: UnitOption = None,
+    exclude_account: ExcludeAccountOption = None,
+    role_name: RoleNameOption = None,
+    external_id: ExternalIdOption = None,
     region: Annotated[RepeatedOption, typer.Option(help="AWS regions to search. Default: the region in the ARN")] = None,
     subscription: Annotated[
         RepeatedOption, typer.Option(help="Azure subscription IDs to search. Default: the subscription in the ARM ID")
     ] = None,
+    management_group: ManagementGroupOption = None,
     report: Annotated[Path | None, typer.Option(help="Saved JSON report to read instead of the cloud", metavar="FILE")] = None,
 ) -> None:
     """Explain one resource: verdict, rule, tags, dates and every signal."""
+    wider = WiderOptions(
+        organization=organization,
+        ou=ou,
+        exclude_account=exclude_account,
+        role_name=role_name,
+        external_id=external_id,
+        management_group=management_group,
+    )
+    places = SearchOptions(cloud=cloud, account=account, region=region, subscription=subscription, wider=wider)
     if report:
-        options = {"policy": policy, "cloud": cloud, "region": region, "subscription": subscription}
+        options = {"policy": policy, "cloud": cloud, "account": account, "region": region, "subscription": subscription}
+        options |= {name.replace("_", "-"): value for name, value in asdict(wider).items()}
         _explain_saved(report, resource_id, [name for name, value in options.items() if value])
         return
-    base = settings.from_env(os.environ)
-    _explain_live(resource_id, _search_settings(base, resource_id, (cloud, region, subscription)), policy)
+    _explain_live(resource_id, _search_settings(settings.from_env(os.environ), resource_id, places), policy)
 
 
 def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
@@ -64,20 +105,17 @@ def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
     raise typer.Exit(0 if report.is_complete else 3)
 
 
-def _search_settings(
-    base: Settings, resource_id: str, options: tuple[CloudName | None, RepeatedOption, RepeatedOption]
-) -> Settings:
-    """Settings to look for the resource: where the options (cloud, region, subscription) say, else where its ID says."""
-    option, region, subscription = options
-    target = target_of(resource_id)
-    cloud = option.value if option else target.cloud if target else "all"
-    account = None
+def _search_settings(base: Settings, resource_id: str, options: SearchOptions) -> Settings:
+    """Settings to look for the resource: where the options say, else where its ID says."""
+    target, wider = target_of(resource_id), options.wider
+    cloud = options.cloud.value if options.cloud else target.cloud if target else "all"
+    account, region, subscription = options.account, options.region, options.subscription
     if target and target.cloud == cloud == "aws":
-        account = [target.account]
+        account = account or (None if wider.organization or wider.ou else [target.account])
         region = region or ([target.region] if target.region else None)
-    if target and target.cloud == cloud == "azure":
+    if target and target.cloud == cloud == "azure" and not wider.management_group:
         subscription = subscription or [target.account]
-    return with_places(base, read_places(cloud, account, region, subscription))
+    return with_places(base, read_places(cloud, account, region, subscription, wider=wider))
 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import __version__, registry
-from reaper.cli import demo, explain, forget, notify, output, pause, plan, policy, sweep, undo
+from reaper.cli import demo, doctor, explain, forget, notify, output, pause, plan, policy, sweep, undo
 from reaper.cli.progress import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -49,6 +49,7 @@ def list_kinds() -> None:
 
 app.command("sweep")(sweep.sweep_once)
 app.command("explain")(explain.explain_resource)
+app.command("doctor")(doctor.examine_deployment)
 app.command("kinds")(list_kinds)
 app.command("demo")(demo.run_demo)
 app.command("plan")(plan.write_plan)

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,13 +19,21 @@ from reaper.cli.options import (
     AccountOption,
     CloudName,
     CloudOption,
+    ExcludeAccountOption,
+    ExternalIdOption,
     KindOption,
+    ManagementGroupOption,
+    OrganizationOption,
     PolicyOption,
     RegionOption,
+    RoleNameOption,
     SubscriptionOption,
+    UnitOption,
+    WiderOptions,
     current_time,
     parse_validity,
     read_places,
+    with_external_id,
     with_places,
 )
 from reaper.cli.output import check_writable, write_output
@@ -44,16 +52,30 @@ def write_plan(
     output: Annotated[str, typer.Option("--output", "-o", help="Plan file, or - for standard output", metavar="FILE|-")],
     cloud: CloudOption = CloudName.ALL,
     account: AccountOption = None,
+    organization: OrganizationOption = False,
+    ou: UnitOption = None,
+    exclude_account: ExcludeAccountOption = None,
+    role_name: RoleNameOption = None,
+    external_id: ExternalIdOption = None,
     region: RegionOption = None,
     subscription: SubscriptionOption = None,
+    management_group: ManagementGroupOption = None,
     kind: KindOption = None,
     policy: PolicyOption = None,
     expires: Annotated[str, typer.Option(help="How long the plan is valid, at most 7d", metavar="DURATION")] = "24h",
 ) -> None:
     """Write a plan file of the actions due now. Changes nothing and sends no notices."""
     base = settings.from_env(os.environ)
+    wider = WiderOptions(
+        organization=organization,
+        ou=ou,
+        exclude_account=exclude_account,
+        role_name=role_name,
+        external_id=external_id,
+        management_group=management_group,
+    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind)),
+        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
         mode=Mode.AUDIT,
         ledger=ledger_address(base),
     )
@@ -61,7 +83,7 @@ def write_plan(
     check_writable(output)
     with show_progress() as progress:
         report = run(chosen, load_policy(base.policy if policy is None else policy), current_time, progress)
-    text = plan_file.plan_json(report, _scope(chosen), current_time(), valid_for)
+    text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
     write_output(output, lambda: [text])
     due = sum(finding.step.name in ACTIONS for finding in report.findings)
     print_message(
@@ -74,12 +96,13 @@ def write_plan(
 def apply_plan(
     file: Annotated[Path, typer.Argument(help="Plan file that `reaper plan` wrote", metavar="FILE")],
     policy: PolicyOption = None,
+    external_id: ExternalIdOption = None,
 ) -> None:
     """Carry out a plan file. Re-checks each resource and refuses the action if anything changed. Exits with 1 if any action wasn't carried out.
 
-    Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
+    Sweeps what the plan covers, other accounts through the role that it names. A plan file never contains an external ID. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    base = settings.from_env(os.environ)
+    base = with_external_id(settings.from_env(os.environ), external_id)
     plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
     if not plan.actions_by_id:
         on_hold = f"; {plan.held_count} were on hold when it was written" if plan.held_count else ""
@@ -99,7 +122,9 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource, file: Path) 
     """The run that carries out the plan. Raises SettingsError if the policy isn't the plan's."""
     if source.sha256 != plan.policy_sha256:
         raise SettingsError(f"{file}: made under a different policy than {source.name}; run reaper plan again")
-    chosen = settings.require_kept_memory(replace(base, mode=Mode.ENFORCE, ledger=ledger_address(base), **_scope_settings(plan)))
+    chosen = settings.require_kept_memory(
+        replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base))
+    )
     with show_progress() as progress:
         return run(chosen, source, current_time, progress, agreed=plan)
 
@@ -107,17 +132,6 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource, file: Path) 
 def _print_if_incomplete(report: Report) -> None:
     if not is_complete(report):
         print_message(brief.render(report))
-
-
-def _scope(chosen: Settings) -> dict[str, Any]:
-    """What the plan covers, as JSON values."""
-    values = {key: getattr(chosen, key) for key in plan_file.SCOPE_SETTINGS}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-
-
-def _scope_settings(plan: PlanFile) -> dict[str, Any]:
-    values = {key: plan.scope[key] for key in plan_file.SCOPE_SETTINGS}
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def _read_plan(file: Path) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reaper import settings
 from reaper.actions import manifest
-from reaper.cli.deployment import current_user, ledger_label, open_ledger_to_write, open_session
-from reaper.cli.options import current_time, parse_validity
+from reaper.cli.deployment import current_user, ledger_label, open_ledger_to_write, session_opener
+from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
 from reaper.cli.progress import print_message
-from reaper.model import Mode
+from reaper.scope import accounts
 
 if TYPE_CHECKING:
     from reaper.actions.restore import RestoreContext, RestoreResult
+
+RestoreRoleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--role-name",
+        help="Role to assume in other AWS accounts. It must be allowed to create, which the role of a sweep isn't",
+        metavar="NAME",
+    ),
+]
 
 
 def restore_resource(
@@ -25,14 +33,16 @@ def restore_resource(
     manifest_address: Annotated[
         str | None, typer.Option("--manifest", help="Manifest to use if the ledger has none", metavar="ADDRESS")
     ] = None,
+    role_name: RestoreRoleOption = None,
+    external_id: ExternalIdOption = None,
 ) -> None:
     """Undo the last action on one resource. Exits with 3 if anything wasn't restored.
 
-    Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
+    For a resource in another AWS account than that of the credentials, name a role there with --role-name. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
     from reaper.actions import restore
 
-    result = restore.restore_resource(resource_id, _restore_context(), manifest_address)
+    result = restore.restore_resource(resource_id, _restore_context(role_name, external_id), manifest_address)
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
@@ -40,15 +50,17 @@ def restore_resource(
 def undo_run(
     run_id: Annotated[str, typer.Option("--run", help="Run to undo (run.id in its report)", metavar="RUN_ID")],
     deletes: Annotated[bool, typer.Option("--deletes", help="Also recreate what the run deleted")] = False,
+    role_name: RestoreRoleOption = None,
+    external_id: ExternalIdOption = None,
 ) -> None:
     """Undo every stop of one run. Exits with 3 if anything wasn't restored.
 
-    Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
+    For resources in other AWS accounts than that of the credentials, name a role there with --role-name. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
     from reaper.actions import restore
 
     is_complete = True
-    for result in restore.undo_run(run_id, _restore_context(), deletes):
+    for result in restore.undo_run(run_id, _restore_context(role_name, external_id), deletes):
         if isinstance(result, restore.NotUndone):
             sys.stdout.write(f"{result.id}: unchanged ({result.because})\n")
         else:
@@ -81,15 +93,16 @@ def release_holds(
     )
 
 
-def _restore_context() -> RestoreContext:
+def _restore_context(role_name: str | None, external_id: str | None) -> RestoreContext:
     from reaper.actions import restore
 
-    base = settings.from_env(os.environ)
+    base = with_external_id(settings.from_env(os.environ), external_id)
+    role = None if role_name is None else accounts.role_name("--role-name", role_name)
     print_message(f"ledger: {ledger_label(base)}")
     return restore.RestoreContext(
         ledger=open_ledger_to_write(base),
         archive=manifest.open_archive(base.manifests, os.environ),
-        open_session=lambda target: open_session(replace(base, mode=Mode.ENFORCE), target),
+        open_session=session_opener(base, role),
         clock=current_time,
         by=current_user(),
     )

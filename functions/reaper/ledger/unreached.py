@@ -32,7 +32,9 @@ def record_unreached(ledger: Ledger, rows: Iterable[Coverage], now: datetime) ->
     cloud_rows = [row for row in rows if row.cloud != OWN]
     unreached = {place_name(row) for row in cloud_rows if NOT_REACHED in (row.error or "")}
     before = read_unreached(ledger)
-    after = (before - {place_name(row) for row in cloud_rows}) | unreached
+    opened = {(row.cloud, row.account) for row in cloud_rows}
+    reached = {place for place in before if place[2] is None and place[:2] in opened} | {place_name(row) for row in cloud_rows}
+    after = (before - reached) | unreached
     if after != before:
         names = sorted(after, key=str)[:MAX_PLACES]
         update_row(ledger, UNREACHED_ROW, lambda _: {PLACES_COLUMN: json.dumps(names)}, now)

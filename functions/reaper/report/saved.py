@@ -112,6 +112,7 @@ class SavedRun(_Section):
     id: str
     started_at: AwareDatetime
     mode: str
+    policy_sha256: str | None = None
 
 
 class SavedCoverage(_Section):
@@ -136,19 +137,25 @@ class SavedReport(_Section):
 
 def load_report(file: Path) -> SavedReport:
     """The report in that file. Raises SettingsError if it can't be read or isn't a report."""
+    where = f"--report {str(file)!r}"
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{where}: can't be read: {error}") from error
+    return parse_report(text, where)
+
+
+def parse_report(text: str, where: str) -> SavedReport:
+    """The report in `text`. Raises SettingsError that names `where` if it isn't one."""
+    try:
+        content = json.loads(text)
         return SavedReport.model_validate({**content, "schema_": content["schema"]})
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--report {str(file)!r}: can't be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"--report {str(file)!r}: this version can't read the report: {where}: {first['msg']}") from error
+        place = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(f"{where}: this version can't read the report: {place}: {first['msg']}") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise SettingsError(
-            f"--report {str(file)!r}: not a JSON report; write one with `reaper sweep --format json`: {error}"
-        ) from error
+        raise SettingsError(f"{where}: not a JSON report; write one with `reaper sweep --format json`: {error}") from error
 
 
 def render(report: SavedReport, wanted: str) -> str | None:

@@ -162,6 +162,11 @@ def failed_findings(report: Report) -> list[Finding]:
     return [f for f in report.findings if f.step.name in ACTIONS and f.outcome.result is Result.FAILED]
 
 
+def refused_findings(report: Report) -> list[Finding]:
+    """Those whose action was due and wasn't carried out, because something had changed or couldn't be read again."""
+    return [f for f in report.findings if f.step.name in ACTIONS and f.outcome.result is Result.REFUSED]
+
+
 def held_findings(report: Report) -> list[Finding]:
     """The resources whose action is on hold."""
     return [f for f in report.findings if f.step.name is StepName.HOLD]

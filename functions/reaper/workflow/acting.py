@@ -8,17 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reaper import contexts
-from reaper.act import act
+from reaper.act import act, refuse_target
 from reaper.actions.executor import ActContext
-from reaper.case import Coverage, Outcome
 from reaper.conclude import leases_of
 from reaper.contexts import RunSetup
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided
-from reaper.model import ACTIONS, Result, Target
+from reaper.model import Target
 from reaper.policy.file import load_policy
-from reaper.sessions import CloudSession, open_account
+from reaper.sessions import CloudSession, open_account, session_of
 from reaper.workflow.context import WorkflowContext, setup_of
 from reaper.workflow.stored_run import StoredRun
 
@@ -26,14 +25,14 @@ from reaper.workflow.stored_run import StoredRun
 def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: WorkflowContext) -> Acted:
     """Carry out the decisions about one target. Never raises ReaperError: what can't be carried out is refused, with the reason."""
     if not context.settings.mode.acts:
-        return _refused(decided, target, f"the deployment is in mode {context.settings.mode} by now")
+        return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
     try:
         current = load_policy(context.settings.policy).sha256
         setup = setup_of(stored, context)
         session = _open_session(setup, target, stored)
         act_context = _act_context(decided, session, setup, current)
     except ReaperError as error:
-        return _refused(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
+        return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, act_context)
 
 
@@ -48,19 +47,4 @@ def _open_session(setup: RunSetup, target: Target, stored: StoredRun) -> CloudSe
     """The session that may act on that target. Raises CloudError if it can't be opened."""
     account = stored.account(target.account)
     regions = (target.region,) if target.region else account.regions
-    sessions, rows = open_account(setup.settings, replace(account, regions=regions), may_act=True)
-    session = next((session for session in sessions if session.target == target), None)
-    if session is None:
-        raise CloudError(
-            Reason.DENIED if rows and rows[0].missing else Reason.REFUSED,
-            "act",
-            (rows[0].error if rows else None) or "no session for this target",
-            missing=rows[0].missing if rows else None,
-        )
-    return session
-
-
-def _refused(decided: Decided, target: Target, because: str, rows: tuple[Coverage, ...] = ()) -> Acted:
-    refused = Outcome(result=Result.REFUSED, because=because)
-    due = [d for d in decided.decisions if d.step.name in ACTIONS and d.outcome.result is Result.PLANNED]
-    return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in due}, coverage=rows)
+    return session_of(target, *open_account(setup.settings, replace(account, regions=regions), may_act=True))

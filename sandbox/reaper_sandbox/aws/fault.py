@@ -61,6 +61,15 @@ def denied(action: str | None = None, resource: str | None = None, policy: str =
     return Fault(answer=answer)
 
 
+def without(action: str) -> Guard:
+    """A guard that takes one IAM action away, such as `sagemaker:ListEndpoints`."""
+
+    def guard(call: Call) -> Fault | None:
+        return denied() if call.action == action else None
+
+    return guard
+
+
 def throttled() -> Fault:
     """Too many requests, in the service's own words. SDKs try again."""
 

@@ -2,7 +2,7 @@
 
     server.world.organization = Organization(members=[Member(id="111122223333", name="research")])
 
-Without one moto answers. Callers other than the management account and delegated administrators are denied, and empty pages with a token occur:
+Callers other than the management account and delegated administrators are denied, and empty pages with a token occur:
 https://docs.aws.amazon.com/organizations/latest/APIReference/API_ListAccounts.html
 """
 
@@ -18,6 +18,13 @@ from reaper_sandbox.aws.world import Region
 
 ORGANIZATION_ID, ROOT = "o-sandbox1234", "r-sand"
 MAX_PAGE = 20
+DEFAULT_REGIONS = (
+    *("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"),
+    *("eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3"),
+    *("ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
+)
+"""Those that every account has."""
+NOT_IN_USE = Refusal("AWSOrganizationsNotInUseException", "Your account is not a member of an organization.")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +59,7 @@ class TargetRole:
 
 @dataclass(slots=True, kw_only=True)
 class Organization:
-    """All of it. `regions`: the enabled regions of an account; an account that isn't there has them all. `delegated`: who else may read it."""
+    """All of it. `regions`: the only regions that an account may use; one that isn't there has the default ones and isn't checked. `delegated`: who else may read it."""
 
     members: list[Member] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
@@ -71,71 +78,59 @@ class Organization:
         return new
 
 
-def list_accounts(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def list_accounts(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Every account, closed ones too."""
     found = _organization_of(region)
-    if found is None:
-        return None
     return _page("ListAccounts", "Accounts", [_account(found, m) for m in found.members], params, found)
 
 
-def list_accounts_for_parent(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def list_accounts_for_parent(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """The accounts right below a root or unit."""
     found = _organization_of(region)
-    if found is None:
-        return None
     _require_parent(found, params)
     rows = [_account(found, m) for m in found.members if m.parent == params["ParentId"]]
     return _page("ListAccountsForParent", "Accounts", rows, params, found)
 
 
-def list_units_for_parent(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def list_units_for_parent(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """The units right below a root or unit."""
     found = _organization_of(region)
-    if found is None:
-        return None
     _require_parent(found, params)
     rows = [_unit(found, u) for u in found.units if u.parent == params["ParentId"]]
     return _page("ListOrganizationalUnitsForParent", "OrganizationalUnits", rows, params, found)
 
 
-def describe_unit(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def describe_unit(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """One unit."""
     found = _organization_of(region)
-    if found is None:
-        return None
     for unit in found.units:
         if unit.id == params["OrganizationalUnitId"]:
             return {"OrganizationalUnit": _unit(found, unit)}
     raise Refusal("OrganizationalUnitNotFoundException", "You specified an organizational unit that doesn't exist.")
 
 
-def list_roots(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def list_roots(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """The one root."""
     found = _organization_of(region)
-    if found is None:
-        return None
     arn = f"arn:aws:organizations::{found.management}:root/{ORGANIZATION_ID}/{ROOT}"
     return {"Roots": [{"Id": ROOT, "Arn": arn, "Name": "Root", "PolicyTypes": []}]}
 
 
-def describe_organization(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+def describe_organization(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """The organization. Every member may ask for it."""
     found: Organization | None = region.world.organization
-    if found is None:
-        return None
-    if region.account not in {found.management, *(member.id for member in found.members)}:
-        raise Refusal("AWSOrganizationsNotInUseException", "Your account is not a member of an organization.")
+    if found is None or region.account not in {found.management, *(member.id for member in found.members)}:
+        raise NOT_IN_USE
     arn = f"arn:aws:organizations::{found.management}:organization/{ORGANIZATION_ID}"
     return {"Organization": {"Id": ORGANIZATION_ID, "Arn": arn, "FeatureSet": "ALL", "MasterAccountId": found.management}}
 
 
 def describe_regions(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
-    """The enabled regions of the caller's account, if the organization says which."""
+    """The enabled regions of the caller's account. None, for moto, if there is no organization."""
     found: Organization | None = region.world.organization
-    names = found.regions.get(region.account) if found else None
-    if names is None:
+    if found is None:
         return None
+    names = found.regions.get(region.account, DEFAULT_REGIONS)
     chosen = set(params.get("RegionName") or names)
     return {
         "regionInfo": [
@@ -146,10 +141,12 @@ def describe_regions(region: Region, params: dict[str, Any]) -> dict[str, Any] |
     }
 
 
-def _organization_of(region: Region) -> Organization | None:
+def _organization_of(region: Region) -> Organization:
     """The organization, if there is one and the caller may read it."""
     found: Organization | None = region.world.organization
-    if found and region.account not in {found.management, *found.delegated}:
+    if found is None:
+        raise NOT_IN_USE
+    if region.account not in {found.management, *found.delegated}:
         raise Refusal("AccessDeniedException", "You don't have permissions to access this resource.")
     return found
 

@@ -29,6 +29,7 @@ class _Route:
     names: tuple[str, ...]
     query: dict[str, str]
     required_query: dict[str, str]
+    query_names: dict[str, str]
     required_headers: tuple[str, ...]
 
 
@@ -48,7 +49,7 @@ def match(
             and all(h in headers for h in route.required_headers)
         ):
             params: dict[str, Any] = {n: unquote(v) for n, v in zip(route.names, path_match.groups(), strict=True)}
-            params |= {name: arguments[key] for key, name in route.required_query.items()}
+            params |= {name: arguments[key] for key, name in route.query_names.items() if key in arguments}
             return route.operation, params | _document(protocol, body), protocol
     return f"{method} {path}", _document(protocol, body), protocol
 
@@ -94,6 +95,7 @@ def _route(operation: OperationModel) -> _Route:
         names=tuple(names),
         query={k: v for k, v in parse_qsl(query, keep_blank_values=True) if k != "x-id"},
         required_query={wire: name for name, (where, wire) in places.items() if where == "querystring" and name in required},
+        query_names={wire: name for name, (where, wire) in places.items() if where == "querystring"},
         required_headers=tuple(wire.lower() for name, (where, wire) in places.items() if where == "header" and name in required),
     )
 

@@ -20,7 +20,19 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from reaper_sandbox.aws import alarms, assumption, autoscaling, cloudwatch, logs, organization, reply, sagemaker, tagging
+from reaper_sandbox.aws import (
+    alarms,
+    assumption,
+    autoscaling,
+    cloudwatch,
+    iam,
+    logs,
+    mail_account,
+    organization,
+    reply,
+    sagemaker,
+    tagging,
+)  # fmt: skip
 from reaper_sandbox.aws.call import Call, Request, read
 from reaper_sandbox.aws.fault import Fault, Guard
 from reaper_sandbox.aws.reply import Refusal, Reply
@@ -32,6 +44,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),
     "logs": dict(logs.OPERATIONS),
+    "iam": dict(iam.OPERATIONS),
+    "ses": dict(mail_account.OPERATIONS),
     "organizations": dict(organization.OPERATIONS),
     "ec2": dict(organization.EC2_OPERATIONS),
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class World:
     """`fixed` stops the clock. `settle_after` is how long Creating, Updating, Stopping and Deleting last; zero means not at all.
 
+    `denied_actions`: what IAM's simulation says isn't allowed, with `*`; guards are what refuses calls.
     `organization`: the accounts and roles, if this is one. `principals`: the ARN of whoever has an access key, if it matters; `sessions`: the
     sessions of assumed roles by theirs.
     """
@@ -28,6 +29,10 @@ class World:
     page_points: int = 100_800
     last_token: str | None = None
     lower_tag_arns: bool = False
+    denied_actions: set[str] = field(default_factory=set)
+    has_mail_production_access: bool = True
+    sends_mail: bool = True
+    verified_mail: set[str] = field(default_factory=set)
     regions: dict[tuple[str, str], Region] = field(default_factory=dict)
     organization: Organization | None = None
     principals: dict[str, str] = field(default_factory=dict)

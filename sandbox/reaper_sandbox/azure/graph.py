@@ -10,13 +10,13 @@ import base64
 from typing import Any
 
 from reaper_sandbox.azure import kql
+from reaper_sandbox.azure.identity import TENANT
 from reaper_sandbox.azure.jobs import shown
 from reaper_sandbox.azure.place import PROVIDER
 from reaper_sandbox.azure.refusal import bad
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
 from reaper_sandbox.azure.rights import refuses
 from reaper_sandbox.azure.route import route
-from reaper_sandbox.azure.tenant import TENANT
 from reaper_sandbox.azure.world import World
 
 TABLE = {

@@ -6,13 +6,15 @@ https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-end
 from __future__ import annotations
 
 import base64
-import binascii
+import json
 from collections.abc import Mapping
 
-from reaper_sandbox.azure.refusal import unauthenticated
+from reaper_sandbox.azure.refusal import PRINCIPAL, unauthenticated
 from reaper_sandbox.azure.request import Reply, Request
 
 SECRET = "sandbox"
+SIGNATURE = "sandbox"
+TENANT = "5b7c5a51-2f1b-4a43-9d1c-3f6f0a7d8e10"
 NEVER = "4102444800"
 """2100-01-01: the SDKs compare it with the real clock, which the sandbox's own clock need not follow."""
 
@@ -28,8 +30,7 @@ def token(query: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
     resource = query.get("resource")
     if not resource or query.get("api-version") != "2019-08-01":
         return Reply(status=400, body={"statusCode": 400, "message": "resource and api-version=2019-08-01 are required."})
-    signed = base64.urlsafe_b64encode(resource.encode()).decode()
-    body = {"access_token": f"sandbox.{signed}", "expires_on": NEVER, "resource": resource, "token_type": "Bearer"}
+    body = {"access_token": _token_for(resource), "expires_on": NEVER, "resource": resource, "token_type": "Bearer"}
     return Reply(body={**body, "client_id": query.get("client_id", "")})
 
 
@@ -52,9 +53,17 @@ def check(request: Request, audiences: tuple[str, ...]) -> None:
         )
 
 
+def _token_for(resource: str) -> str:
+    """A token that says who it is for and what for, as true ones do, under a signature that only the sandbox takes."""
+    claims = {"aud": resource, "oid": PRINCIPAL, "appid": PRINCIPAL, "tid": TENANT, "exp": int(NEVER)}
+    parts = ({"alg": "none", "typ": "JWT"}, claims)
+    return ".".join([*(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts), SIGNATURE])
+
+
 def _audience(token: str) -> str | None:
-    head, _, rest = token.partition(".")
     try:
-        return base64.urlsafe_b64decode(rest).decode() if head == "sandbox" else None
-    except (binascii.Error, UnicodeDecodeError):
+        _, payload, signature = token.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return str(claims["aud"]) if signature == SIGNATURE else None
+    except (ValueError, LookupError, TypeError):
         return None

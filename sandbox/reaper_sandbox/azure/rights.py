@@ -22,11 +22,12 @@ UNGOVERNED = ("", "Microsoft.ResourceGraph/resources/read", "Microsoft.Communica
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A guard. With `grants` what matches is all that may be done; without, what matches may not."""
+    """A guard. With `grants` what matches is all that may be done; without, what matches may not. `texts`: the actions as written."""
 
     actions: tuple[re.Pattern[str], ...]
     scope: re.Pattern[str]
     grants: bool = False
+    texts: tuple[str, ...] = ()
 
     def covers(self, action: str, scope: str) -> bool:
         """Whether this guard refuses `action` at `scope`."""
@@ -45,12 +46,12 @@ class Limit:
 
 def deny(action: str, scope: str = ".*") -> Limit:
     """Refuses what matches: `action` may have `*` in it, `scope` is a pattern for the whole scope; case does not matter."""
-    return Limit(_patterns([action]), re.compile(scope, re.I | re.S))
+    return Limit(_patterns([action]), re.compile(scope, re.I | re.S), texts=(action,))
 
 
 def only(*actions: str, scope: str = ".*") -> Limit:
     """Grants these actions (with `*`) where `scope` matches, and nothing else."""
-    return Limit(_patterns(actions), re.compile(scope, re.I | re.S), grants=True)
+    return Limit(_patterns(actions), re.compile(scope, re.I | re.S), grants=True, texts=actions)
 
 
 def refuses(rules: Sequence[Callable[[Request], Any]], action: str, scope: str) -> bool:

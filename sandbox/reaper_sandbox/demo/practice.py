@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from shlex import quote
 
+from reaper.cli.output import own_command
 from reaper.cli.progress import print_message, show_progress
 from reaper.settings import SETTING_DOCS
 from reaper_sandbox.demo.practice_world import PracticeWorld, practice_world
@@ -23,7 +24,7 @@ To practice, open another terminal and run:
 
     . {home}/exports.sh
 
-Then every command works on them: reaper sweep, reaper plan --output plan.json, reaper explain fraud-idle and so on.
+Then every command works on them: {reaper} sweep, {reaper} plan --output plan.json, {reaper} explain fraud-idle and so on.
 Mails: {home}/mail. Policy: {home}/policy.yaml. Press Ctrl-C to end it all."""
 
 
@@ -46,7 +47,8 @@ def _print_exports(world: PracticeWorld) -> None:
     (world.home / "exports.sh").write_text(text, encoding="utf-8")
     sys.stdout.write(text)
     sys.stdout.flush()
-    print_message(GUIDE.format(aws=world.aws.url, azure=world.azure.url, home=world.home))
+    reaper = own_command(sys.argv, os.environ)
+    print_message(GUIDE.format(aws=world.aws.url, azure=world.azure.url, home=world.home, reaper=reaper))
 
 
 def shell_lines(exports: Mapping[str, str], environ: Iterable[str]) -> Iterator[str]:

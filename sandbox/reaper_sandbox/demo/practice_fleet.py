@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet.endpoints import serve, use
 from reaper_sandbox.aws.fleet.traffic import DAY, ago, tags
-from reaper_sandbox.aws.organization import Organization
+from reaper_sandbox.aws.organization import Organization, TargetRole
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -29,6 +29,8 @@ rules:
 HUB = "123456789012"
 MEMBERS = {"210987654321": "vision research", "345678901234": "recommendations"}
 """The other accounts of the organization, whose management account is the hub."""
+RESTORE_ROLE = "OrganizationAccountAccessRole"
+"""The role that AWS Organizations creates in each account. It may create resources, which the role of a sweep may not."""
 IDLE_ENDPOINTS = {
     HUB: {
         "fraud-idle": ("dana", Variant(instance="ml.m5.xlarge", count=3), 6),
@@ -46,11 +48,12 @@ BUSY_ENDPOINTS = {"210987654321": "segmentation-busy", "345678901234": "home-pag
 
 
 def add_organization(server: Server, now: datetime) -> None:
-    """Add the organization, with the endpoints of its accounts in us-east-1. Each member has the role that sweeps assume."""
-    server.world.organization = Organization()
-    server.world.organization.add(HUB, "platform", role=None)
+    """Add the organization, with the endpoints of its accounts in us-east-1. Each member has a role for sweeps, and one for restoring."""
+    organization = server.world.organization = Organization()
+    organization.add(HUB, "platform", role=None)
     for account_id, name in MEMBERS.items():
-        server.world.organization.add(account_id, name)
+        organization.add(account_id, name)
+        organization.roles.append(TargetRole(arn=f"arn:aws:iam::{account_id}:role/{RESTORE_ROLE}"))
     for account_id, endpoints in IDLE_ENDPOINTS.items():
         account = Account(server, account_id)
         for name, (owner, variant, days) in endpoints.items():

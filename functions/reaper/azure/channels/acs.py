@@ -43,13 +43,13 @@ class Channel:
             "headers": {"X-Auto-Response-Suppress": "All"},
             "userEngagementTrackingDisabled": True,
         }
-        credential = self._credential()
+        credential = self.credential()
         try:
             with EmailClient(self._spec.endpoint, credential, **TIMEOUTS) as client:
                 poller: Any = client.begin_send(mail)
                 done = poller.result(SEND_TIMEOUT_S)
         except (AzureError, binascii.Error) as error:
-            raise _error_from_sdk(error) from error
+            raise error_from_sdk(error) from error
         if not poller.done():
             raise CloudError(Reason.PARTIAL, OPERATION, f"no confirmation after {SEND_TIMEOUT_S} seconds")
         if done.get("status") != "Succeeded":
@@ -58,7 +58,7 @@ class Channel:
             )
         return str(done["id"])
 
-    def _credential(self) -> AzureKeyCredential | TokenCredential:
+    def credential(self) -> AzureKeyCredential | TokenCredential:
         if self._spec.secret:
             return AzureKeyCredential(self._context.read_secret(self._spec.secret))
         if because := trusted_hosts.refused_because(self._spec.endpoint, "communication"):
@@ -66,7 +66,7 @@ class Channel:
         return new_credential()
 
 
-def _error_from_sdk(error: Exception) -> CloudError:
+def error_from_sdk(error: Exception) -> CloudError:
     """The meaning of azure-core's errors. The text of a wrong key is not repeated."""
     if isinstance(error, ClientAuthenticationError):
         return CloudError(Reason.DENIED, OPERATION, _first_line(error), missing=OPERATION)

@@ -39,6 +39,10 @@ class Channel:
             raise CloudError(reason, OPERATION, f"{name} did not accept the message ({status})")
         return f"accepted by {name}"
 
+    def service_name(self) -> str:
+        """The service that the address names. Connects to nothing. Raises CloudError for an invalid address."""
+        return str(self._open_target()[0].service_name)
+
     def _open_target(self) -> apprise.Apprise:
         """The opened address. Errors never repeat it: it is a secret."""
         address = self._context.read_secret(self._spec.secret) if self._spec.secret else self._spec.url or ""

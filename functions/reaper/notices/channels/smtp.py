@@ -6,7 +6,8 @@ https://www.rfc-editor.org/rfc/rfc5321, https://www.rfc-editor.org/rfc/rfc3207
 from __future__ import annotations
 
 import smtplib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels import tls
@@ -31,15 +32,39 @@ class Channel:
 
     def send(self, message: Message) -> str:
         """Send it, to each address in a separate mail, and return the server's replies. Raises CloudError."""
-        where = f"{self._spec.host}:{self._spec.port}"
         recipients = recipient_addresses(message, self._spec.to, OPERATION)
-        password = self._context.read_secret(self._spec.secret) if self._spec.secret else None
-        try:
+        password = self._read_password()
+        with self._errors_as_cloud_errors():
             server = self._connect(password)
             try:
                 replies = [(to, *self._send_one(server, message, to)) for to in recipients]
             finally:
                 _disconnect(server)
+        refused = [f"{to}: {code} {text}" for to, code, text in replies if code != 250]
+        if refused:
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {'; '.join(refused)}")
+        return "; ".join(f"{code} {text}" for _, code, text in replies)
+
+    def say_hello(self) -> str:
+        """Connect, encrypt, log in and hang up, without sending anything. Returns what worked. Raises CloudError."""
+        password = self._read_password()
+        with self._errors_as_cloud_errors():
+            _disconnect(self._connect(password))
+        login = f", logged in as {self._spec.user}" if self._spec.user else ""
+        return f"answers (tls: {self._spec.tls}){login}"
+
+    @property
+    def _where(self) -> str:
+        return f"{self._spec.host}:{self._spec.port}"
+
+    def _read_password(self) -> str | None:
+        return self._context.read_secret(self._spec.secret) if self._spec.secret else None
+
+    @contextmanager
+    def _errors_as_cloud_errors(self) -> Iterator[None]:
+        where = self._where
+        try:
+            yield
         except smtplib.SMTPAuthenticationError as error:
             raise CloudError(
                 Reason.DENIED, OPERATION, f"{where}: login refused: {_error_text(error)}", missing="a valid login"
@@ -50,10 +75,6 @@ class Channel:
             raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {_error_text(error)}", code=str(error.smtp_code)) from error
         except (smtplib.SMTPException, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, OPERATION, f"{where}: {error}") from error
-        refused = [f"{to}: {code} {text}" for to, code, text in replies if code != 250]
-        if refused:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{where} refused {'; '.join(refused)}")
-        return "; ".join(f"{code} {text}" for _, code, text in replies)
 
     def _connect(self, password: str | None) -> smtplib.SMTP:
         spec = self._spec

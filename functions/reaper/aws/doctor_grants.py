@@ -1,0 +1,122 @@
+"""The identity that asks, and the command that grants it one permission on one resource. Pure.
+
+ARNs of callers: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns. Resource types by action:
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+
+ANY = "*"
+SSO_PREFIX = "AWSReservedSSO_"
+"""Begins the names of the roles that IAM Identity Center owns. Only it can change them."""
+SAGEMAKER_TYPES = {
+    "App": "app",
+    "Endpoint": "endpoint",
+    "EndpointConfig": "endpoint-config",
+    "EndpointWeightsAndCapacities": "endpoint",
+    "InferenceComponent": "inference-component",
+    "InferenceComponentRuntimeConfig": "inference-component",
+    "MlflowTrackingServer": "mlflow-tracking-server",
+    "Model": "model",
+    "NotebookInstance": "notebook-instance",
+}
+"""The type in the ARN by what an operation's name ends with. `List...` operations know no resource."""
+OTHER_RESOURCES = {
+    "application-autoscaling:RegisterScalableTarget": "scalable-target/{name}",
+    "application-autoscaling:DeregisterScalableTarget": "scalable-target/{name}",
+    "application-autoscaling:PutScalingPolicy": "scalable-target/{name}",
+    "application-autoscaling:PutScheduledAction": "scalable-target/{name}",
+    "cloudwatch:DescribeAlarms": "alarm:{name}",
+    "cloudwatch:PutMetricAlarm": "alarm:{name}",
+    "logs:DescribeLogStreams": "log-group:/aws/sagemaker/NotebookInstances:*",
+    "sagemaker:AddTags": "endpoint/{name}",
+    "sagemaker:ListTags": "endpoint/{name}",
+    "iam:PassRole": "role/{name}",
+}
+"""The resource in the ARN of other actions. Tags are asked about for one of the types that have them."""
+
+
+class PrincipalType(StrEnum):
+    """What IAM can attach a policy to, or not."""
+
+    ROLE = "role"
+    USER = "user"
+    SSO_ROLE = "sso-role"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows."""
+
+    arn: str
+    type: PrincipalType
+    name: str
+
+    @property
+    def partition(self) -> str:
+        """`aws`, `aws-cn` or `aws-us-gov`."""
+        return self.arn.split(":")[1]
+
+    @property
+    def account(self) -> str:
+        """Twelve digits."""
+        return self.arn.split(":")[4]
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the account's root user, which may do everything."""
+        return self.arn.endswith(":root")
+
+
+def parse_principal(arn: str) -> Principal:
+    """The principal of an ARN as sts:GetCallerIdentity returns it, or of a role's or user's own ARN."""
+    parts = arn.split(":", 5)
+    if len(parts) < 6:
+        parts = ["arn", "aws", "iam", "", "", arn]
+        arn = ":".join(parts)
+    sort, _, rest = parts[5].partition("/")
+    if sort == "assumed-role":
+        name = rest.partition("/")[0]
+    else:
+        name = rest.rpartition("/")[2]
+    if sort in {"assumed-role", "role"}:
+        type_ = PrincipalType.SSO_ROLE if name.startswith(SSO_PREFIX) else PrincipalType.ROLE
+        return Principal(arn=arn, type=type_, name=name)
+    return Principal(arn=arn, type=PrincipalType.USER if sort == "user" else PrincipalType.OTHER, name=name)
+
+
+def resource_arn(principal: Principal, permission: str, region: str = ANY, name: str = ANY) -> str:
+    """An ARN of the sort that the permission is about; `*` for one that knows no resource."""
+    service, _, operation = permission.partition(":")
+    resource = OTHER_RESOURCES.get(permission)
+    if resource is None and service == "sagemaker" and not operation.startswith("List"):
+        noun = re.sub(r"^[A-Z][a-z]+", "", operation)
+        resource = f"{SAGEMAKER_TYPES[noun]}/{{name}}" if noun in SAGEMAKER_TYPES else None
+    if resource is None:
+        return ANY
+    place = "" if service == "iam" else region
+    return f"arn:{principal.partition}:{service}:{place}:{principal.account}:{resource.format(name=name)}"
+
+
+def grant_line(principal: Principal, permission: str, resource: str) -> str:
+    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another."""
+    statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
+    document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    policy = f"reaper-{permission.replace(':', '-')}"
+    if principal.type is PrincipalType.ROLE:
+        return f"aws iam put-role-policy --role-name {principal.name} --policy-name {policy} --policy-document {document}"
+    if principal.type is PrincipalType.USER:
+        return f"aws iam put-user-policy --user-name {principal.name} --policy-name {policy} --policy-document {document}"
+    where = (
+        f"the permission set of {principal.name} in IAM Identity Center"
+        if principal.type is PrincipalType.SSO_ROLE
+        else principal.arn
+    )
+    return f"Add this statement to {where}: {json.dumps(statement)}"

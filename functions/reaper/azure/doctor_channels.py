@@ -1,0 +1,45 @@
+"""Azure Communication Services, examined without sending anything: it is asked for the state of a mail that was never sent.
+
+That takes the same identity or key as sending does. https://learn.microsoft.com/rest/api/communication/email/email/get-send-result
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from azure.communication.email import EmailClient
+from azure.core.exceptions import AzureError
+from azure.core.rest import HttpRequest
+
+from reaper import secret_store
+from reaper.azure.channels import acs
+from reaper.doctor.check import Check, of_error, ok, to_fix
+from reaper.doctor.context import DoctorContext
+from reaper.notices.channels.delivery import ChannelContext
+
+API_VERSION = "2023-03-31"
+ROLE_ADVICE = 'az role assignment create --assignee OBJECT_ID --role "Communication and Email Service Owner" --scope ID_OF_THE_COMMUNICATION_SERVICE'
+
+
+def examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+    """Whether the service answers this identity, or this key."""
+    channel = acs.Channel(
+        spec, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, context.environ), clock=context.clock)
+    )
+    request = HttpRequest("GET", f"/emails/operations/{uuid4()}?api-version={API_VERSION}")
+    try:
+        with EmailClient(spec.endpoint, channel.credential(), **acs.TIMEOUTS) as client:
+            response = client.send_request(request)
+            status = response.status_code
+    except (AzureError, binascii.Error) as error:
+        yield of_error(name, acs.error_from_sdk(error), ROLE_ADVICE)
+        return
+    if status in {401, 403}:
+        yield to_fix(name, f"{spec.endpoint} refuses this identity or key ({status})", ROLE_ADVICE, acs.OPERATION)
+    elif status >= 500:
+        yield to_fix(name, f"{spec.endpoint} answered {status}", "Check the service's health in the Azure portal.")
+    else:
+        yield ok(name, f"{spec.endpoint} answers and accepts this identity or key")

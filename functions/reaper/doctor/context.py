@@ -1,0 +1,73 @@
+"""What an examination is given, and what its first round has opened for the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+from reaper.doctor.check import missing_permission
+from reaper.errors import ReaperError
+from reaper.kind import Kind
+from reaper.policy.file import PolicySource
+from reaper.report.saved import SavedReport
+from reaper.sessions import CloudSession
+from reaper.settings import Settings
+
+MAX_ACCOUNTS = 20
+"""Accounts or subscriptions whose permissions are asked for one by one. All have the same roles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorContext:
+    """What is examined. `every`: how often a sweep should run. `report_file`: a saved report to read instead of the last one in REAPER_REPORTS.
+
+    `includes_undo`: also what restore and undo need.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    clock: Callable[[], datetime]
+    kinds: Sequence[Kind[Any]]
+    every: timedelta = timedelta(days=1)
+    report_file: str | None = None
+    includes_undo: bool = False
+
+    def kinds_of(self, cloud: str) -> list[Kind[Any]]:
+        """The enabled kinds of a cloud."""
+        return [kind for kind in self.kinds if kind.cloud == cloud]
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none."""
+
+    sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
+    policy: PolicySource | None = None
+    report: SavedReport | None = None
+
+
+def one_per_account(sessions: Sequence[CloudSession]) -> Iterator[CloudSession]:
+    """The first session of each account, at most MAX_ACCOUNTS."""
+    by_account = {session.target.account: session for session in reversed(sessions)}
+    order = list(dict.fromkeys(session.target.account for session in sessions))[:MAX_ACCOUNTS]
+    return iter([by_account[account] for account in order])
+
+
+def doctor_of(cloud: str) -> Any:
+    """The part of the examination that only this cloud knows."""
+    return import_module(f"reaper.{cloud}.doctor")
+
+
+def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
+    """The command that grants what `error` says is missing on the store, secret or topic at `address`; else `otherwise`."""
+    missing = missing_permission(error)
+    if missing is None or (":" not in missing and "/" not in missing):
+        return otherwise
+    try:
+        line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, address)
+    except (ImportError, ReaperError):
+        return f"Allow this identity {missing}."
+    return line

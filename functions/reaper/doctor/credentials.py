@@ -1,0 +1,114 @@
+"""Which clouds are in use, and who the reaper is there. Opens the sessions that the other subjects ask with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from reaper import registry
+from reaper.case import Coverage
+from reaper.doctor.check import Check, missing_permission, ok, to_fix
+from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import Status
+from reaper.sessions import CloudSession, is_available, open_sessions
+from reaper.settings import Settings
+from reaper.text import count_noun, first_few
+
+SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
+ASSUME_ROLE = "sts:AssumeRole"
+TARGET_ROLE_ADVICE = (
+    "Check the target role there: its name, its trust policy, the external ID, and that the stack set reached these accounts."
+)
+UNKNOWN_ACCOUNT = "unknown"
+"""The account in the row of a cloud that couldn't even be opened."""
+
+
+def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
+    """The clouds that a sweep with these settings would sweep, and a line for each that it can't, or if there is none."""
+    clouds, checks = [], []
+    for cloud in registry.CLOUDS:
+        wanted = context.kinds_of(cloud) and context.settings.cloud in {cloud, "all"}
+        try:
+            if wanted and is_available(context.settings, cloud, lambda text: None):
+                clouds.append(cloud)
+        except SettingsError as error:
+            checks.append(to_fix(f"credentials.{cloud}", str(error), f"pip install 'ml-idle-reaper[{cloud}]'"))
+    if not clouds and not checks:
+        checks.append(to_fix("credentials", "no credentials were found for any cloud", SIGN_IN))
+    return clouds, checks
+
+
+def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
+    """Open the cloud's sessions and say who they are. What can't be opened is a line of its own."""
+    name = f"credentials.{cloud}"
+    settings = context.settings
+    sessions, rows = _open(settings, cloud)
+    if not sessions and "all" in settings.regions:
+        # Perhaps only the list of regions can't be read. The other subjects are examined in the session's own region.
+        sessions, _ = _open(replace(settings, regions=()), cloud)
+    opened.sessions[cloud] = sessions
+    yield from _failed_checks(cloud, rows, context.settings)
+    for session in sessions[:1]:
+        try:
+            yield ok(name, doctor_of(cloud).describe_caller(session.for_kind()))
+        except CloudError as error:
+            yield to_fix(name, str(error), SIGN_IN, error.missing)
+    if sessions:
+        yield ok(f"targets.{cloud}", _targets_text(sessions))
+
+
+def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Coverage]]:
+    """The sessions, which can only read, and a row for what couldn't be opened; invalid settings are such a row, too."""
+    try:
+        return open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
+    except SettingsError as error:
+        return [], [
+            Coverage(
+                cloud=cloud,
+                account=UNKNOWN_ACCOUNT,
+                region=None,
+                kind="*",
+                status=Status.FAILED,
+                missing=missing_permission(error),
+                error=str(error),
+            )
+        ]
+
+
+def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> Iterator[Check]:
+    """A line for the cloud itself if it couldn't be opened, and one for all accounts that failed for the same reason."""
+    accounts: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+    for row in rows:
+        accounts[row.missing, _without_account(row)].add(row.account)
+    for (missing, text), names in accounts.items():
+        advice = _advice(cloud, missing, text, settings)
+        if UNKNOWN_ACCOUNT in names:
+            yield to_fix(f"credentials.{cloud}", text, advice, missing)
+        else:
+            because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
+            yield to_fix(f"targets.{cloud}", because, advice, missing)
+
+
+def _without_account(row: Coverage) -> str:
+    """The error without the account's number, so that the same failure of many accounts is one line."""
+    text = row.error or row.status.value
+    return text if row.account == UNKNOWN_ACCOUNT else text.replace(row.account, "ACCOUNT")
+
+
+def _advice(cloud: str, missing: str | None, text: str, settings: Settings) -> str:
+    """The command that grants what was refused, else how to get access."""
+    if missing == ASSUME_ROLE and not settings.role:
+        return TARGET_ROLE_ADVICE
+    error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
+    return advice_for(error, settings.role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
+
+
+def _targets_text(sessions: list[CloudSession]) -> str:
+    """`4 accounts, 12 regions`, for people."""
+    accounts = sorted({session.target.account for session in sessions})
+    regions = sorted({session.target.region for session in sessions if session.target.region})
+    places = f" in {count_noun(len(regions), 'region')} ({first_few(regions)})" if regions else ""
+    noun = "account" if regions else "subscription"
+    return f"{count_noun(len(accounts), noun)} to sweep ({first_few(accounts)}){places}"

@@ -1,0 +1,162 @@
+"""Ledger, manifests, reports and runs: each is written and read with a marker of the doctor's own, and nothing else in it is touched.
+
+The ledger's marker is the named row `doctor`; besides, a lease on a place that doesn't exist, and an update under a condition that never
+holds. The markers of the other stores are under `doctor/`, where a lifecycle rule of the deployment deletes them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
+from reaper.doctor.context import DoctorContext, advice_for
+from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.ledger import opening
+from reaper.ledger.port import Ledger
+from reaper.model import Memory, Target
+from reaper.settings import require_kept_memory
+
+MARKER, MARKER_FOLDER = "doctor", "doctor"
+NO_PLACE = Target(cloud="doctor", account="doctor")
+"""The place of the lease: no sweep ever has it."""
+LEASE = timedelta(minutes=1)
+VERSION_THAT_NEVER_WAS = 2
+"""The doctor has no memory, so an update of its second version is refused by its condition and changes nothing."""
+LEDGER_ADVICE = "Set REAPER_LEDGER to sqlite:///path, dynamodb://table or table://account/table of an existing table."
+STORE_ADVICE = "Check the address, and whether this identity may write there."
+
+
+def examine_ledger(context: DoctorContext) -> Iterator[Check]:
+    """In audit mode read the ledger if one is named; else write and read as a sweep does."""
+    settings = context.settings
+    if not settings.mode.writes and not settings.ledger:
+        yield ok("ledger", "mode audit needs none, and REAPER_LEDGER isn't set")
+        return
+    address = settings.ledger or opening.default_address(context.environ)
+    try:
+        require_kept_memory(settings)
+        ledger = opening.open_ledger(address, context.environ, read_only=not settings.mode.writes)
+        opening.require_known_format(ledger)
+    except ReaperError as error:
+        yield of_error("ledger", error, advice_for(error, address, LEDGER_ADVICE))
+        return
+    errors: dict[str, Check] = {}
+    for operation in _operations(context, ledger):
+        try:
+            operation()
+        except ReaperError as error:
+            failed = of_error("ledger", error, advice_for(error, address, LEDGER_ADVICE))
+            errors.setdefault(failed.missing or failed.because, failed)
+            if isinstance(error, CloudError) and error.reason is Reason.UNREACHABLE:
+                break
+    yield from errors.values()
+    if not errors:
+        did = "written and read" if settings.mode.writes else "read"
+        yield ok("ledger", f"{address} can be {did}{'' if settings.ledger else ' (your own: REAPER_LEDGER is not set)'}")
+
+
+def _operations(context: DoctorContext, ledger: Ledger) -> list[Callable[[], object]]:
+    """Everything that a sweep does with its ledger, each for itself. None of them changes what a sweep has stored."""
+    now = context.clock()
+    reading: list[Callable[[], object]] = [
+        lambda: ledger.read_row(MARKER),
+        lambda: ledger.recall([MARKER], now),
+        lambda: ledger.unfinished(NO_PLACE, now),
+    ]
+    if not context.settings.mode.writes:
+        return reading
+    return [
+        *reading,
+        lambda: _write_and_read_row(context, ledger),
+        lambda: ledger.remember(MARKER, Memory(), VERSION_THAT_NEVER_WAS, now),
+        lambda: ledger.take_lease(NO_PLACE, MARKER, now, LEASE),
+        lambda: ledger.give_back_lease(NO_PLACE, MARKER),
+    ]
+
+
+def _write_and_read_row(context: DoctorContext, ledger: Ledger) -> None:
+    """Raises CloudError if the row can't be written, or isn't read back as it was written."""
+    values = {"at": context.clock().isoformat(), "by": uuid4().hex}
+    before = ledger.read_row(MARKER)
+    if ledger.write_row(MARKER, values, before.version, context.clock()) and ledger.read_row(MARKER).values != values:
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", "the marker isn't read back as it was written")
+
+
+def examine_manifests(context: DoctorContext) -> Iterator[Check]:
+    """Mode enforce stores a manifest before each action; restore and undo read it."""
+    settings = context.settings
+    if not settings.mode.acts and not (context.includes_undo and settings.manifests):
+        yield ok("manifests", f"mode {settings.mode} stores none")
+        return
+    if settings.manifests:
+        yield from _store_checks("manifests", settings.manifests, must_read=context.includes_undo)
+        return
+    yield from folder_checks("manifests", str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent))
+
+
+def examine_reports(context: DoctorContext) -> Iterator[Check]:
+    """The functions store every report."""
+    if not context.settings.reports:
+        yield ok("reports", "REAPER_REPORTS isn't set; the command line has --output instead")
+        return
+    yield from _store_checks("reports", context.settings.reports, must_read=False)
+
+
+def examine_runs(context: DoctorContext) -> Iterator[Check]:
+    """What the steps of a workflow hand over is written and read, if there is a workflow."""
+    if context.settings.runs:
+        yield from _store_checks("runs", context.settings.runs, must_read=True)
+
+
+def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
+    if not place.startswith(("s3://", "https://")):
+        yield from folder_checks(name, place)
+        return
+    shown = place.partition("?")[0]
+    try:
+        store = text_store(place)
+        text = f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
+        address = store.write(place, f"{MARKER_FOLDER}/{uuid4().hex}.json", text)
+    except ReaperError as error:
+        yield of_error(name, error, advice_for(error, shown, STORE_ADVICE))
+        return
+    try:
+        read = store.read_text(address)
+    except CloudError as error:
+        if must_read or error.reason is not Reason.DENIED:
+            yield of_error(name, error, advice_for(error, shown, STORE_ADVICE))
+        else:
+            because = f"{shown} can be written, but not read by this identity, which a sweep doesn't need: {error}"
+            yield unknown(name, because, advice_for(error, shown, STORE_ADVICE), error.missing)
+        return
+    if read != text:
+        yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)
+        return
+    yield ok(name, f"{shown} can be written and read")
+
+
+def text_store(place: str) -> Any:
+    """The module that reads and writes texts at such an address. Raises SettingsError without its SDK."""
+    cloud = "aws" if place.startswith("s3://") else "azure"
+    try:
+        return cast(Any, import_module(f"reaper.{cloud}.text_store"))
+    except ImportError as error:
+        raise SettingsError(f"{place} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+
+
+def folder_checks(name: str, place: str) -> Iterator[Check]:
+    """Write a file that deletes itself, in the folder or, if that doesn't exist yet, in the nearest one above it."""
+    folder = next((path for path in (Path(place), *Path(place).absolute().parents) if path.exists()), Path(place))
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"reaper doctor")
+    except (OSError, ValueError) as error:
+        yield to_fix(name, f"{place} can't be written: {error}", f"Let this user write to {folder}.")
+        return
+    yield ok(name, f"{place} can be written")

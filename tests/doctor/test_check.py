@@ -1,0 +1,109 @@
+"""A check as data, as JSON, and as text on terminals of any width."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from reaper.doctor import text
+from reaper.doctor.check import Check, CheckStatus, checks_json, exit_status, of_error, ok, summary_line, to_fix, unknown
+from reaper.doctor.right import Right, rights_checks
+from reaper.errors import CloudError, Reason, SettingsError
+
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["schema", "checks"],
+    "properties": {
+        "schema": {"const": 1},
+        "checks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["check", "status", "because", "fix", "missing"],
+                "properties": {
+                    "check": {"type": "string", "minLength": 1},
+                    "status": {"enum": ["ok", "fix", "unknown"]},
+                    "because": {"type": "string", "minLength": 1},
+                    "fix": {"type": ["string", "null"]},
+                    "missing": {"type": ["string", "null"]},
+                },
+            },
+        },
+    },
+}
+COMMAND = "aws iam put-role-policy --role-name reaper --policy-name reaper-x --policy-document '" + "x" * 200 + "'"
+CHECKS = [
+    ok(
+        "credentials.aws",
+        "signed in as arn:aws:sts::123456789012:assumed-role/reaper-sweep/me, and a long reason that has to wrap",
+    ),
+    to_fix("reading.aws", "sagemaker:ListEndpoints in account 123456789012: denied", COMMAND, "sagemaker:ListEndpoints"),
+    unknown("acting.aws", "the simulation failed"),
+]
+
+
+def test_the_json_has_exactly_the_documented_keys():
+    content = json.loads(json.dumps(checks_json(CHECKS), allow_nan=False))
+    jsonschema.validate(content, SCHEMA)
+    assert content["checks"][1]["missing"] == "sagemaker:ListEndpoints"
+
+
+@pytest.mark.parametrize(("checks", "status"), [(CHECKS, 1), (CHECKS[:1], 0), (CHECKS[2:], 0), ([], 0)])
+def test_only_what_needs_mending_makes_the_status_1(checks: list[Check], status: int):
+    assert exit_status(checks) == status
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 200])
+def test_reasons_wrap_and_commands_never_do(width: int):
+    lines = text.render(CHECKS, width).splitlines()
+    assert any(line.endswith(COMMAND) for line in lines)
+    assert all(len(line) <= max(width, text.MIN_WIDTH) for line in lines if COMMAND not in line and "issing:" not in line)
+    assert " ".join(text.render(CHECKS, width).split()).endswith("3 checks: 1 ok, 1 to fix, 1 unknown")
+
+
+def test_markup_and_control_characters_of_others_are_harmless():
+    rendered = text.render([to_fix("x", "[red]a\x1b[31m\nb", "y")], 80)
+    assert "[red]a [31m b" in rendered
+    assert "\x1b" not in rendered
+
+
+def test_the_summary_counts_each_status():
+    assert summary_line(CHECKS) == "3 checks: 1 ok, 1 to fix, 1 unknown"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "missing"),
+    [
+        (CloudError(Reason.DENIED, "s3:PutObject", "no", missing="s3:PutObject"), CheckStatus.FIX, "s3:PutObject"),
+        (CloudError(Reason.UNREACHABLE, "s3:PutObject", "no route"), CheckStatus.FIX, None),
+        (CloudError(Reason.THROTTLED, "s3:PutObject", "later"), CheckStatus.UNKNOWN, None),
+        (CloudError(Reason.UNREADABLE, "s3:PutObject", "odd"), CheckStatus.UNKNOWN, None),
+        (SettingsError("is not authorized to perform: ssm:GetParameter on resource: x"), CheckStatus.FIX, "ssm:GetParameter"),
+        (SettingsError("no such table"), CheckStatus.FIX, None),
+    ],
+)
+def test_what_proves_nothing_needs_no_mending(error, status: CheckStatus, missing: str | None):
+    check = of_error("ledger", error, "do this")
+    assert (check.status, check.missing) == (status, missing)
+
+
+def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Right:
+    missing = permission if status is CheckStatus.FIX else None
+    return Right(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)
+
+
+def test_the_same_permission_missing_in_many_places_is_one_line():
+    rights = [right("a:B", f"account {n}", CheckStatus.FIX, f"denied in {n}") for n in range(5)] + [right("a:C", "account 1")]
+    there, missing = rights_checks("reading.aws", rights, "reading")
+    assert there.because == "1 permission for reading granted in account 1"
+    assert missing.because == "a:B in account 0, account 1, account 2 and 2 more: denied in 0"
+
+
+def test_the_same_reason_to_know_nothing_is_one_line():
+    rights = [right(f"a:{name}", "account 1", CheckStatus.UNKNOWN, "the simulation failed") for name in "BCDEF"]
+    [check] = rights_checks("acting.aws", rights, "acting")
+    assert check.because == "5 permissions (a:B, a:C, a:D and 2 more) in account 1: the simulation failed"

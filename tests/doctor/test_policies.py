@@ -1,0 +1,150 @@
+"""The policy and the last report: what is valid, what matched nothing, who can't be notified, and when the last sweep was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import sample_reports
+from fakes.builders import NOW, TARGET
+from reaper import registry
+from reaper.doctor import pauses, policies, schedule
+from reaper.doctor.check import Check, CheckStatus
+from reaper.doctor.context import DoctorContext, Opened
+from reaper.ledger import opening
+from reaper.ledger.port import RunStatistics
+from reaper.model import Mode
+from reaper.policy.parse import policy_digest
+from reaper.report.json import report_json
+from reaper.report.saved import SavedReport, parse_report
+from reaper.settings import Settings
+
+POLICY = """version: 1
+rules:
+- {name: used, match: {name: "a-*"}, action: notify}
+- {name: unused, match: {name: "z-*"}, action: notify}
+"""
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+def context(**fields: Any) -> DoctorContext:
+    chosen = {"mode": Mode.NOTIFY, **fields.pop("settings", {})}
+    return DoctorContext(settings=Settings(**chosen), environ={}, clock=lambda: NOW, kinds=registry.kinds(), **fields)
+
+
+def saved(age: timedelta = HOUR, rules: tuple[str, ...] = ("rule 'used'",), policy: str = POLICY, **finding: Any) -> SavedReport:
+    """A report that began `age` ago, with a finding for each rule."""
+    content = json.loads(json.dumps(report_json(sample_reports.report((sample_reports.finding(**finding),)))))
+    content["run"] |= {"started_at": (NOW - age).isoformat(), "policy_sha256": policy_digest(policy)}
+    content["coverage"] = []
+    content["findings"] = [{**content["findings"][0], "rule": rule} for rule in rules]
+    return parse_report(json.dumps(content), "report")
+
+
+def opened(policy: str = POLICY, report: SavedReport | None = None) -> Opened:
+    known = Opened(report=report)
+    list(policies.open_policy(context(settings={"policy": policy}), known))
+    return known
+
+
+def only(checks: Iterator[Check]) -> Check:
+    [check] = checks
+    return check
+
+
+def test_a_valid_policy_is_fine_and_kept_for_others():
+    known = Opened()
+    check = only(policies.open_policy(context(settings={"policy": POLICY}), known))
+    assert (check.status, known.policy is not None) == (CheckStatus.OK, True)
+    assert "2 rules" in check.because
+
+
+@pytest.mark.parametrize("policy", ["version: 2\n", "/nowhere/policy.yaml", "version: 1\nrules: [{}]\n", "s3://"])
+def test_a_policy_that_cannot_be_used_needs_mending(policy: str):
+    known = Opened()
+    check = only(policies.open_policy(context(settings={"policy": policy}), known))
+    assert (check.status, known.policy) == (CheckStatus.FIX, None)
+
+
+def test_a_rule_that_matched_nothing_is_named():
+    check = only(policies.examine_rules(context(), opened(report=saved())))
+    assert check.status is CheckStatus.UNKNOWN
+    assert "'unused'" in check.because
+    assert "'used'" not in check.because.replace("'unused'", "")
+
+
+def test_rules_that_all_matched_are_fine_also_as_one_of_several():
+    report = saved(rules=("rule 'unused' or rule 'used'",))
+    assert only(policies.examine_rules(context(), opened(report=report))).status is CheckStatus.OK
+
+
+def test_a_report_under_another_policy_says_nothing_about_the_rules():
+    check = only(policies.examine_rules(context(), opened(report=saved(policy="version: 1\n"))))
+    assert (check.status, "another policy" in check.because) == (CheckStatus.UNKNOWN, True)
+
+
+def test_idle_resources_without_an_address_need_one_above_audit():
+    report = saved(owner=None)
+    check = only(policies.examine_owners(context(), opened(report=report)))
+    assert (check.status, "owners.fallback" in str(check.fix)) == (CheckStatus.FIX, True)
+    assert only(policies.examine_owners(context(settings={"mode": Mode.AUDIT}), opened(report=report))).status is CheckStatus.OK
+    assert only(policies.examine_owners(context(), opened(report=saved()))).status is CheckStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("age", "every", "status"),
+    [
+        pytest.param(25 * HOUR, DAY, CheckStatus.OK, id="a little late"),
+        pytest.param(27 * HOUR, DAY, CheckStatus.FIX, id="a day missing"),
+        pytest.param(4 * DAY, 7 * DAY, CheckStatus.OK, id="a weekly sweep"),
+    ],
+)
+def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: timedelta, status: CheckStatus):
+    assert only(schedule.examine_schedule(context(every=every), opened(report=saved(age)))).status is status
+
+
+def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path):
+    address = f"sqlite://{tmp_path}/ledger.db"
+    ledger = opening.open_ledger(address, {})
+    row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - 3 * DAY, seen=1, idle=0)
+    ledger.record_statistics(row)
+
+    class Session:
+        target = TARGET
+
+    known = Opened(sessions={"aws": [Session()]})
+    check = only(schedule.examine_schedule(context(settings={"ledger": address}), known))
+    assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
+
+
+def test_with_neither_it_is_unknown():
+    assert only(schedule.examine_schedule(context(), Opened())).status is CheckStatus.UNKNOWN
+
+
+def test_a_report_is_read_from_a_file(tmp_path: Path):
+    file, known = tmp_path / "report.json", Opened()
+    file.write_text(json.dumps(report_json(sample_reports.report())))
+    assert list(schedule.open_report(context(report_file=str(file)), known)) == []
+    assert known.report is not None
+    assert only(schedule.open_report(context(report_file=str(tmp_path / "none")), known)).status is CheckStatus.UNKNOWN
+
+
+def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
+    from reaper.actions.stop_switch import end_pause, set_pause
+    from reaper.case import Pause
+
+    address = f"sqlite://{tmp_path}/ledger.db"
+    ledger = opening.open_ledger(address, {})
+    asked = context(settings={"ledger": address, "mode": Mode.ENFORCE})
+    assert only(pauses.examine_pause(asked)).status is CheckStatus.OK
+    set_pause(ledger, Pause(by="ana"), NOW)
+    check = only(pauses.examine_pause(asked))
+    assert (check.status, check.fix, "ana" in check.because) == (CheckStatus.FIX, "reaper resume", True)
+    assert only(pauses.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
+    end_pause(ledger, "ana", NOW)
+    assert only(pauses.examine_pause(asked)).status is CheckStatus.OK

@@ -1,0 +1,182 @@
+"""`reaper doctor` on AWS: whatever single permission is taken away, it names exactly that one, and it never changes anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+
+from reaper import registry, settings
+from reaper.aws import dynamodb_ledger
+from reaper.aws.doctor_probes import PROBES
+from reaper.doctor.check import Check, CheckStatus
+from reaper.doctor.context import DoctorContext
+from reaper.doctor.examine import examine
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import without
+from reaper_sandbox.aws.server import Server
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:summary"
+POLICY = f"""
+version: 1
+owners: {{fallback: admins@example.com}}
+channels:
+- {{type: ses, from: reaper@example.com, region: us-east-1}}
+- {{type: sns, topic: "{TOPIC}"}}
+- {{type: webhook, url: "http://127.0.0.1:1/", secret: "secretsmanager:hook", name: hook}}
+"""
+READING = {permission for kind in registry.kinds("aws") for permission in kind.permissions}
+ACTING = {p for kind in registry.kinds("aws") for spec in kind.actions.values() for p in spec.permissions}
+UNDOING = {p for kind in registry.kinds("aws") if kind.actions for p in registry.action_functions(kind.name).undo_permissions}
+STORES = {*dynamodb_ledger.PERMISSIONS, "s3:PutObject", "s3:GetObject"}
+CHANNELS = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
+NEEDED = sorted({*READING, *ACTING, *UNDOING, *STORES, *CHANNELS, "ssm:GetParameter", "sts:GetCallerIdentity"})
+ONLY_THE_DOCTOR_NEEDS = (
+    "iam:SimulatePrincipalPolicy",
+    "s3:ListBucket",
+    "ses:GetAccount",
+    "ses:GetEmailIdentity",
+    "sns:ListSubscriptionsByTopic",
+)
+READS = ("List", "Describe", "Get", "BatchGet", "Query", "Simulate")
+
+
+@pytest.fixture(scope="module")
+def deployment() -> Iterator[tuple[Server, dict[str, str]]]:
+    """A fleet, the stores and channels of a deployment in mode enforce, and its settings."""
+    with Server(datetime.now(UTC)) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.env.items():
+            patch.setenv(name, value)
+        account = Account(server)
+        account.endpoint("quiet")
+        keys = [{"AttributeName": name, "KeyType": type_} for name, type_ in (("pk", "HASH"), ("sk", "RANGE"))]
+        boto3.client("dynamodb").create_table(
+            TableName="ledger",
+            KeySchema=keys,
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        server.world.verified_mail.add("reaper@example.com")
+        boto3.client("ssm").put_parameter(Name="/policy", Value=POLICY, Type="String")
+        boto3.client("secretsmanager").create_secret(Name="hook", SecretString="s" * 40)
+        sns = boto3.client("sns")
+        sns.create_topic(Name="summary")
+        sns.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:123456789012:q")
+        yield (
+            server,
+            {
+                "REAPER_MODE": "enforce",
+                "REAPER_POLICY": "ssm:/policy",
+                "REAPER_REGIONS": "us-east-1",
+                "REAPER_LEDGER": "dynamodb://ledger",
+                "REAPER_MANIFESTS": "s3://bucket/manifests",
+                "REAPER_REPORTS": "s3://bucket/reports",
+                "REAPER_SECRETS": "hook",
+            },
+        )
+
+
+def examined(environ: dict[str, str], *, undo: bool = True) -> list[Check]:
+    chosen = settings.from_env(environ)
+    context = DoctorContext(
+        settings=chosen,
+        environ={**os.environ, **environ},
+        clock=lambda: datetime.now(UTC),
+        kinds=registry.kinds("aws"),
+        includes_undo=undo,
+    )
+    return examine(context)
+
+
+def named(checks: list[Check], *statuses: CheckStatus) -> set[str]:
+    """The permissions that checks of these statuses name."""
+    return {check.missing for check in checks if check.missing and check.status in statuses}
+
+
+def take_away(server: Server, *permissions: str) -> None:
+    server.rules[:] = [without(permission) for permission in permissions]
+    server.world.denied_actions = set(permissions)
+    server.calls.clear()
+
+
+def test_every_permission_that_reads_can_be_asked_for(deployment):
+    assert READING - set(PROBES) == {"cloudwatch:GetMetricData", "cloudwatch:ListMetrics"}
+
+
+def test_a_deployment_that_works_misses_nothing(deployment):
+    server, environ = deployment
+    take_away(server)
+    checks = examined(environ)
+    assert [check for check in checks if check.status is CheckStatus.FIX and check.check != "channel.hook"] == []
+    assert named(checks, *CheckStatus) == set()
+
+
+@pytest.mark.parametrize("permission", NEEDED)
+def test_a_permission_taken_away_is_named_and_no_other(deployment, permission: str):
+    server, environ = deployment
+    take_away(server, permission)
+    checks = examined(environ)
+    assert named(checks, CheckStatus.FIX) == {permission}
+    assert named(checks, CheckStatus.UNKNOWN) <= {permission}
+    assert all(permission in check.fix for check in checks if check.missing == permission)
+
+
+@pytest.mark.parametrize("permission", ONLY_THE_DOCTOR_NEEDS)
+def test_what_only_the_doctor_needs_is_no_fault_of_the_deployment(deployment, permission: str):
+    server, environ = deployment
+    take_away(server, permission)
+    checks = examined(environ)
+    assert named(checks, CheckStatus.UNKNOWN) == {permission}
+    assert named(checks, CheckStatus.FIX) == set()
+
+
+def test_to_read_manifests_is_needed_for_an_undo_only(deployment):
+    server, environ = deployment
+    take_away(server, "s3:GetObject")
+    assert named(examined(environ, undo=False), CheckStatus.FIX) == set()
+    assert named(examined(environ, undo=True), CheckStatus.FIX) == {"s3:GetObject"}
+
+
+def test_a_denied_list_of_regions_hides_nothing_else(deployment):
+    server, environ = deployment
+    take_away(server, "ec2:DescribeRegions", "sagemaker:ListApps", "sagemaker:DeleteApp")
+    checks = examined({**environ, "REAPER_REGIONS": "all"})
+    assert named(checks, CheckStatus.FIX) == {"ec2:DescribeRegions", "sagemaker:ListApps", "sagemaker:DeleteApp"}
+
+
+def test_nothing_but_its_own_markers_is_ever_changed(deployment):
+    server, environ = deployment
+    table, s3 = boto3.client("dynamodb"), boto3.client("s3")
+    take_away(server)
+    examined(environ)
+    changing = [call for call in server.calls if not call.operation.startswith(READS)]
+    assert {call.action for call in changing} == {
+        "dynamodb:PutItem",
+        "dynamodb:UpdateItem",
+        "dynamodb:DeleteItem",
+        "s3:PutObject",
+    }
+    keys = [(call.params.get("Item") or call.params.get("Key")) for call in changing if call.service == "dynamodb"]
+    assert {key["pk"]["S"] for key in keys} == {"state#doctor", "memory#doctor", "lease#doctor/doctor/-"}
+    assert {item["pk"]["S"] for item in table.scan(TableName="ledger")["Items"]} == {"state#doctor"}
+    stored = [row["Key"] for row in s3.list_objects_v2(Bucket="bucket")["Contents"]]
+    assert {key.rpartition("/")[0] for key in stored} == {"manifests/doctor", "reports/doctor"}
+    assert all(call.headers.get("if-none-match") == "*" for call in changing if call.service == "s3")
+
+
+def test_below_enforce_no_right_to_act_is_asked_for(deployment):
+    server, environ = deployment
+    take_away(server, *ACTING - READING)
+    checks = examined({**environ, "REAPER_MODE": "announce"}, undo=False)
+    assert named(checks, *CheckStatus) == set()
+
+
+def test_an_audit_writes_nothing_to_the_ledger(deployment):
+    server, environ = deployment
+    take_away(server)
+    examined({**environ, "REAPER_MODE": "audit", "REAPER_MANIFESTS": "", "REAPER_REPORTS": ""}, undo=False)
+    assert [call.action for call in server.calls if not call.operation.startswith(READS)] == []

@@ -1,0 +1,107 @@
+"""`reaper doctor` in other regions, roles and accounts: one line for all that fail alike, and sessions that can only read."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from reaper import registry, settings
+from reaper.doctor.check import Check, CheckStatus
+from reaper.doctor.context import DoctorContext
+from reaper.doctor.examine import examine
+from reaper_sandbox.aws.fault import cut, denied, forbidden, latency, on
+from reaper_sandbox.aws.organization import Organization
+from reaper_sandbox.aws.server import Server
+
+ROLE = "arn:aws:iam::123456789012:role/enforce"
+
+
+def examined(limit_s: float = 60, **environ: str) -> list[Check]:
+    """An audit of us-east-1, unless the settings say otherwise."""
+    chosen = {"REAPER_REGIONS": "us-east-1", **environ}
+    context = DoctorContext(
+        settings=settings.from_env(chosen),
+        environ={**os.environ, **chosen},
+        clock=lambda: datetime.now(UTC),
+        kinds=registry.kinds("aws"),
+    )
+    return examine(context, limit_s)
+
+
+def to_fix(checks: list[Check]) -> list[Check]:
+    return [check for check in checks if check.status is CheckStatus.FIX]
+
+
+def test_a_metric_that_is_forbidden_alone_is_named(server: Server):
+    server.rules.append(on("GetMetricData", forbidden("CPUUtilization")))
+    [check] = to_fix(examined())
+    assert (check.missing, "/aws/sagemaker/Endpoints CPUUtilization" in check.because) == ("cloudwatch:GetMetricData", True)
+
+
+def test_metrics_are_asked_for_in_every_region(server: Server):
+    server.rules.append(on("GetMetricData", denied(), region="eu-west-1"))
+    [check] = to_fix(examined(REAPER_REGIONS="us-east-1,eu-west-1"))
+    assert "eu-west-1" in check.because
+
+
+def test_a_role_that_cannot_be_assumed_is_one_line(server: Server):
+    server.rules.append(on("AssumeRole", denied(resource=ROLE)))
+    checks = examined(REAPER_ROLE=ROLE, REAPER_MODE="enforce", REAPER_LEDGER="sqlite:////tmp/none/ledger.db")
+    [check] = [check for check in to_fix(checks) if check.missing]
+    assert (check.missing, ROLE in str(check.fix)) == ("sts:AssumeRole", True)
+
+
+def test_the_role_is_assumed_for_reading_whatever_the_mode(server: Server, tmp_path):
+    ledger = f"sqlite://{tmp_path}/ledger.db"
+    examined(REAPER_ROLE=ROLE, REAPER_MODE="enforce", REAPER_LEDGER=ledger, REAPER_MANIFESTS=str(tmp_path))
+    policies = [call.params.get("Policy") for call in server.calls if call.operation == "AssumeRole"]
+    assert policies
+    allowed = {action for text in policies for action in json.loads(text)["Statement"][0]["Action"]}
+    assert all(action.split(":")[1].startswith(("List", "Describe", "Get")) for action in allowed)
+
+
+def test_the_rights_to_act_are_those_of_the_role(server: Server, tmp_path):
+    server.world.denied_actions = {"sagemaker:DeleteEndpoint"}
+    ledger = f"sqlite://{tmp_path}/ledger.db"
+    checks = examined(REAPER_ROLE=ROLE, REAPER_MODE="enforce", REAPER_LEDGER=ledger, REAPER_MANIFESTS=str(tmp_path))
+    assert {call.params["PolicySourceArn"] for call in server.calls if call.operation == "SimulatePrincipalPolicy"} == {ROLE}
+    assert [check.missing for check in to_fix(checks) if check.missing] == ["sagemaker:DeleteEndpoint"]
+
+
+def test_accounts_whose_role_fails_alike_are_one_line(server: Server):
+    found = server.world.organization = Organization()
+    found.add("111122223333", "research")
+    for account in ("222233334444", "333344445555"):
+        found.add(account, account, role=None)
+    checks = examined(REAPER_ACCOUNTS="123456789012,111122223333,222233334444,333344445555")
+    [check] = to_fix(checks)
+    assert (check.check, check.missing) == ("targets.aws", "sts:AssumeRole")
+    assert check.because.startswith("2 accounts can't be swept (222233334444, 333344445555)")
+    [reading] = [check for check in checks if check.check == "reading.aws"]
+    assert "account 111122223333 us-east-1, account 123456789012 us-east-1" in reading.because
+
+
+def test_it_ends_although_everything_hangs(server: Server):
+    server.rules.append(on(".*", latency(20)))
+    began = time.monotonic()
+    checks = examined(limit_s=1)
+    assert time.monotonic() - began < 8
+    assert [check.check for check in checks if check.status is CheckStatus.UNKNOWN][:1] == ["credentials.aws"]
+    assert "policy" in {check.check for check in checks if check.status is CheckStatus.OK}
+
+
+def test_what_is_out_of_reach_is_said_once_for_each_reason(server: Server):
+    server.rules.append(on(".*", cut(), service="sagemaker"))
+    checks = to_fix(examined(limit_s=120))
+    assert {check.missing for check in checks} == {None}
+    assert all("sagemaker" in check.because for check in checks)
+
+
+def test_nothing_else_is_hidden_if_no_credentials_work(server: Server, monkeypatch: pytest.MonkeyPatch):
+    server.rules.append(on("GetCallerIdentity", denied()))
+    checks = examined(REAPER_POLICY="version: 2\n")
+    assert {"credentials.aws", "policy"} <= {check.check for check in to_fix(checks)}

@@ -1,0 +1,107 @@
+"""The workbook: each panel reads fields that a real sweep logs under exactly these names, and the alert rules of the deployment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deploy import bicep
+from reaper import registry
+from reaper.azure import triggers
+from reaper_sandbox.azure.rights import deny
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Workspace
+
+FILE = bicep.INFRA / "modules/workbook.json"
+MODULE = bicep.INFRA / "modules/workbook.bicep"
+WORKBOOK: dict[str, Any] = json.loads(FILE.read_text())
+PANELS: list[dict[str, Any]] = [item["content"] for item in WORKBOOK["items"] if item["type"] == 3]
+LOGS = [panel for panel in PANELS if panel["resourceType"] == "microsoft.operationalinsights/workspaces"]
+PLACES = {"WORKSPACE_ID", "APP_NAME", "GROUP_NAME", "SUBSCRIPTION_ID"}
+FIELD = re.compile(r"\bm\.(\w+)(?!\w|\[)")
+BY_KIND = re.compile(r"\bm\.kinds\[kind\]\.(\w+)")
+SWEPT = [panel for panel in LOGS if '"swept"' in panel["query"]]
+
+
+@pytest.fixture
+def events(
+    server: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> dict[str, Any]:
+    """The first line of each event that a real sweep with a gap logs."""
+    server.world.fixed = None
+    monkeypatch.setenv("REAPER_QUIET", "true")
+    server.rules.append(deny("*/computes/read"))
+    with caplog.at_level(logging.INFO, "reaper"):
+        triggers.sweep_on_schedule(SimpleNamespace(past_due=False))
+    lines = [json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith('{"event"')]
+    return {line["event"]: line for line in reversed(lines)}
+
+
+def event(panel: dict[str, Any]) -> str:
+    """The event whose lines a panel reads."""
+    [name] = re.findall(r'where tostring\(m\.event\) == "([^"]+)"', panel["query"])
+    return str(name)
+
+
+@pytest.mark.parametrize("panel", [p for p in LOGS if event(p) != "start skipped"], ids=lambda p: p["title"])
+def test_every_field_of_a_panel_is_logged(events: dict[str, Any], panel: dict[str, Any]):
+    line = events[event(panel)]
+    assert set(FIELD.findall(panel["query"])) - {"event"} <= line.keys()
+    for name in BY_KIND.findall(panel["query"]):
+        assert {kind for kind, figures in line["kinds"].items() if name in figures} == {k.name for k in registry.kinds("azure")}
+
+
+def test_every_figure_that_is_logged_is_on_a_panel(events: dict[str, Any]):
+    shown = {name for panel in SWEPT for name in FIELD.findall(panel["query"])}
+    figures = {name for name, value in events["swept"].items() if isinstance(value, int | float)}
+    assert figures - shown == {"Skipped"}, "starts that were skipped have a table of their own"
+    by_kind = {name for panel in SWEPT for name in BY_KIND.findall(panel["query"])}
+    assert by_kind == {name for figures in events["swept"]["kinds"].values() for name in figures}
+
+
+@pytest.mark.parametrize("panel", LOGS, ids=lambda p: p["title"])
+def test_a_panel_reads_this_app_in_the_chosen_period(panel: dict[str, Any]):
+    assert panel["query"].startswith('AppTraces\n| where AppRoleName =~ "APP_NAME"\n| extend m = parse_json(Message)\n')
+    assert (panel["timeContextFromParameter"], panel["crossComponentResources"]) == ("Period", ["WORKSPACE_ID"])
+    assert WORKBOOK["items"][0]["content"]["parameters"][0]["name"] == "Period"
+
+
+def test_the_alert_rules_of_the_deployment_have_a_panel():
+    [alerts] = [panel for panel in PANELS if panel not in LOGS]
+    assert (alerts["queryType"], alerts["resourceType"]) == (1, "microsoft.resourcegraph/resources")
+    rules = bicep.declared(bicep.INFRA / "modules/alerts.bicep", "resource").values()
+    kinds = {bicep.resource_type(rule).lower() for rule in rules} - {"microsoft.insights/actiongroups"}
+    assert {f'type =~ "{kind}"' for kind in kinds} == set(re.findall(r'type =~ "microsoft\.insights/\w+"', alerts["query"]))
+
+
+def test_every_placeholder_is_replaced_and_nothing_else():
+    module = MODULE.read_text()
+    assert set(re.findall(r"\b[A-Z]+_[A-Z]+\b", FILE.read_text())) == PLACES
+    assert set(re.findall(r"replace\(.*, '(\w+)', ", module)) == PLACES
+    assert "loadTextContent('workbook.json')" in module
+
+
+def test_the_guide_has_every_panel_of_the_workbook_in_its_order():
+    guide = (bicep.ROOT / "docs/dashboards.md").read_text().partition("## On Azure")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| ([^|]+) \|", guide, re.MULTILINE)[2:] == [panel["title"] for panel in PANELS]
+
+
+GRAFANA = [
+    target["azureLogAnalytics"]
+    for panel in json.loads((bicep.INFRA / "grafana/dashboard.json").read_text())["panels"]
+    for target in panel.get("targets", [])
+    if target["datasource"]["type"] == "grafana-azure-monitor-datasource"
+]
+
+
+@pytest.mark.parametrize("panel", GRAFANA, ids=lambda p: p["query"].splitlines()[-2])
+def test_every_field_of_the_grafana_dashboard_is_logged(events: dict[str, Any], panel: dict[str, Any]):
+    line = events[event(panel)]
+    assert set(FIELD.findall(panel["query"])) - {"event"} <= line.keys()
+    assert set(BY_KIND.findall(panel["query"])) <= set(next(iter(line.get("kinds", {"": {}}).values())))
+    assert panel["query"].startswith('AppTraces\n| where AppRoleName =~ "$app"\n')
