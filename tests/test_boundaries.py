@@ -44,6 +44,7 @@ def test_the_clock_is_read_in_entry_points_only(path: Path):
         "cli/options.py",
         "aws/lambda_function.py",
         "aws/snooze_function.py",
+        "azure/activities.py",
         "aws/workflow_function.py",
         "azure/triggers.py",
         "azure/snooze_route.py",

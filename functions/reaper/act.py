@@ -25,8 +25,8 @@ from reaper.planning import reasons
 def act(decided: Decided, context: ActContext) -> Acted:
     """Carry out the decisions for the session's target: `decided.for_target(target)`. Never raises ReaperError.
 
-    Refuses all of them if another version decided, if the policy has changed since, if deciding did not lease the target, or while the stop
-    switch is on.
+    Refuses all of them if another version decided, if the policy has changed since, if nothing may be changed in the target now, if deciding
+    did not lease it, or while the stop switch is on.
     """
     target = context.session.target
     if because := _refused_because(decided, context):
@@ -93,6 +93,8 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
         return f"version {decided.run.version} decided it, and this is {__version__}"
     if context.policy_sha256 not in {None, decided.run.policy_sha256}:
         return "the policy has changed since this was decided; the next run decides by the new one"
+    if because := context.session.target.blocked_because:
+        return because
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"
     pause = stop_switch.read_pause(context.ledger, context.clock())

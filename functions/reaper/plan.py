@@ -26,10 +26,8 @@ def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datet
     Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
     that announce.
     """
-    return [
-        reasons.with_canary_reason(_plan_step(case, memories.get(case.resource.id, Memory()), now, acting), case)
-        for case in cases
-    ]
+    steps = [(case, _plan_step(case, memories.get(case.resource.id, Memory()), now, acting)) for case in cases]
+    return [reasons.with_blocked_target(reasons.with_canary_reason(step, case), case) for case, step in steps]
 
 
 def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:

@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import azurite
 from fakes.sweeps import SweepOrder, sweep
+from on_azure.orchestrated import Deployment, Storage, blob_service, deployment
 from reaper import registry
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
@@ -58,6 +61,24 @@ def vision(subscription: Subscription) -> Workspace:
 def cloud(server: Server, vision: Workspace) -> CloudSession:
     """A session of one subscription with one workspace."""
     return targets.target_sessions([SUB])[0]
+
+
+@pytest.fixture(scope="session")
+def storage(azurite_tables: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    """Tables and blobs for function apps; each test has its own table and containers."""
+    folder = tmp_path_factory.mktemp("blobs")
+    try:
+        with blob_service(folder) as url:
+            yield Storage(azurite_tables, url, (folder / "ca.pem").read_bytes())
+    except azurite.Missing as why:
+        pytest.skip(f"{why}: the orchestration was NOT tried")
+
+
+@pytest.fixture
+def deployed_app(storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """A function app over five subscriptions, in mode enforce."""
+    with deployment(storage, tmp_path, monkeypatch) as running:
+        yield running
 
 
 @dataclass(frozen=True, slots=True)

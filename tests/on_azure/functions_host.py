@@ -3,8 +3,8 @@
     python3.13 functions_host.py APP_FOLDER      prints its address, then serves until its standard input ends
 
 `/api/<route>` calls an HTTP function; `/admin/functions` lists what was indexed; `POST /admin/functions/<name>` runs a timer now, with
-`{"past_due": true}` as a late one. The messages that the worker expects as protobuf are stand-ins with the same attributes. What only the
-real host does is not here: schedules, leases, `%SETTING%`, scaling.
+`{"past_due": true}` as a late one, and `POST /admin/run` runs the instance of the orchestration to its end. The messages that the worker
+expects as protobuf are stand-ins with the same attributes. What only the real host does is not here: schedules, leases, `%SETTING%`, scaling.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from on_azure import durable_engine
 
 KEY = "host-key"
 LIMIT = 120
@@ -82,10 +85,11 @@ protos = types.SimpleNamespace(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one call: the HTTP message it returned, if any, or the error."""
+    """What came of one call: the HTTP message or the text it returned, if any, or the error."""
 
     http: Any = None
     error: str | None = None
+    text: str = ""
 
 
 class Host:
@@ -96,6 +100,9 @@ class Host:
         self.prefix = settings.get("extensions", {}).get("http", {}).get("routePrefix", "api")
         self.functions: dict[str, Any] = {}
         self.bindings: dict[str, list[dict[str, Any]]] = {}
+        self.engine = durable_engine.Engine(self._replay, self._activity)
+        server = durable_engine.serve(self.engine)
+        self.binding = durable_engine.client_binding(f"http://127.0.0.1:{server.server_port}")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._start(folder)
@@ -105,13 +112,16 @@ class Host:
         return next(b for b in self.bindings[name] if b["type"].lower().endswith("trigger"))
 
     def call(self, name: str, data: Any) -> Outcome:
-        """Run a function once with `data` as its trigger's message."""
+        """Run a function once with `data` as its trigger's message, and the durable client if it has one."""
         function = self.functions[name]
+        clients = [b["name"] for b in self.bindings[name] if b["type"] == "durableClient"]
+        inputs = [protos.ParameterBinding(name=self.trigger(name)["name"], data=data)]
+        inputs += [protos.ParameterBinding(name=client, data=protos.TypedData(string=self.binding)) for client in clients]
         trace = Message(trace_parent=f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01", trace_state="", attributes={})
         request = Message(
             invocation_id=str(uuid.uuid4()),
             function_id=function.function_id,
-            input_data=[protos.ParameterBinding(name=self.trigger(name)["name"], data=data)],
+            input_data=inputs,
             trigger_metadata={},
             trace_context=trace,
             retry_context=Message(retry_count=0, max_retry_count=0, exception=None),
@@ -120,17 +130,35 @@ class Host:
         if reply.result.status != protos.StatusResult.Success:
             return Outcome(error=reply.result.exception.message)
         value = reply.return_value
-        return Outcome(http=value.http if value is not None and value.WhichOneof("data") == "http" else None)
+        kind = value.WhichOneof("data") if value is not None else None
+        return Outcome(
+            http=value.http if kind == "http" else None, text=str(getattr(value, kind)) if kind in {"json", "string"} else ""
+        )
 
-    def route(self, method: str, path: str) -> str | None:
-        """The HTTP function that answers there."""
+    def route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
+        """The HTTP function that answers there, and the named parts of the path."""
         for name in self.functions:
             trigger = self.trigger(name)
-            wanted = f"/{self.prefix}/{trigger.get('route') or name}"
+            wanted = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(f"/{self.prefix}/{trigger.get('route') or name}"))
             methods = [m.lower() for m in trigger.get("methods") or ("get", "post")]
-            if trigger["type"] == "httpTrigger" and method.lower() in methods and path.rstrip("/").lower() == wanted.lower():
-                return name
+            match = re.fullmatch(wanted, path.rstrip("/"), re.IGNORECASE)
+            if trigger["type"] == "httpTrigger" and method.lower() in methods and match:
+                return name, match.groupdict()
         return None
+
+    def _replay(self, orchestration: str, context: str) -> str:
+        [name] = [name for name in self.functions if self.trigger(name).get("orchestration") == orchestration]
+        return self._text(name, protos.TypedData(string=context))
+
+    def _activity(self, activity: str, given: str) -> str:
+        [name] = [name for name in self.functions if self.trigger(name).get("activity") == activity]
+        return self._text(name, protos.TypedData(json=given))
+
+    def _text(self, name: str, data: Any) -> str:
+        outcome = self.call(name, data)
+        if outcome.error is not None:
+            raise RuntimeError(outcome.error)
+        return outcome.text
 
     def _start(self, folder: Path) -> None:
         sys.path.insert(0, str(folder))
@@ -181,14 +209,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         key = self.headers.get("x-functions-key") or dict(urllib.parse.parse_qsl(url.query)).get("code")
         if url.path == "/admin/functions":
             return self._reply(200, json.dumps(self.host.bindings).encode())
+        if url.path == "/admin/run":
+            instance = self.host.engine.run("sweep")
+            return self._reply(200, json.dumps({"status": instance.status, "output": instance.output}).encode())
         if timer := re.fullmatch(r"/admin/functions/(\w+)", url.path):
             return self._run(timer[1], bool(json.loads(body or b"{}").get("past_due")))
-        name = self.host.route(self.command, url.path)
-        if name is None:
+        found = self.host.route(self.command, url.path)
+        if found is None:
             return self._reply(404)
+        name, params = found
         if self.host.trigger(name).get("authLevel", "function").lower() != "anonymous" and key != KEY:
             return self._reply(401)
-        return self._answer(name, url, body)
+        return self._answer(name, params, url, body)
 
     def _run(self, name: str, past_due: bool) -> None:
         now = datetime.now(UTC).isoformat()
@@ -200,12 +232,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         result = self.host.call(name, protos.TypedData(json=json.dumps(state)))
         self._reply(500 if result.error else 202, (result.error or "").encode())
 
-    def _answer(self, name: str, url: urllib.parse.SplitResult, body: bytes) -> None:
+    def _answer(self, name: str, params: dict[str, str], url: urllib.parse.SplitResult, body: bytes) -> None:
         request = protos.RpcHttp(
             method=self.command,
             url=f"http://{self.headers.get('Host')}{self.path}",
             headers={key.lower(): value for key, value in self.headers.items()},
-            params={},
+            params=params,
             query=dict(urllib.parse.parse_qsl(url.query)),
             body=protos.TypedData(bytes=body),
         )

@@ -21,8 +21,11 @@ import trustme
 import azurite
 from deploy.pythons import python
 from on_azure import bundle, tokens
+from on_azure.durable_engine import SYSTEM_KEY
 from on_azure.functions_host import KEY
 from reaper import registry
+from reaper.azure import starting
+from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
@@ -53,8 +56,25 @@ class Running:
             return error.code, error.read()
 
     def sweep(self, body: object) -> tuple[int, dict[str, Any]]:
+        """A manual call: the report of its run, or the refusal."""
         status, text = self.ask("/api/sweep", body if isinstance(body, bytes) else json.dumps(body).encode())
+        answer = json.loads(text)
+        if status != 202:
+            return status, answer
+        assert self.ask(answer["status"])[0] == 202
+        self.run()
+        status, text = self.ask(answer["status"])
         return status, json.loads(text)
+
+    def tick(self, body: bytes = b"{}") -> dict[str, Any]:
+        """The timer, and the run that it starts: what became of it."""
+        assert self.ask("/admin/functions/sweep_on_schedule", body) == (202, b"")
+        return self.run()
+
+    def run(self) -> dict[str, Any]:
+        status, text = self.ask("/admin/run", b"{}")
+        assert status == 200, text
+        return dict(json.loads(text))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         lines = (line.partition(" reaper ")[2] for line in self.log.read_text().splitlines() if " reaper {" in line)
@@ -96,8 +116,17 @@ def running(packages: Path, store: tuple[str | None, bytes], tmp_path_factory: p
         )
         if store[0]:
             container(f"{store[0]}/reports", trust)
+            container(f"{store[0]}/runs", trust)
         with host(folder, {**azure.env, **env}, log) as url:
             yield Running(url, azure, store[0], folder / "log")
+
+
+@pytest.fixture
+def stored(running: Running) -> Running:
+    """The app where it has blobs, which every run needs."""
+    if not running.blobs:
+        pytest.skip("no Azurite here: the function app was NOT run by Microsoft's worker")
+    return running
 
 
 @contextmanager
@@ -134,7 +163,7 @@ def settings(azure: Server, blobs: str | None) -> dict[str, str]:
         "REAPER_EMAIL_SENDER": "reaper@example.com",
         "REAPER_EMAIL_TO": "a@example.com, b@example.com",
     }
-    stored = {"REAPER_REPORTS": f"{blobs}/reports/daily"} if blobs else {}
+    stored = {"REAPER_REPORTS": f"{blobs}/reports/daily", "REAPER_RUNS": f"{blobs}/runs"} if blobs else {}
     return {"AZURE_CLIENT_ID": "the-reaper", "REAPER_SCHEDULE": "0 0 6 * * *", "REAPER_LEDGER": "memory:", **mail, **stored}
 
 
@@ -177,7 +206,7 @@ def test_the_requirements_name_no_registry_and_pin_everything_by_hash():
 
 def test_the_worker_indexes_a_timer_and_a_route(running: Running):
     bindings = json.loads(running.ask("/admin/functions")[1])
-    [timer] = bindings["sweep_on_schedule"]
+    [timer] = [b for b in bindings["sweep_on_schedule"] if b["type"] == "timerTrigger"]
     assert (timer["type"], timer["schedule"], timer["runOnStartup"]) == ("timerTrigger", "%REAPER_SCHEDULE%", False)
     route = next(b for b in bindings["sweep_by_hand"] if b["type"] == "httpTrigger")
     assert (route["route"], route["authLevel"].lower(), sorted(m.lower() for m in route["methods"])) == (
@@ -187,28 +216,41 @@ def test_the_worker_indexes_a_timer_and_a_route(running: Running):
     )
 
 
-def test_the_timer_sweeps_stores_the_report_and_mails_the_admins(running: Running):
-    mails = len(running.azure.mails)
-    assert running.ask("/admin/functions/sweep_on_schedule", b"{}") == (202, b"")
-    event = running.events("swept")[-1]
+def test_the_worker_indexes_the_orchestration_and_its_activities(running: Running):
+    bindings = json.loads(running.ask("/admin/functions")[1])
+    kinds = {name: [b["type"] for b in bound] for name, bound in bindings.items()}
+    assert [b["orchestration"] for b in bindings["sweep_run"]] == [starting.ORCHESTRATOR]
+    activities = {name for name, types in kinds.items() if types == ["activityTrigger"]}
+    assert activities == {LIST_TARGETS, OBSERVE_ITEM, DECIDE_RUN, ACT_ON_ITEM, CONCLUDE_RUN}
+    clients = {name for name, types in kinds.items() if "durableClient" in types}
+    assert clients == {"sweep_on_schedule", "sweep_by_hand", "sweep_status"}
+    [route] = [b for b in bindings["sweep_status"] if b["type"] == "httpTrigger"]
+    assert (route["route"], route["authLevel"].lower(), [m.lower() for m in route["methods"]]) == (
+        "sweep/{run}",
+        "function",
+        ["get"],
+    )
+
+
+def test_the_timer_sweeps_stores_the_report_and_mails_the_admins(stored: Running):
+    mails = len(stored.azure.mails)
+    assert stored.tick()["status"] == "Completed"
+    event = stored.events("swept")[-1]
     assert (event["Resources"], event["Failures"]) == (len(fleet.EXPECTED), 0)
     assert {"Idle", "Unknown", "IdleUSDPerHour", "SweepSeconds"} <= event.keys()
-    [mail] = running.azure.mails[mails:]
+    [mail] = stored.azure.mails[mails:]
     assert [to["address"] for to in mail["recipients"]["to"]] == ["a@example.com", "b@example.com"]
     assert mail["content"]["subject"].startswith("[ML Idle Reaper] ")
     assert "idle-min-nodes" in mail["content"]["plainText"]
     assert "<!doctype html>" in mail["content"]["html"]
-    assert running.azure.mutations == []
+    assert stored.azure.mutations == []
 
 
-def test_the_report_lies_in_a_blob_and_the_mail_says_where(running: Running):
-    if not running.blobs:
-        pytest.skip("no Azurite here: the report was NOT stored in a blob")
-    assert running.ask("/admin/functions/sweep_on_schedule", b"{}")[0] == 202
-    stored = running.events("swept")[-1]["stored"]
-    assert stored.startswith(f"{running.blobs}/reports/daily/{datetime.now(UTC):%Y/%m/}")
-    assert f"Full report: {stored}" in running.azure.mails[-1]["content"]["plainText"]
-    report = json.loads(_blob(stored, running.log.with_name("ca.pem")))
+def test_the_report_lies_in_a_blob_and_the_mail_says_where(stored: Running):
+    address = stored.tick()["output"]["stored"]
+    assert address.startswith(f"{stored.blobs}/reports/daily/{datetime.now(UTC):%Y/%m/}")
+    assert f"Full report: {address}" in stored.azure.mails[-1]["content"]["plainText"]
+    report = json.loads(_blob(address, stored.log.with_name("ca.pem")))
     assert len(report["findings"]) == len(fleet.EXPECTED)
 
 
@@ -231,22 +273,22 @@ def test_the_snooze_page_is_anonymous_and_leaves_no_trace_in_the_log(page: Runni
     assert mine[-43:] not in log
 
 
-def test_a_late_run_is_noticed(running: Running):
-    before = len(running.events("late"))
-    assert running.ask("/admin/functions/sweep_on_schedule", b'{"past_due": true}')[0] == 202
-    assert len(running.events("late")) == before + 1
+def test_a_late_run_is_noticed(stored: Running):
+    before = len(stored.events("late"))
+    stored.tick(b'{"past_due": true}')
+    assert len(stored.events("late")) == before + 1
 
 
 @pytest.mark.parametrize("body", [{}, {"mode": "audit", "cloud": "azure"}, b""], ids=["an empty object", "options", "no body"])
-def test_a_hand_made_call_is_answered_with_the_report(running: Running, body: object):
-    status, report = running.sweep(body)
+def test_a_hand_made_call_is_answered_with_the_report(stored: Running, body: object):
+    status, report = stored.sweep(body)
     assert status == 200
     states = {f["id"].rpartition("/")[2]: (f["state"], f["confidence"]) for f in report["findings"]}
     assert states == {name: (e.state, e.confidence) for name, e in fleet.EXPECTED.items()}
 
 
-def test_a_hand_made_call_can_ask_for_less(running: Running):
-    status, report = running.sweep({"kinds": ["azureml-compute-cluster"], "subscriptions": [fleet.SECOND]})
+def test_a_hand_made_call_can_ask_for_less(stored: Running):
+    status, report = stored.sweep({"kinds": ["azureml-compute-cluster"], "subscriptions": [fleet.SECOND]})
     assert status == 200
     assert {(row["kind"], row["account"]) for row in report["coverage"]} == {("azureml-compute-cluster", fleet.SECOND)}
 
@@ -265,22 +307,31 @@ def test_a_hand_made_call_can_ask_for_less(running: Running):
         pytest.param({"subscriptions": ["not a subscription"]}, "isn't a subscription ID", id="no subscription id"),
     ],
 )
-def test_what_cannot_be_asked_for_gets_400_with_the_reason(running: Running, body: object, reason: str):
-    status, answer = running.sweep(body)
+def test_what_cannot_be_asked_for_gets_400_with_the_reason(stored: Running, body: object, reason: str):
+    status, answer = stored.sweep(body)
     assert (status, reason in answer["error"]) == (400, True), answer
 
 
 def test_without_the_key_nothing_is_swept(running: Running):
     before = len(running.azure.requests)
     assert running.ask("/api/sweep", b"{}", key=None)[0] == 401
+    assert running.ask("/api/sweep/0123456789ab", key=None)[0] == 401
     assert len(running.azure.requests) == before
 
 
-def test_the_bundle_knows_the_kinds_of_both_clouds_for_one_policy_file(running: Running):
+def test_the_bundle_knows_the_kinds_of_both_clouds_for_one_policy_file(stored: Running):
     assert len(registry.kind_names()) > len(registry.kinds("azure"))
-    assert running.sweep({"kinds": ["*"]})[0] == 200
+    assert stored.sweep({"kinds": ["*"]})[0] == 200
 
 
-def test_the_sdks_do_not_log_every_request(running: Running):
-    running.sweep({})
-    assert "http_logging_policy" not in running.log.read_text()
+def test_the_sdks_do_not_log_every_request(stored: Running):
+    stored.sweep({})
+    assert "http_logging_policy" not in stored.log.read_text()
+
+
+def test_no_answer_has_an_address_of_the_engine(stored: Running):
+    started = stored.ask("/api/sweep", b"{}")[1]
+    answers = [started, stored.ask(json.loads(started)["status"])[1], stored.ask("/api/sweep", b"{}")[1]]
+    stored.run()
+    answers.append(stored.ask(json.loads(started)["status"])[1])
+    assert [a for a in answers if b"code=" in a or SYSTEM_KEY.encode() in a] == []

@@ -6,9 +6,9 @@ import base64
 import http.server
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
 
 from reaper_sandbox.azure import identity
@@ -45,15 +45,16 @@ def endpoint() -> Iterator[str]:
 
 
 def unsigned(audience: str) -> str:
-    """A token that Azurite takes: it looks at issuer, audience and time, not at the signature."""
-    now = int(time.time())
+    """A token that Azurite takes: it looks at issuer, audience and time, not at the signature. It is valid for decades, because tests travel."""
+    since, until = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
     claims = {
         "aud": audience,
         "iss": "https://sts.windows.net/5b7c5a51-2f1b-4a43-9d1c-3f6f0a7d8e10/",
-        "nbf": now - 60,
-        "exp": now + 3600,
+        "nbf": int(since.timestamp()),
+        "iat": int(since.timestamp()),
+        "exp": int(until.timestamp()),
     }
-    return ".".join([*(_part(part) for part in ({"alg": "RS256", "typ": "JWT"}, {**claims, "iat": now - 60})), "c2lnbmF0dXJl"])
+    return ".".join([*(_part(part) for part in ({"alg": "RS256", "typ": "JWT"}, claims)), "c2lnbmF0dXJl"])
 
 
 def _part(claims: dict[str, object]) -> str:

@@ -95,14 +95,21 @@ def update_intent(ledger: Ledger, own_intent: Intent, change: Callable[[Memory],
 
 
 def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:
-    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError."""
+    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError.
+
+    A workflow may have started this step twice. The other one's intent is the same but for its time; it stays, with its hint, because its call
+    may have been made.
+    """
 
     def without_intent(memory: Memory) -> Memory:
+        if memory.last_action_at != own_intent.written.last_action_at:
+            return memory
         before = memory_updates.without_intent(memory, own_intent.before)
         return memory_updates.after_action(before) if gone else before
 
-    update_intent(ledger, own_intent, without_intent, now)
-    _restore_earlier_hint(ledger, own_intent)
+    memory = _update_row(ledger, own_intent.hint, without_intent, now)
+    if not is_same_intent(memory, own_intent.hint) or memory.last_action_at == own_intent.written.last_action_at:
+        _restore_earlier_hint(ledger, own_intent)
 
 
 def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:

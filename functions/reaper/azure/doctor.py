@@ -10,7 +10,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import autoscale, deployments, jobs, metrics_reply, resource_graph, workspaces
+from reaper.azure import autoscale, deployments, jobs, metrics_reply, resource_graph, subscriptions, workspaces
 from reaper.azure import computes as all_computes
 from reaper.azure.arm_values import region_key
 from reaper.azure.credential import new_credential
@@ -128,7 +128,7 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
         listed.extend(_workspaces(cloud))
 
     asked = {
-        workspaces.READ_SUBSCRIPTION: lambda: cloud.call(_subscription_request(cloud)),
+        subscriptions.READ_SUBSCRIPTION: lambda: cloud.call(_subscription_request(cloud)),
         autoscale.PERMISSION: lambda: cloud.call(_autoscale_request(home)),
         workspaces.PERMISSION: list_workspaces,
     }
@@ -186,7 +186,7 @@ def _endpoint_identities(cloud: CloudSession) -> list[str]:
 
 
 def _subscription_request(cloud: CloudSession) -> ArmRequest:
-    return ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=_home(cloud), required_keys=("subscriptionId",))
+    return ArmRequest(permission=subscriptions.READ_SUBSCRIPTION, path=_home(cloud), required_keys=("subscriptionId",))
 
 
 def _autoscale_request(home: str) -> ArmRequest:

@@ -37,6 +37,7 @@ TEXT_KEYS = {"id", "name", "type", "location"}
 API_VERSIONS = {
     "Microsoft.MachineLearningServices": "2025-12-01",
     "Microsoft.Insights": "2024-02-01",
+    "Microsoft.Management": "2023-04-01",
     "Microsoft.ResourceGraph": "2021-03-01",
     "Microsoft.Resources": "2022-12-01",
 }

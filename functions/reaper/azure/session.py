@@ -55,9 +55,9 @@ class CloudSession:
         """The start of this minute: it isn't documented whether Azure Monitor takes an end that lies ahead."""
         return now.replace(second=0, microsecond=0)
 
-    def set_account_name(self, name: str | None) -> None:
-        """Set the name under which people know the target. The target stays the same."""
-        self.target = replace(self.target, account_name=name)
+    def describe_target(self, name: str | None, blocked_because: str | None) -> None:
+        """Set the name under which people know the target, and what blocks every change in it. The target stays the same."""
+        self.target = replace(self.target, account_name=name, blocked_because=blocked_because)
 
     def call(self, request: ArmRequest | ArmOperation) -> Json:
         """The JSON of one reply, empty if a change is answered without any.

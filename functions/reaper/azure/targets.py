@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
+from reaper.azure import subscriptions
 from reaper.azure.clients import Clients
-from reaper.azure.credential import new_credential
+from reaper.azure.credential import CA_BUNDLE_VARIABLES, new_credential
 from reaper.azure.http_policies import GraphQuotaPolicy
-from reaper.azure.service_hosts import AzureHosts, hosts_from_env
+from reaper.azure.service_hosts import hosts_from_env
 from reaper.azure.session import CloudSession
-from reaper.azure.workspaces import READ_SUBSCRIPTION
+from reaper.azure.subscriptions import Subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
@@ -33,27 +35,46 @@ SIGN_IN_VARIABLES = (
 """Variables that are only set if DefaultAzureCredential can sign in with them."""
 
 
+SIGN_IN_PREFIXES = ("AZURE_", "IDENTITY_", "MSI_", *CA_BUNDLE_VARIABLES)
+"""What begins the names of the variables that decide who signs in, where, and whom to trust there."""
+NOT_CHANGEABLE = "its subscription wasn't Enabled or PastDue when the run began, and the reaper acts only in such subscriptions"
+
+
 def target_sessions(subscriptions: Sequence[str], environ: Mapping[str, str] | None = None) -> list[CloudSession]:
     """A session per subscription: the requested ones, or each that the identity can read.
 
-    A requested subscription always has a session; each kind then reports whether it can be read.
     Raises SettingsError for an invalid subscription ID, CloudError if the readable ones can't be listed.
     """
-    hosts = hosts_from_env(os.environ if environ is None else environ)
-    credential, graph_quota = new_credential(), GraphQuotaPolicy()
-    requested = [valid_subscription_id(subscription) for subscription in subscriptions]
-    ids = requested or _readable_subscriptions(credential, hosts, graph_quota)
-    return [_session_for(credential, subscription, hosts, graph_quota) for subscription in dict.fromkeys(ids)]
+    ids = [valid_subscription_id(subscription) for subscription in subscriptions] or list(_list_readable(environ))
+    return [_open_session(subscription, environ) for subscription in dict.fromkeys(ids)]
 
 
 def list_accounts(settings: Settings) -> list[Account]:
-    """The subscriptions to sweep. Raises SettingsError for an invalid ID, CloudError if the readable ones can't be listed."""
-    return [Account(cloud="azure", id=session.target.account) for session in target_sessions(settings.subscriptions)]
+    """The subscriptions to sweep: the requested ones, those below the management group, or all that the identity can read.
+
+    One that can't be read is listed too, if it was requested or is below the group; each kind then reports that it can't be read. Raises
+    SettingsError for an invalid ID and for a group that can't be read, CloudError if the readable ones can't be listed.
+    """
+    names: dict[str, str | None] = dict.fromkeys(valid_subscription_id(subscription) for subscription in settings.subscriptions)
+    if settings.management_group:
+        names = _below_group(settings.management_group, tuple(names))
+    readable = _list_readable(None, may_fail=bool(names))
+    return [_account(subscription, name, readable) for subscription, name in (names or dict.fromkeys(readable)).items()]
 
 
 def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
-    """The session of that subscription. Whether it can be read is found out by each kind."""
-    return target_sessions((account.id,)), []
+    """The session of that subscription. Each kind reports whether it can be read.
+
+    With `may_act` the subscription's state is read at once, so that nothing is changed in one that is Warned, Disabled or Expired.
+    """
+    session = _open_session(account.id)
+    session.describe_target(account.name, None if account.may_act else NOT_CHANGEABLE)
+    if may_act and account.may_act:
+        try:
+            subscriptions.read_subscription(session)
+        except CloudError as error:
+            session.describe_target(account.name, f"the state of its subscription can't be read: {error}")
+    return [session], []
 
 
 def valid_subscription_id(subscription: str) -> str:
@@ -70,21 +91,54 @@ def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
     return any(settings.get(name) for name in SIGN_IN_VARIABLES) or (folder / "azureProfile.json").is_file()
 
 
-def _session_for(
-    credential: TokenCredential, subscription: str, hosts: AzureHosts, graph_quota: GraphQuotaPolicy
-) -> CloudSession:
-    return CloudSession(Clients(credential, subscription, hosts, graph_quota), Target(cloud="azure", account=subscription))
+def _open_session(subscription: str, environ: Mapping[str, str] | None = None) -> CloudSession:
+    settings = os.environ if environ is None else environ
+    names = sorted(name for name in os.environ if name.startswith(SIGN_IN_PREFIXES))
+    credential, graph_quota = _sign_in(tuple((name, os.environ[name]) for name in names))
+    clients = Clients(credential, subscription, hosts_from_env(settings), graph_quota)
+    return CloudSession(clients, Target(cloud="azure", account=subscription))
 
 
-def _readable_subscriptions(credential: TokenCredential, hosts: AzureHosts, graph_quota: GraphQuotaPolicy) -> list[str]:
-    session = _session_for(credential, "unknown", hosts, graph_quota)
-    rows = list(session.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",)))
-    ids = sorted(str(row["subscriptionId"]).lower() for row in rows if row.get("state") != "Deleted")
-    if not ids:
+@lru_cache(maxsize=1)
+def _sign_in(variables: tuple[tuple[str, str], ...]) -> tuple[TokenCredential, GraphQuotaPolicy]:
+    """What all subscriptions share, as long as the variables stay the same: a credential, which caches its tokens, and what is known of a quota."""
+    return new_credential(), GraphQuotaPolicy()
+
+
+def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
+    """The names of the subscriptions below the group, or of the wanted ones among them. Raises SettingsError for one outside, and if none is left."""
+    below = subscriptions.list_below(_open_session("unknown"), group)
+    if outside := [subscription for subscription in wanted if subscription not in below]:
+        raise SettingsError(f"subscription {outside[0]} isn't below the management group {group!r}")
+    if not below:
+        raise SettingsError(f"there is no subscription below the management group {group!r}")
+    return {subscription: name for subscription, name in below.items() if not wanted or subscription in wanted}
+
+
+def _account(subscription: str, name: str | None, readable: Mapping[str, Subscription]) -> Account:
+    """One whose state isn't known may not be acted on."""
+    known = readable.get(subscription)
+    return Account(
+        cloud="azure",
+        id=subscription,
+        name=(known.name if known else None) or name,
+        may_act=known is not None and known.blocked_because is None,
+    )
+
+
+def _list_readable(environ: Mapping[str, str] | None = None, *, may_fail: bool = False) -> dict[str, Subscription]:
+    """The subscriptions that the identity can read. Raises CloudError if there is none, unless it `may_fail`."""
+    try:
+        readable = subscriptions.list_readable(_open_session("unknown", environ))
+    except CloudError:
+        if not may_fail:
+            raise
+        readable = {}
+    if not readable and not may_fail:
         raise CloudError(
             Reason.DENIED,
-            READ_SUBSCRIPTION,
+            subscriptions.READ_SUBSCRIPTION,
             "the identity can't read any subscription; assign it the audit role",
-            missing=READ_SUBSCRIPTION,
+            missing=subscriptions.READ_SUBSCRIPTION,
         )
-    return ids
+    return dict(sorted(readable.items()))

@@ -41,6 +41,10 @@ BLOB_RETRY_OPTIONS: dict[str, Any] = {
 """The SDK's own waits begin at 15 seconds and triple."""
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
+EXISTS_CODES = frozenset({"BlobAlreadyExists", "UnauthorizedBlobOverwrite"})
+"""Azure's codes for a name that is taken: by a blob, and by one that may not be overwritten."""
+NO_BLOB = "BlobNotFound"
+"""Azure's code for a name without a blob. A missing container has another one."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:
@@ -61,14 +65,16 @@ def read_bytes(uri: str, most: int) -> bytes:
         raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
 
 
-def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses."""
+def write_report(place: str, run_id: str, started_at: datetime, text: str, *, replaces: bool = False) -> str:
+    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses, also if
+    there is one, unless this one `replaces` it.
+    """
     account, container, prefix = _split_address(place)
     name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
         with _blob_service(account, place) as service:
             kind = ContentSettings(content_type="application/json")
-            service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
+            service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind, overwrite=replaces)
     except (AzureError, ValueError) as error:
         raise SettingsError(
             f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
@@ -91,6 +97,16 @@ def write(place: str, name: str, text: str) -> str:
                 if blob.download_blob().readall() != text.encode():
                     raise
         return f"{account}/{container}/{quote(full)}"
+
+
+def replace_text(place: str, name: str, text: str) -> None:
+    """Store the text as `<place>/<name>`, whatever is there now. Raises CloudError."""
+    with _sdk_errors_as_cloud_errors(WRITE, place):
+        account, container, prefix = _split_address(place)
+        full = "/".join(part for part in (prefix, name) if part)
+        with _blob_service(account, place) as service:
+            kind = ContentSettings(content_type="application/json; charset=utf-8")
+            service.get_blob_client(container, full).upload_blob(text.encode(), content_settings=kind, overwrite=True)
 
 
 def read_text(address: str) -> str:

@@ -1,187 +1,114 @@
-"""The function app: a timer for the schedule, and an HTTP route for manual sweeps.
+"""The function app: a timer for the schedule, and HTTP routes for manual sweeps. Each start begins a run of the orchestration, which goes on
+after the call has returned.
 
 A manual call has the command line's options as JSON keys, all optional: {"mode": "audit", "kinds": [...], "subscriptions": [...]}.
-Its answer is the report, or its address if it is very large. Azure's front end hangs up after 230 seconds whatever the function's
-time-out is (https://learn.microsoft.com/azure/azure-functions/functions-scale#timeout). The sweep then continues, and its report is in
-REAPER_REPORTS.
+Its answer, 202, has the address to ask: that answers 202 until the run has finished, and then the report. Azure's front end would hang up on a
+longer call: https://learn.microsoft.com/azure/azure-functions/functions-scale#timeout
 https://learn.microsoft.com/azure/azure-functions/functions-reference-python
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
+import azure.durable_functions as df
 import azure.functions as func
 
-from reaper import registry
 from reaper import settings as knobs
-from reaper.azure import snooze_route
-from reaper.case import Report
+from reaper.azure import activities, run_status, snooze_route, starting
+from reaper.azure.call_settings import call_settings, parse_body
+from reaper.azure.orchestration import orchestrate
+from reaper.azure.run_report import log_event
+from reaper.azure.run_status import Answer
 from reaper.errors import ReaperError, SettingsError
-from reaper.model import Status
-from reaper.policy import file
-from reaper.report.figures import swept_facts
-from reaper.report.json import report_json
-from reaper.report.totals import has_news, held_findings
-from reaper.run import run
+from reaper.workflow.store import open_run_store
 
-if TYPE_CHECKING:
-    from reaper.policy.schema import Owners
-
-MAX_ANSWER_CHARS = 20_000_000
-HOST_TIMEOUT = timedelta(minutes=30)
-"""The `functionTimeout` of host.json: how long the host lets a run last."""
-USAGE = 'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}'
-AWS_OPTIONS = {
-    *("region", "regions", "account", "accounts", "organization", "ou", "ous", "exclude_account", "exclude_accounts"),
-}
-"""Options that only narrow a sweep of AWS. If they were ignored silently, they would seem to have worked."""
-app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
-log = logging.getLogger("reaper")
-log.setLevel(logging.INFO)
+USAGE = (
+    'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}; '
+    "a GET request to sweep/RUN answers about a run"
+)
+app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
+logging.getLogger("reaper").setLevel(logging.INFO)
 logging.getLogger("azure").setLevel(logging.WARNING)
 """The SDKs would log every request."""
 
+app.register_functions(activities.blueprint)
 snooze_route.register_route(app, os.environ)
 
 
+@app.orchestration_trigger(context_name="context", orchestration=starting.ORCHESTRATOR)
+def sweep_run(context: df.DurableOrchestrationContext) -> Any:
+    """One run, from its targets to its report."""
+    return (yield from orchestrate(context))
+
+
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)
-def sweep_on_schedule(timer: func.TimerRequest) -> None:
-    """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the alert fires."""
+@app.durable_client_input(client_name="client")
+async def sweep_on_schedule(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
+    """Start a run. Raises ReaperError if the settings are wrong, so that the alert fires."""
     if timer.past_due:
-        _log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
-    _, errors = _run_sweep(_call_settings(knobs.from_env(os.environ), {}))
-    if errors:
-        raise errors[0]
-    # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
-    _log_event(logging.INFO, "scheduled sweep succeeded")
+        log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
+    now = datetime.now(UTC)
+    await starting.start(client, call_settings(knobs.from_env(os.environ), {}), {}, now, scheduled=True)
+    await starting.purge_history(client, now)
 
 
 @app.route(route="sweep", methods=["GET", "POST"])
-def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
-    """One sweep, requested with POST. The answer is the report, with `troubles` if it couldn't be stored or mailed.
-
-    400 with the reason if the request is wrong, 500 if the deployment is.
+@app.durable_client_input(client_name="client")
+async def sweep_by_hand(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
+    """Start a run, requested with POST. 400 with the reason if the request is wrong, 409 while another run is under way, 500 if the
+    deployment is wrong.
     """
     if req.method != "POST":
-        return _json_response({"error": USAGE}, 405, {"Allow": "POST"})
+        return _json_response(405, {"error": USAGE}, {"Allow": "POST"})
     try:
         base = knobs.from_env(os.environ)
         try:
-            settings = _call_settings(base, _parse_body(req.get_body()))
+            options = parse_body(req.get_body())
+            settings = call_settings(base, options)
         except SettingsError as error:
-            return _json_response({"error": str(error)}, 400)
-        answer, errors = _run_sweep(settings)
-        return _json_response(answer | ({"troubles": [str(failure) for failure in errors]} if errors else {}), 200)
+            return _json_response(400, {"error": str(error)})
+        started = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
     except ReaperError as error:
-        _log_event(logging.ERROR, "failed", error=str(error))
-        return _json_response({"error": str(error)}, 500)
+        return _failed(error)
+    if started.because is not None:
+        return _json_response(
+            409, {"error": started.because, "run": started.run, "status": run_status.status_address(started.run)}
+        )
+    return _response(run_status.under_way(started.run))
 
 
-def _parse_body(body: bytes) -> dict[str, Any]:
+@app.route(route="sweep/{run}", methods=["GET"])
+@app.durable_client_input(client_name="client")
+async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
+    """The report of a run, 202 while it is under way, or why there is none."""
+    run_id = str(req.route_params.get("run", ""))
+    if not run_status.RUN_ID.fullmatch(run_id):
+        return _json_response(404, {"error": "there is no such run"})
     try:
-        options = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"the body isn't JSON: {error}") from error
-    if not isinstance(options, dict):
-        raise SettingsError(f'the body is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
-    return options
+        store = open_run_store(knobs.from_env(os.environ).runs, run_id)
+        current = await starting.current_run(client)
+        return _response(await asyncio.to_thread(run_status.answer_about, run_id, current, store))
+    except ReaperError as error:
+        return _failed(error)
 
 
-def _call_settings(base: knobs.Settings, options: Mapping[str, Any]) -> knobs.Settings:
-    """The deployment's settings, narrowed by the call."""
-    if aws_options := sorted(key for key in AWS_OPTIONS & options.keys() if options[key]):
-        raise SettingsError(f"{aws_options[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
-    azure_kinds = tuple(kind.name for kind in registry.kinds("azure"))
-    settings = knobs.narrow_settings(base, options, registry.kind_names())
-    if settings.cloud == "aws" or not set(settings.kinds) & set(azure_kinds):
-        raise SettingsError("this function sweeps Azure only")
-    from reaper.azure import targets  # imports Azure's SDK, which would slow every cold start
+def _failed(error: ReaperError) -> func.HttpResponse:
+    log_event(logging.ERROR, "failed", error=str(error))
+    return _json_response(500, {"error": str(error)})
 
-    subscriptions = tuple(targets.valid_subscription_id(name) for name in settings.subscriptions)
-    return replace(
-        knobs.require_durable_stores(settings),
-        cloud="azure",
-        subscriptions=subscriptions,
-        kinds=tuple(k for k in settings.kinds if k in azure_kinds),
+
+def _response(answer: Answer) -> func.HttpResponse:
+    return func.HttpResponse(
+        answer.text, status_code=answer.status, mimetype="application/json", headers=dict(answer.headers) or None
     )
 
 
-def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
-    """The answer, and what failed after the sweep, which is already logged."""
-    source = file.load_policy(settings.policy)
-    report = run(settings, source, lambda: datetime.now(UTC), log.info, datetime.now(UTC) + HOST_TIMEOUT)
-    answer = report_json(report)
-    text = json.dumps(answer, allow_nan=False)
-    stored, unstored = _store_report(settings, report, text)
-    _log_metrics(report, stored)
-    unsent = _send_summary_mail(settings, source.policy.owners, report, stored)
-    answer_without_findings = {**answer, "findings": [], "stored": stored}
-    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else answer_without_findings, [
-        t for t in (unsent, unstored) if t
-    ]
-
-
-def _send_summary_mail(settings: knobs.Settings, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
-    """Send an audit's summary if there is one to send. Returns why it was not accepted."""
-    if settings.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
-        return None
-    from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
-    from reaper.notices.channels.deployment import mail_channel
-
-    try:
-        channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
-        receipt = send_audit_summary(report, owners, channel, stored, lambda: datetime.now(UTC))
-        _log_event(logging.INFO, "summary sent", mail=receipt)
-    except ReaperError as error:
-        _log_event(logging.ERROR, "summary not sent", error=str(error))
-        return error
-    return None
-
-
-def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
-    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
-    from reaper.azure import text_store
-
-    try:
-        return (
-            text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
-        ), None
-    except ReaperError as error:
-        _log_event(logging.ERROR, "report not stored", error=str(error))
-        return None, error
-
-
-def _log_metrics(report: Report, stored: str | None) -> None:
-    """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
-
-    In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
-    """
-    on_hold = held_findings(report)
-    incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
-    _log_event(logging.INFO, "swept", **swept_facts(report, stored))
-    for row in incomplete_rows:
-        details = {
-            "kind": row.kind,
-            "subscription": row.account,
-            "status": row.status,
-            "missing": row.missing,
-            "error": row.error,
-        }
-        _log_event(logging.ERROR, "coverage incomplete", **details)
-    if on_hold and report.run.mode.announces:
-        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
-
-
-def _log_event(level: int, event: str, **facts: Any) -> None:
-    log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
-
-
-def _json_response(body: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> func.HttpResponse:
-    return func.HttpResponse(json.dumps(body), status_code=status, mimetype="application/json", headers=headers)
+def _json_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> func.HttpResponse:
+    return _response(Answer(status=status, text=json.dumps(body), headers=headers or {}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import resource_graph
+from reaper.azure import resource_graph, subscriptions
 from reaper.azure.arm_values import Tags, read_tags, region_key
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest
 from reaper.errors import CloudError, Reason
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 PROVIDER = "Microsoft.MachineLearningServices"
-READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
 PERMISSION = f"{PROVIDER}/workspaces/read"
-PERMISSIONS = (READ_SUBSCRIPTION, PERMISSION)
+PERMISSIONS = (subscriptions.READ_SUBSCRIPTION, PERMISSION)
 TYPE = f"{PROVIDER}/workspaces"
 STANDALONE_KINDS = {"default", "featurestore"}
 """Kinds of workspaces that don't share their computes."""
@@ -90,7 +89,7 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     as unreadable: if it were left out, its jobs would be missing on its hub's computes.
     """
     errors: list[CloudError] = []
-    cloud.set_account_name(cloud.read_once("subscription", lambda: _subscription_name(cloud)))
+    subscriptions.read_subscription(cloud)
     try:
         rows, row_errors = cloud.read_once("workspaces", lambda: _list_rows(cloud))
     except CloudError as error:
@@ -111,20 +110,6 @@ def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
         return _parse_workspace(row)
     except UNREADABLE_REPLY_ERRORS as error:
         raise CloudError(Reason.UNREADABLE, PERMISSION, f"{space.id} can't be read ({error!r})") from error
-
-
-def _subscription_name(cloud: CloudSession) -> str | None:
-    """Its display name, if any. Read first, because it distinguishes a missing permission from an empty subscription."""
-    home = f"/subscriptions/{cloud.target.account}"
-    try:
-        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
-    except CloudError as error:
-        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
-            raise
-        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
-        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
-    name = reply.get("displayName")
-    return name.strip() or None if isinstance(name, str) else None
 
 
 def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudError]]:

@@ -208,5 +208,5 @@ def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
 _MEMORY_ROW = _row_of(Memory, COLUMNS)
 _UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but={"target"}))
 _STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but={"target", "was_jump"}))
-_TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name"}))
+_TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name", "blocked_because"}))
 _HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))

@@ -33,6 +33,12 @@ def with_canary_reason(step: Step, case: Case) -> Step:
     return replace(step, because=f"{step.because}; {because}") if because and because not in step.because else step
 
 
+def with_blocked_target(step: Step, case: Case) -> Step:
+    """The step of an idle resource in a place where nothing may be changed now, with that reason."""
+    because = case.resource.target.blocked_because if case.verdict.state is State.IDLE else None
+    return replace(step, because=f"{step.because}; it isn't stopped or deleted: {because}") if because else step
+
+
 def unconfirmed_because(memory: Memory) -> str:
     """Why an action that was just requested is left to finish."""
     return f"{memory.last_action or StepName.STOP} requested; the next sweep checks the result"

@@ -8,10 +8,15 @@ from reaper_sandbox.azure.request import Json
 
 
 class Estate:
-    """The resources of all subscriptions. A body is the live one: changing it changes the resource."""
+    """The resources of all subscriptions. A body is the live one: changing it changes the resource.
+
+    `states`: those of the subscriptions that aren't Enabled. `parents`: the management group of a subscription or of a group, by lower-case name.
+    """
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.parents: dict[str, str] = {}
         self.groups: dict[tuple[str, str], str] = {}
         self._bodies: dict[str, Json] = {}
         self._shelves: dict[str, dict[str, Json]] = {}

@@ -63,6 +63,21 @@ def no_subscription(subscription: str) -> Refused:
     return refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
 
 
+def read_only(subscription: str) -> Refused:
+    """409 for a change in a subscription that is Warned, Disabled or Expired. Azure refuses everything but reading and deleting there."""
+    return refused(
+        409,
+        "ReadOnlyDisabledSubscription",
+        f"The subscription '{subscription}' is disabled and therefore marked as read only. You cannot perform any write actions on this "
+        "subscription until it is re-enabled.",
+    )
+
+
+def no_management_group(name: str) -> Refused:
+    """404 for an unknown management group."""
+    return refused(404, "NotFound", f"'/providers/Microsoft.Management/managementGroups/{name}' not found")
+
+
 def no_group(group: str) -> Refused:
     """404 for a resource group."""
     return refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")

@@ -18,10 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from reaper_sandbox.azure import authority, identity, metric_calls, routes
+from reaper_sandbox.azure import authority, identity, metric_calls, routes, tenant
 from reaper_sandbox.azure.fault import Guard
 from reaper_sandbox.azure.metrics import Metrics
-from reaper_sandbox.azure.refusal import bad, refused, unauthorized
+from reaper_sandbox.azure.refusal import bad, read_only, refused, unauthorized
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
 from reaper_sandbox.azure.route import Route
 from reaper_sandbox.azure.subscription import Subscription
@@ -141,6 +141,7 @@ class Server:
         identity.check(request, route.audiences)
         if _subscription(request) in {one.lower() for one in self.world.unreadable}:
             raise unauthorized(request.action, request.scope)
+        _check_state(self.world, request)
         with self.world.lock:
             self.world.operations.settle(self.world.now)
             reply = route.answer(self.world, request)
@@ -151,6 +152,14 @@ class Server:
 def _subscription(request: Request) -> str:
     parts = request.path.lower().split("/")
     return parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else ""
+
+
+def _check_state(world: World, request: Request) -> None:
+    """Raises Refused for a change in a subscription whose state allows only reading and deleting."""
+    sub = _subscription(request)
+    may_change = world.estate.states.get(sub, "Enabled") in tenant.CHANGEABLE_STATES
+    if request.mutation and request.method != "DELETE" and not may_change:
+        raise read_only(sub)
 
 
 def _bytes(body: Any) -> bytes | None:

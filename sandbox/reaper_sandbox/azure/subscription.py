@@ -169,6 +169,16 @@ class Subscription:
         known = world.estate.subscriptions
         known[self.id] = name or known.get(self.id) or f"subscription {subscription_id[:4]}"
 
+    def in_state(self, state: str) -> Self:
+        """Sets its state, such as Warned or Disabled."""
+        self.world.estate.states[self.id] = state
+        return self
+
+    def under(self, management_group: str) -> Self:
+        """Moves it below a management group."""
+        self.world.estate.parents[self.id] = management_group.lower()
+        return self
+
     def group(self, name: str) -> str:
         """Makes sure that the resource group is there and gives its id."""
         self.world.estate.groups.setdefault((self.id, name.lower()), name)

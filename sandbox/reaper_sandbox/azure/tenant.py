@@ -1,4 +1,4 @@
-"""What lies above workspaces: subscriptions and resource groups. https://learn.microsoft.com/rest/api/resources/subscriptions"""
+"""What lies above workspaces: subscriptions, their states, and resource groups. https://learn.microsoft.com/rest/api/resources/subscriptions"""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from reaper_sandbox.azure.request import Json, Reply, Request
 from reaper_sandbox.azure.route import SUB, route
 from reaper_sandbox.azure.world import World
 
+CHANGEABLE_STATES = ("Enabled", "PastDue")
+"""In the others Azure refuses PUT, PATCH and POST: https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states"""
+
 
 def subscriptions(world: World, request: Request) -> Reply:
     """The subscriptions that the identity can see; one without rights is simply not in the list."""
     unreadable = {one.lower() for one in world.unreadable}
-    shown = [_body(sub, name) for sub, name in world.estate.subscriptions.items() if sub not in unreadable]
+    shown = [_body(world, sub) for sub in world.estate.subscriptions if sub not in unreadable]
     return page(world, request, shown)
 
 
@@ -22,7 +25,7 @@ def subscription(world: World, request: Request) -> Reply:
     sub = request.names["sub"].lower()
     if sub not in world.estate.subscriptions:
         raise no_subscription(sub)
-    return Reply(body=_body(sub, world.estate.subscriptions[sub]))
+    return Reply(body=_body(world, sub))
 
 
 def groups(world: World, request: Request) -> Reply:
@@ -35,14 +38,14 @@ def groups(world: World, request: Request) -> Reply:
     return page(world, request, rows)
 
 
-def _body(sub: str, name: str) -> Json:
+def _body(world: World, sub: str) -> Json:
     policies = {"locationPlacementId": "Public_2014-09-01", "quotaId": "PayAsYouGo_2014-09-01", "spendingLimit": "Off"}
     return {
         "id": f"/subscriptions/{sub}",
         "subscriptionId": sub,
         "tenantId": TENANT,
-        "displayName": name,
-        "state": "Enabled",
+        "displayName": world.estate.subscriptions[sub],
+        "state": world.estate.states.get(sub, "Enabled"),
         "authorizationSource": "RoleBased",
         "subscriptionPolicies": policies,
     }

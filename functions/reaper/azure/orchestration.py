@@ -1,0 +1,124 @@
+"""The workflow of one run: which activity follows which. Durable Functions replays this code from its history again and again, so it has no
+clock, no random numbers and no I/O of its own, and what it does for one version never changes.
+
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-code-constraints
+A run keeps the version that it began with, `defaultVersion` in host.json. To change the order of activities, their names, or what they are
+given, add a function to VERSIONS under a new number and make that the default. Runs that are under way then end under the old one.
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orchestration-versioning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import azure.durable_functions as df
+
+WIDTH = 8
+"""Activities under way at once; host.json lets one instance of the app run as many."""
+ACTIVITY_TIMER = timedelta(minutes=35)
+"""When the run stops waiting for an activity. An activity stops in good order before that, and the host ends it (`functionTimeout`) before that,
+but a worker that dies may leave one that never ends."""
+TIMED_OUT = f"its activity didn't end within {ACTIVITY_TIMER // timedelta(minutes=1)} minutes"
+LIST_TARGETS, OBSERVE_ITEM, DECIDE_RUN, ACT_ON_ITEM, CONCLUDE_RUN = (
+    *("list_targets", "observe_item", "decide_run"),
+    *("act_on_item", "conclude_run"),
+)
+MAX_REASON_CHARS = 300
+
+Call = dict[str, Any]
+"""What a run was started with: `run`, its ID; `options`, those of the call; `scheduled`, whether the timer started it."""
+Steps = Generator[Any, Any, Any]
+Version = Callable[[df.DurableOrchestrationContext], Steps]
+
+
+class ActivityFailed(Exception):
+    """An activity without which the run can't go on has failed, so the run fails, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """An activity that is under way, and the timer that ends the wait for it."""
+
+    task: Any
+    timer: Any
+
+
+def orchestrate(context: df.DurableOrchestrationContext, versions: Mapping[str, Version] | None = None) -> Steps:
+    """One run, by the steps of the version that it began with. Raises ActivityFailed, and ValueError for an unknown version."""
+    version, known = context.version or FIRST_VERSION, versions or VERSIONS
+    if version not in known:
+        raise ValueError(f"this app knows no version {version!r} of a run, only {', '.join(known)}")
+    return (yield from known[version](context))
+
+
+def run_phases_1(context: df.DurableOrchestrationContext) -> Steps:
+    """The four phases, with observe and act mapped over items. Returns what became of the run."""
+    call: Call = context.get_input()
+    listed = yield from _require(context, LIST_TARGETS, call)
+    if listed["status"] != "listed":
+        return {"run": call["run"], "status": listed["status"], "because": listed["because"]}
+    unread = yield from _map(context, OBSERVE_ITEM, call, int(listed["items"]))
+    decided = yield from _require(context, DECIDE_RUN, {**call, "failures": unread})
+    unacted = yield from _map(context, ACT_ON_ITEM, call, int(decided["actions"]))
+    return (yield from _require(context, CONCLUDE_RUN, {**call, "failures": unacted}))
+
+
+FIRST_VERSION = "1"
+VERSIONS: Mapping[str, Version] = {FIRST_VERSION: run_phases_1}
+
+
+def _require(context: df.DurableOrchestrationContext, activity: str, given: Call) -> Steps:
+    """The result of one activity. Raises ActivityFailed."""
+    context.set_custom_status(activity)
+    started = _start(context, activity, given)
+    yield context.task_any([started.task, started.timer])
+    result, because = _result_of(started)
+    if because is not None:
+        raise ActivityFailed(f"{activity}: {because}")
+    return result
+
+
+def _map(context: df.DurableOrchestrationContext, activity: str, given: Call, count: int) -> Steps:
+    """The activity for each of `count` items, WIDTH at a time. Returns why items failed, by item: one never ends the others."""
+    context.set_custom_status(activity)
+    failures: dict[str, str] = {}
+    waiting, running = iter(range(count)), dict[int, _Started]()
+    while _fill(context, activity, given, waiting, running):
+        # Never with an empty list: that task would end with None, at once.
+        yield context.task_any([each for started in running.values() for each in (started.task, started.timer)])
+        for item in [item for item, started in running.items() if started.task.is_completed or started.timer.is_completed]:
+            result, because = _result_of(running.pop(item))
+            if because is None:
+                because = result.get("failed")
+            if because is not None:
+                failures[str(item)] = because
+    return failures
+
+
+def _fill(
+    context: df.DurableOrchestrationContext, activity: str, given: Call, waiting: Iterator[int], running: dict[int, _Started]
+) -> bool:
+    """Prepare further items until WIDTH are under way; they start when the window is yielded. Returns whether any is."""
+    while len(running) < WIDTH and (item := next(waiting, None)) is not None:
+        running[item] = _start(context, activity, {**given, "item": item})
+    return bool(running)
+
+
+def _start(context: df.DurableOrchestrationContext, activity: str, given: Call) -> _Started:
+    task = context.call_activity(activity, given)
+    return _Started(task=task, timer=context.create_timer(context.current_utc_datetime + ACTIVITY_TIMER))
+
+
+def _result_of(started: _Started) -> tuple[Any, str | None]:
+    """The result of an activity, or why there is none. A timer that was not needed would keep the run waiting, so it is canceled."""
+    if not started.task.is_completed:
+        return None, TIMED_OUT
+    if not started.timer.is_completed:
+        started.timer.cancel()
+    result = started.task.result
+    if isinstance(result, Exception):
+        return None, (" ".join(str(result).split()) or type(result).__name__)[:MAX_REASON_CHARS]
+    return result, None

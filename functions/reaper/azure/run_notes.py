@@ -1,0 +1,42 @@
+"""Notes about runs that happen outside any run: a start that was skipped, a run that was ended. They become rows of a run's report.
+
+They are texts in the store of the run that reports them, so that every later step can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from reaper.case import Coverage, Report
+from reaper.coverage import OWN
+from reaper.model import Status
+from reaper.workflow.store import RunStore
+
+KIND = "runs"
+"""The kind of these rows."""
+FOLDER = "notes/"
+
+
+def write_note(store: RunStore, status: Status, because: str, now: datetime) -> None:
+    """Leave a note for the report of the run in that store. Raises CloudError."""
+    store.create(f"{FOLDER}{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.json", json.dumps({"status": status, "because": because}))
+
+
+def with_notes(report: Report, store: RunStore) -> Report:
+    """The report, with a row for each note. Raises CloudError."""
+    texts = [store.read(name) for name in store.names(FOLDER)]
+    return replace(report, coverage=(*report.coverage, *(_row(text) for text in texts if text)))
+
+
+def is_skipped_start(row: Coverage) -> bool:
+    """Whether the row is about a start that was skipped. One of them is no reason for an alert."""
+    return (row.cloud, row.kind, row.status) == (OWN, KIND, Status.PARTIAL)
+
+
+def _row(text: str) -> Coverage:
+    note = json.loads(text)
+    return Coverage(
+        cloud=OWN, account="", region=None, kind=KIND, status=Status(note["status"]), missing=None, error=str(note["because"])
+    )

@@ -1,0 +1,125 @@
+"""What follows a run: its report is stored, its figures are logged, and an audit's summary is mailed to the admins.
+
+A step of a workflow may be repeated, also while it still runs elsewhere. The first one claims what is published; another one waits for its result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure.run_notes import is_skipped_start
+from reaper.case import Report
+from reaper.errors import ReaperError
+from reaper.model import Status
+from reaper.report.figures import swept_facts
+from reaper.report.json import report_json
+from reaper.report.totals import has_news, held_findings
+from reaper.settings import Settings
+from reaper.workflow.context import WorkflowContext
+from reaper.workflow.stored_run import require_run
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Owners
+
+PUBLISHING, PUBLISHED = "publishing.json", "published.json"
+"""Texts in the store of the run: the claim of the first one to publish, and what was published."""
+WAIT_S, WAITS = 5.0, 12
+"""Seconds between two looks at another process's result, and how many there are."""
+log = logging.getLogger("reaper")
+
+
+def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dict[str, Any]:
+    """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
+    store of the run fails.
+    """
+    is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
+    if not is_first and (earlier := _wait_for_result(context)):
+        return earlier
+    owners = require_run(context.store).policy().policy.owners
+    stored, unstored = _store_report(context.settings, report, replaces=not is_first)
+    log_metrics(report, stored)
+    unsent = _send_summary_mail(context, owners, report, stored)
+    troubles = [str(trouble) for trouble in (unsent, unstored) if trouble]
+    result = {"run": report.run.id, "status": "concluded", "stored": stored, "troubles": troubles}
+    context.store.write(PUBLISHED, json.dumps(result))
+    if scheduled and not troubles:
+        # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
+        log_event(logging.INFO, "scheduled sweep succeeded", run=report.run.id)
+    return result
+
+
+def published(context_store: Any) -> dict[str, Any] | None:
+    """What was published of the run in that store; None if nothing was. Raises CloudError."""
+    text = context_store.read(PUBLISHED)
+    return json.loads(text) if text is not None else None
+
+
+def _wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
+    """What another process published; None if it seems to be gone."""
+    for _ in range(WAITS):
+        if result := published(context.store):
+            return result
+        context.wait(WAIT_S)
+    return None
+
+
+def _send_summary_mail(context: WorkflowContext, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
+    """Send an audit's summary if there is one to send. Returns why it was not accepted."""
+    settings = context.settings
+    if report.run.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
+        return None
+    from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
+    from reaper.notices.channels.deployment import mail_channel
+
+    try:
+        channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
+        receipt = send_audit_summary(report, owners, channel, stored, context.clock)
+        log_event(logging.INFO, "summary sent", mail=receipt)
+    except ReaperError as error:
+        log_event(logging.ERROR, "summary not sent", error=str(error))
+        return error
+    return None
+
+
+def _store_report(settings: Settings, report: Report, *, replaces: bool) -> tuple[str | None, ReaperError | None]:
+    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
+    from reaper.azure import text_store
+
+    if not settings.reports:
+        return None, None
+    text, run = json.dumps(report_json(report), allow_nan=False), report.run
+    try:
+        return text_store.write_report(settings.reports, run.id, run.started_at, text, replaces=replaces), None
+    except ReaperError as error:
+        log_event(logging.ERROR, "report not stored", error=str(error))
+        return None, error
+
+
+def log_metrics(report: Report, stored: str | None) -> None:
+    """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
+
+    In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
+    """
+    on_hold = held_findings(report)
+    incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
+    log_event(logging.INFO, "swept", **swept_facts(report, stored))
+    for row in incomplete_rows:
+        if is_skipped_start(row):
+            continue
+        details = {
+            "kind": row.kind,
+            "subscription": row.account,
+            "status": row.status,
+            "missing": row.missing,
+            "error": row.error,
+        }
+        log_event(logging.ERROR, "coverage incomplete", **details)
+    if on_hold and report.run.mode.announces:
+        log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
+
+
+def log_event(level: int, event: str, **facts: Any) -> None:
+    log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))

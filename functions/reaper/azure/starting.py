@@ -1,0 +1,140 @@
+"""Starts runs, one at a time per deployment: the instance of the orchestration has one fixed ID.
+
+A start while a run is under way is skipped, and the report of that run says so. A run that has been under way for longer than any run can do
+anything is stuck: it is ended, the next one takes its place and reports it. Two starts at the same moment may both be told that they
+succeeded, but the engine runs one of them only, and the run's lease keeps a third party out.
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-singletons
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import azure.durable_functions as df
+
+from reaper.azure.run_notes import write_note
+from reaper.azure.run_report import log_event
+from reaper.errors import CloudError
+from reaper.model import Status
+from reaper.settings import Settings
+from reaper.workflow.store import open_run_store
+
+ORCHESTRATOR, INSTANCE = "sweep_run", "sweep"
+"""The orchestrator's name, and the ID of its only instance."""
+RUN_LIMIT = timedelta(hours=3)
+"""How long a run may be under way. Act begins nothing after two hours, so a run that is older is stuck."""
+HISTORY_KEPT = timedelta(days=14)
+WAIT_S, WAITS = 3.0, 20
+"""Seconds between two looks at a run that was ended, and how many there are."""
+STATUS = df.OrchestrationRuntimeStatus
+UNDER_WAY = frozenset({STATUS.Running, STATUS.Pending, STATUS.ContinuedAsNew, STATUS.Suspended})
+ENDED = [STATUS.Completed, STATUS.Failed, STATUS.Terminated, STATUS.Canceled]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One attempt to start a run. `because`: why it was skipped; then `run` is the run in the way."""
+
+    run: str
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentRun:
+    """The run of the instance, as the engine knows it. `failed_because` is set if it ended without a result."""
+
+    run: str
+    started_at: datetime
+    is_under_way: bool
+    result: Mapping[str, Any]
+    failed_because: str | None = None
+
+
+async def start(
+    client: df.DurableOrchestrationClient,
+    settings: Settings,
+    options: Mapping[str, Any],
+    now: datetime,
+    *,
+    scheduled: bool,
+) -> Start:
+    """Start a run with these options, in the mode of the settings, unless one is under way."""
+    run_id = uuid.uuid4().hex[:12]
+    current = await current_run(client)
+    if current and current.is_under_way:
+        stuck = now - current.started_at > RUN_LIMIT and await _terminated(client)
+        if not stuck:
+            return await _skip(settings, current, now, scheduled=scheduled)
+        because = f"run {current.run} was ended: it had been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
+        log_event(logging.ERROR, "run ended", run=current.run, because=because)
+        await _note(settings, run_id, Status.FAILED, because, now)
+    given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
+    await client.start_new(ORCHESTRATOR, INSTANCE, given)
+    log_event(logging.INFO, "run started", run=run_id, scheduled=scheduled)
+    return Start(run=run_id)
+
+
+async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | None:
+    """The run of the instance; None if there was none yet."""
+    status = await client.get_status(INSTANCE, show_input=True)
+    if not status or status.runtime_status is None:
+        return None
+    created, result = status.created_time, _parsed(status.output)
+    failed = status.runtime_status in {STATUS.Failed, STATUS.Terminated, STATUS.Canceled}
+    return CurrentRun(
+        run=str(_parsed(status.input_).get("run", "")),
+        started_at=created if created.tzinfo else created.replace(tzinfo=UTC),
+        is_under_way=status.runtime_status in UNDER_WAY,
+        result=result,
+        failed_because=f"it ended as {status.runtime_status.value}" if failed else None,
+    )
+
+
+async def purge_history(client: df.DurableOrchestrationClient, now: datetime) -> None:
+    """Delete the engine's history of runs that ended long ago. The SDK prints times without their offset, so they must be in UTC."""
+    until = now.astimezone(UTC) - HISTORY_KEPT
+    await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
+
+
+async def _skip(settings: Settings, current: CurrentRun, now: datetime, *, scheduled: bool) -> Start:
+    because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
+    log_event(logging.WARNING, "start skipped", run=current.run, scheduled=scheduled, because=because)
+    await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
+    return Start(run=current.run, because=because)
+
+
+async def _terminated(client: df.DurableOrchestrationClient) -> bool:
+    """End the run and wait for it, because the engine takes no new one before. Returns whether it has ended."""
+    await client.terminate(INSTANCE, f"it has been under way for more than {RUN_LIMIT // timedelta(hours=1)} hours")
+    for _ in range(WAITS):
+        current = await current_run(client)
+        if current is None or not current.is_under_way:
+            return True
+        await asyncio.sleep(WAIT_S)
+    return False
+
+
+async def _note(settings: Settings, run_id: str, status: Status, because: str, now: datetime) -> None:
+    """A note for the report of that run. The log has the same line, so a store that fails prevents no start."""
+    try:
+        await asyncio.to_thread(write_note, open_run_store(settings.runs, run_id), status, because, now)
+    except CloudError as error:
+        log_event(logging.ERROR, "note not stored", run=run_id, error=str(error))
+
+
+def _parsed(value: Any) -> Mapping[str, Any]:
+    """What was given to a run, or what it returned: the engine has it as JSON, or as a text with JSON in it. Empty if it is neither."""
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return {}
+    return value if isinstance(value, dict) else {}

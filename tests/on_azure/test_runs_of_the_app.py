@@ -1,0 +1,254 @@
+"""Starting runs and asking about them: one at a time, and never an address of the engine's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import azure.durable_functions as df
+import azure.functions as func
+import pytest
+
+from on_azure import durable_engine
+from on_azure.durable_engine import Engine, NotDeterministicError
+from on_azure.orchestrated import SUBS, Deployment, replay
+from reaper.azure import run_report, starting
+from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
+from reaper.workflow.store import open_run_store
+
+HISTORY = Path(__file__).with_name("run_version_1.json")
+
+
+def body(answer: func.HttpResponse) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(answer.get_body())
+    return parsed
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith('{"event"')]
+
+
+def test_a_call_is_answered_with_the_address_of_its_report(deployed_app: Deployment):
+    answer = deployed_app.post({"mode": "audit", "kinds": ["azureml-compute-cluster"], "subscriptions": [SUBS[1]]})
+    run = body(answer)["run"]
+    assert (answer.status_code, body(answer)) == (202, {"schema": 1, "run": run, "status": f"/api/sweep/{run}"})
+    assert answer.headers["Location"] == f"/api/sweep/{run}"
+    assert deployed_app.ask(run) == (202, body(answer))
+    deployed_app.run()
+    status, report = deployed_app.ask(run)
+    assert status == 200
+    assert (report["schema"], report["run"]["id"], report["run"]["mode"]) == (1, run, "audit")
+    assert {(row["account"], row["kind"]) for row in report["coverage"]} == {(SUBS[1], "azureml-compute-cluster")}
+
+
+def test_a_report_is_answered_after_later_runs_too(deployed_app: Deployment):
+    first = body(deployed_app.post({"mode": "audit"}))["run"]
+    deployed_app.run()
+    deployed_app.sweep()
+    assert deployed_app.ask(first)[1]["run"]["id"] == first
+
+
+@pytest.mark.parametrize("run", ["0" * 12, "sweep", "..", "A" * 12, ""])
+def test_an_unknown_run_is_not_found(deployed_app: Deployment, run: str):
+    assert deployed_app.ask(run)[0] == 404
+
+
+def test_no_answer_has_an_address_of_the_engine(deployed_app: Deployment):
+    started = deployed_app.post()
+    run = body(started)["run"]
+    answers = [
+        str(started.get_body()),
+        str(dict(started.headers)),
+        json.dumps(deployed_app.ask(run)),
+        json.dumps(deployed_app.ask("0" * 12)),
+    ]
+    answers.append(str(deployed_app.post().get_body()))
+    deployed_app.engine.faults = {(DECIDE_RUN, None): ["crash"]}
+    deployed_app.run()
+    answers.append(json.dumps(deployed_app.ask(run)))
+    deployed_app.later(hours=1)
+    answers.append(json.dumps(deployed_app.sweep()))
+    assert durable_engine.SYSTEM_KEY in deployed_app.binding
+    assert [a for a in answers if "code=" in a or durable_engine.SYSTEM_KEY in a or "webhooks" in a] == []
+
+
+def test_a_start_while_a_run_is_under_way_is_skipped_and_reported(deployed_app: Deployment, caplog: pytest.LogCaptureFixture):
+    run = body(deployed_app.post())["run"]
+    with caplog.at_level(logging.INFO, "reaper"):
+        second = deployed_app.post()
+        deployed_app.tick()
+    assert (second.status_code, body(second)["status"]) == (409, f"/api/sweep/{run}")
+    assert [(e["run"], e["scheduled"]) for e in events(caplog) if e["event"] == "start skipped"] == [(run, False), (run, True)]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "reaper"):
+        deployed_app.run()
+    skipped = [row for row in deployed_app.ask(run)[1]["coverage"] if row["kind"] == "runs"]
+    assert [row["status"] for row in skipped] == ["partial", "partial"]
+    assert all("was skipped" in row["error"] for row in skipped)
+    assert [e for e in events(caplog) if e["event"] == "coverage incomplete"] == []
+    assert len([name for name, _ in deployed_app.engine.calls if name == LIST_TARGETS]) == 1
+
+
+def test_a_run_that_is_stuck_is_ended_replaced_and_reported(deployed_app: Deployment, caplog: pytest.LogCaptureFixture):
+    stuck = body(deployed_app.post())["run"]
+    deployed_app.engine.instances["sweep"].status = "Running"
+    deployed_app.later(hours=2, minutes=59)
+    deployed_app.tick()
+    assert deployed_app.engine.input_of("sweep")["run"] == stuck
+    deployed_app.later(minutes=2)
+    with caplog.at_level(logging.INFO, "reaper"):
+        report = deployed_app.sweep()
+    assert report["run"]["id"] != stuck
+    [row] = [row for row in report["coverage"] if row["kind"] == "runs"]
+    assert (row["status"], f"run {stuck} was ended" in row["error"]) == ("failed", True)
+    assert [e["run"] for e in events(caplog) if e["event"] == "run ended"] == [stuck]
+    assert [e["kind"] for e in events(caplog) if e["event"] == "coverage incomplete"] == ["runs"]
+
+
+def test_a_run_that_another_deployment_holds_up_is_skipped(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    other = body(deployed_app.post())["run"]
+    deployed_app.engine.faults = {(DECIDE_RUN, None): ["hang"]}
+    assert deployed_app.run().status == "Failed"  # it still has the lease of the ledger
+    monkeypatch.setenv("REAPER_DEPLOYMENT", "/subscriptions/x/another/app")
+    run = body(deployed_app.post())["run"]
+    instance = deployed_app.run()
+    assert (instance.status, instance.output["status"]) == ("Completed", "skipped")
+    status, answer = deployed_app.ask(run)
+    assert (status, f"run {other} is still under way" in answer["error"]) == (409, True)
+
+
+def test_the_timer_deletes_the_history_of_runs_that_ended_long_ago(deployed_app: Deployment):
+    deployed_app.tick()
+    [asked] = deployed_app.engine.purged
+    assert asked["createdTimeTo"].startswith("2026-11-07T10:17:")
+    assert asked["createdTimeTo"].endswith("Z")
+    assert set(asked["runtimeStatus"].split(",")) == {"Completed", "Failed", "Terminated", "Canceled"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        pytest.param({"mode": "enforce"}, "a call can only lower the mode", id="a higher mode"),
+        pytest.param({"subscriptions": [SUBS[2]]}, "this deployment doesn't sweep", id="another subscription"),
+        pytest.param({"regions": ["westeurope"]}, "use 'subscriptions' to narrow", id="an option of AWS"),
+        pytest.param({"__class__": "x"}, "unknown option", id="an unknown option"),
+        pytest.param(b"{", "the body isn't JSON", id="no JSON"),
+    ],
+)
+def test_a_wrong_call_starts_nothing(deployed_app: Deployment, raw: object, reason: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_MODE", "notify")
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", f"{SUBS[0]},{SUBS[1]}")
+    answer = deployed_app.post(raw)
+    assert (answer.status_code, reason in body(answer)["error"]) == (400, True)
+    assert deployed_app.engine.instances == {}
+
+
+@pytest.mark.parametrize("name", ["REAPER_RUNS", "REAPER_LEDGER", "REAPER_MANIFESTS"])
+def test_a_deployment_without_its_stores_starts_nothing(deployed_app: Deployment, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(name)
+    answer = deployed_app.post()
+    assert name in body(answer)["error"]
+    assert deployed_app.engine.instances == {}
+
+
+def test_a_report_that_cannot_be_stored_is_no_silent_success(
+    deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("REAPER_REPORTS", f"{deployed_app.blobs}/nowhere")
+    run = body(deployed_app.post())["run"]
+    with caplog.at_level(logging.INFO, "reaper"):
+        deployed_app.run()
+    status, answer = deployed_app.ask(run)
+    assert (status, "can't be stored" in answer["error"]) == (500, True)
+    assert "report not stored" in [e["event"] for e in events(caplog)]
+    assert "scheduled sweep succeeded" not in [e["event"] for e in events(caplog)]
+
+
+def test_a_repeated_conclude_mails_and_logs_once(deployed_app: Deployment, caplog: pytest.LogCaptureFixture):
+    deployed_app.engine.faults = {(CONCLUDE_RUN, None): ["twin"]}
+    with caplog.at_level(logging.INFO, "reaper"):
+        deployed_app.sweep()
+    assert [e["event"] for e in events(caplog)].count("swept") == 1
+    assert [e["event"] for e in events(caplog)].count("scheduled sweep succeeded") == 1
+
+
+def test_a_conclude_that_died_while_publishing_is_made_up_for(deployed_app: Deployment):
+    def claim(name: str, _: int) -> None:
+        if name == DECIDE_RUN:
+            run = deployed_app.engine.input_of("sweep")["run"]
+            open_run_store(os.environ["REAPER_RUNS"], run).write(run_report.PUBLISHING, "a process that is gone")
+
+    deployed_app.engine.after = claim
+    assert len(deployed_app.sweep()["findings"]) == 5
+
+
+def test_the_window_bounds_what_is_under_way(deployed_app: Deployment):
+    for digits in range(10, 10 + 3 * WIDTH):
+        deployed_app.server.subscription(f"{digits}000000-0000-0000-0000-000000000000")
+    report = deployed_app.sweep()
+    assert len({row["account"] for row in report["coverage"]}) == 5 + 3 * WIDTH
+    assert deployed_app.engine.most_at_once == WIDTH
+    assert deployed_app.engine.instances["sweep"].largest < 1000
+
+
+def test_a_run_ends_by_the_version_it_began_with(deployed_app: Deployment):
+    """A new version is deployed in the middle of a run: that run goes on as it began, and the next one is new."""
+
+    def new_orchestrator(context: df.DurableOrchestrationContext) -> Any:
+        return (yield from orchestrate(context, {**VERSIONS, "2": newer}))
+
+    def newer(context: df.DurableOrchestrationContext) -> Any:
+        yield context.call_activity(OBSERVE_ITEM, {**context.get_input(), "item": 0})
+        return {"run": context.get_input()["run"], "status": "newer"}
+
+    handle = df.Orchestrator.create(new_orchestrator)
+    deployed_app.warned()
+
+    def redeploy(name: str, count: int) -> None:
+        if name == OBSERVE_ITEM:
+            deployed_app.engine.version = "2"
+            deployed_app.engine.replay = lambda _, context: str(handle(func.OrchestrationContext(context)))
+
+    deployed_app.engine.after = redeploy
+    report = deployed_app.sweep()
+    assert {(f["step"], f["outcome"]) for f in report["findings"]} == {("stop", "done")}
+    assert sorted(deployed_app.changes()) == list("12345")
+    deployed_app.tick()
+    assert deployed_app.run().output["status"] == "newer"
+
+
+def test_a_run_of_an_unknown_version_fails_and_says_so(deployed_app: Deployment):
+    deployed_app.engine.version = "99"
+    deployed_app.tick()
+    instance = deployed_app.run()
+    assert instance.status == "Failed"
+    assert "no version '99'" in instance.output
+    assert deployed_app.engine.calls == []
+
+
+def test_version_1_still_asks_for_what_it_asked_for_when_it_was_released():
+    """The history of a run of version 1. If its replay differs, runs that are under way break when this is deployed: add a version."""
+    recorded = json.loads(HISTORY.read_text())
+    results = iter(recorded["results"])
+    engine = Engine(replay, lambda name, given: json.dumps(next(results)))
+    engine.start(starting.ORCHESTRATOR, starting.INSTANCE, json.dumps(recorded["input"]))
+    instance = engine.run(starting.INSTANCE)
+    assert [[name, given] for name, given in engine.calls] == recorded["calls"]
+    assert instance.output == recorded["output"]
+
+
+def test_the_engine_of_these_tests_notices_a_changed_order():
+    orders = iter([[LIST_TARGETS, DECIDE_RUN], [DECIDE_RUN, LIST_TARGETS]] * 9)
+
+    def unsteady(context: df.DurableOrchestrationContext) -> Any:
+        for name in next(orders):
+            yield context.call_activity(name, {})
+
+    handle = df.Orchestrator.create(unsteady)
+    engine = Engine(lambda _, context: str(handle(func.OrchestrationContext(context))), lambda name, given: "{}")
+    engine.start("x", "x", "{}")
+    with pytest.raises(NotDeterministicError):
+        engine.run("x")
