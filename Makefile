@@ -24,6 +24,10 @@ $(UV):
 	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 
+$(VENV)/.cli: $(UV) pyproject.toml constraints.txt
+	$(INSTALL) '.[aws,azure]'
+	@touch $@
+
 $(VENV)/.demo: $(UV) pyproject.toml constraints.txt
 	$(INSTALL) '.[demo]'
 	@touch $@
@@ -56,6 +60,7 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/python infra/aws/target_role.py --check
 	$(BIN)/cfn-lint template.yaml build/template.json infra/aws/target-role.yaml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))

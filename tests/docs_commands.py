@@ -20,6 +20,7 @@ from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.organization import Organization, Unit
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -37,7 +38,10 @@ NOT_RUN = {
     "func ": "needs a subscription",
 }
 
-FIRST = {"reaper apply": "reaper plan --cloud aws --output plan.json"}
+FIRST = {
+    "reaper apply company.json": "reaper plan --organization --output company.json",
+    "reaper apply": "reaper plan --cloud aws --output plan.json",
+}
 """What must have been run in the same folder before a command, by how that begins."""
 STOPPED, RUN = "fraud-idle", "3f2a9c41d7be"
 """An endpoint that the reaper stopped before any command is run, and the run that did it: there is something to take back."""
@@ -49,6 +53,15 @@ owners: {{fallback: admins@example.com}}
 channels: [{{type: folder, path: "{home}/mail"}}]
 rules: [{{name: it, match: {{name: "{name}"}}, action: stop}}]
 """
+
+
+def _organization() -> Organization:
+    """The fleet's account and two more, one of them in the unit that the docs name."""
+    company = Organization(units=[Unit(id="ou-ab12-labslabs", name="labs")])
+    company.add("123456789012", "platform", role=None)
+    company.add("111111111111", "research", parent="ou-ab12-labslabs")
+    company.add("222222222222", "vision")
+    return company
 
 
 class Fleet:
@@ -67,6 +80,7 @@ class Fleet:
                 self.env |= server.env
                 if cloud == "aws":
                     self._stop_one(server, now)
+                    server.world.organization = _organization()
         return self
 
     def _stop_one(self, server: Server, now: datetime) -> None:

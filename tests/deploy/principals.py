@@ -36,6 +36,8 @@ class Principals:
             return None
         if call.key != OWN_KEY:
             return self._assumed(call)
+        if call.action == "sts:GetCallerIdentity":
+            return None  # it needs no permission: https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html
         if call.action == "sts:AssumeRole":
             self.session = [json.loads(call.params["Policy"])] if call.params.get("Policy") else []
         return None if wire.pass_all(self.own, wire.questions(self.server, call)) else denied()

@@ -212,3 +212,24 @@ def test_the_guide_names_every_figure_and_no_other(lines: list[dict[str, Any]]):
     guide = (sam.ROOT / "docs/dashboards.md").read_text().partition("\n## ")[0]
     named = {name for row in re.findall(r"^\| (`[^|]+) \|", guide, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert named == {name for _, name, _ in published(lines)}
+
+
+GRAFANA: dict[str, Any] = json.loads((sam.ROOT / "infra/grafana/dashboard.json").read_text())
+TARGETS = [t for panel in GRAFANA["panels"] for t in panel.get("targets", []) if t["datasource"]["type"] == "cloudwatch"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t['metricName']} {t['label']}")
+def test_every_metric_of_the_grafana_dashboard_is_published(lines: list[dict[str, Any]], target: dict[str, Any]):
+    """`*` stands for every value of a dimension."""
+    dimensions = {name: value.replace("$stack", "ml-idle-reaper") for name, value in target["dimensions"].items()}
+    named = {tuple(sorted(dimensions.items()))}
+    if dimensions.get("kind") == "*":
+        named = {tuple(sorted({**dimensions, "kind": kind.name}.items())) for kind in registry.kinds("aws")}
+    assert {(target["namespace"], target["metricName"], dims) for dims in named} <= published(lines)
+    assert target["matchExact"] is True
+
+
+def test_every_variable_of_the_grafana_dashboard_is_declared():
+    used = set(re.findall(r"\$\{?([a-z]+)\b", json.dumps(GRAFANA["panels"])))
+    assert used == {variable["name"] for variable in GRAFANA["templating"]["list"]}
+    assert len({panel["id"] for panel in GRAFANA["panels"]}) == len(GRAFANA["panels"])

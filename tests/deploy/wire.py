@@ -132,7 +132,7 @@ def context(server: Server, call: Call) -> dict[str, str | list[str]]:
         keys["s3:if-none-match"] = call.headers["if-none-match"]
     if "Prefix" in call.params:
         keys["s3:prefix"] = call.params["Prefix"]
-    if call.service == "ses":
+    if "FromEmailAddress" in call.params:
         keys["ses:FromAddress"] = parseaddr(call.params["FromEmailAddress"])[1]
     return keys | (table_keys(call.params) if call.service == "dynamodb" else {})
 

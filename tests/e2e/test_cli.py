@@ -381,3 +381,21 @@ CONTRACT = {
         "totals": {"required": ["resources", "by_state", "idle_usd_per_hour", "idle_usd_per_month", "unpriced_idle", "calls"]},
     },
 }
+
+
+def test_one_sweep_writes_several_reports(server: Server, account: Account, tmp_path: Path):
+    files = [tmp_path / "report.json", tmp_path / "report.md"]
+    completed = reaper(server, "sweep", "--cloud", "aws", "--output", "-", *(f"--output={path}" for path in files))
+    assert completed.returncode == 0, completed.stderr
+    run = strict.loads(files[0].read_text())["run"]["id"]
+    assert run in files[1].read_text()
+    assert "Idle now" in completed.stdout
+    assert completed.stderr.count("Wrote ") == 2
+
+
+def test_a_second_report_that_cannot_be_written_stops_before_the_sweep(server: Server, account: Account, tmp_path: Path):
+    completed = reaper(server, "sweep", "--cloud", "aws", f"--output={tmp_path}/report.json", "--output=/nowhere/report.md")
+    assert completed.returncode == 2
+    assert "can't be written" in completed.stderr
+    assert server.calls == []
+    assert list(tmp_path.iterdir()) == []

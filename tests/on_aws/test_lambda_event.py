@@ -58,6 +58,20 @@ def test_an_event_may_narrow_the_deployments_regions(deployed: Server):
     assert {row["region"] for row in report["coverage"]} == {"us-west-2"}
 
 
+def test_a_call_for_the_doctor_checks_and_sweeps_nothing(deployed: Server):
+    answer = invoked({"doctor": True})
+    assert answer["schema"] == 1
+    assert {check["check"] for check in answer["checks"]} >= {"credentials.aws", "reading.aws", "policy"}
+    assert [call.action for call in deployed.calls if call.operation.startswith(("Put", "Update", "Delete", "Stop"))] == []
+
+
+def test_a_call_for_the_doctor_adds_no_region_either(deployed: Server):
+    with pytest.raises(SettingsError, match="this deployment doesn't sweep"):
+        invoked({"doctor": True, "region": "eu-west-1"})
+    with pytest.raises(SettingsError, match="unknown option 'doctor'"):
+        invoked({"doctor": "yes"})
+
+
 def alarm(name: str, id: str, **envelope: str) -> dict[str, Any]:
     """A queue's message with the event of an alarm on that endpoint."""
     metric = {"namespace": "AWS/SageMaker", "name": "Invocations", "dimensions": {"EndpointName": name}}

@@ -85,3 +85,19 @@ def test_every_placeholder_is_replaced_and_nothing_else():
 def test_the_guide_has_every_panel_of_the_workbook_in_its_order():
     guide = (bicep.ROOT / "docs/dashboards.md").read_text().partition("## On Azure")[2].partition("\n## ")[0]
     assert re.findall(r"^\| ([^|]+) \|", guide, re.MULTILINE)[2:] == [panel["title"] for panel in PANELS]
+
+
+GRAFANA = [
+    target["azureLogAnalytics"]
+    for panel in json.loads((bicep.INFRA / "grafana/dashboard.json").read_text())["panels"]
+    for target in panel.get("targets", [])
+    if target["datasource"]["type"] == "grafana-azure-monitor-datasource"
+]
+
+
+@pytest.mark.parametrize("panel", GRAFANA, ids=lambda p: p["query"].splitlines()[-2])
+def test_every_field_of_the_grafana_dashboard_is_logged(events: dict[str, Any], panel: dict[str, Any]):
+    line = events[event(panel)]
+    assert set(FIELD.findall(panel["query"])) - {"event"} <= line.keys()
+    assert set(BY_KIND.findall(panel["query"])) <= set(next(iter(line.get("kinds", {"": {}}).values())))
+    assert panel["query"].startswith('AppTraces\n| where AppRoleName =~ "$app"\n')

@@ -4,6 +4,8 @@ A manual event has the command line's options as keys, all optional: {"mode": "a
 is the report, or its address if it is larger than Lambda allows. A deployment for several accounts starts its state machine instead, and
 the answer says which execution: {"run": ..., "execution": ...}.
 
+With {"doctor": true} nothing is swept: the answer is what `reaper doctor --format json` prints, as the function's own role sees it.
+
 A queue delivers the events of CloudWatch alarms (`alarm_delivery`).
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from reaper import registry
 from reaper.aws.event_settings import event_settings, is_batch, options_of
 from reaper.aws.report_delivery import deliver_report
 from reaper.aws.telemetry import logger
@@ -25,6 +28,7 @@ from reaper.errors import SettingsError
 from reaper.policy import file
 from reaper.report.json import report_json
 from reaper.run import run
+from reaper.settings import Settings
 
 MAX_ANSWER_BYTES = 5_500_000
 """Somewhat less than Lambda's limit: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
@@ -40,7 +44,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         from reaper.aws.alarm_delivery import look_at_alarms  # imports the phases, which would slow every cold start
 
         return look_at_alarms(event, deadline)
-    options = options_of(event)
+    options = dict(options_of(event))
+    if options.get("doctor") is True:
+        del options["doctor"]
+        return _examine(event_settings(os.environ, options))
     settings = event_settings(os.environ, options)
     if settings.workflow:
         return _start_workflow(settings.workflow, options, context.aws_request_id)
@@ -50,6 +57,18 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     answer = report_json(report)
     is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
     return answer if is_small else _answer_without_findings(answer, stored)
+
+
+def _examine(settings: Settings) -> dict[str, Any]:
+    """Everything that this function needs, checked as the role that it has."""
+    from reaper.doctor.check import checks_json  # these import pydantic, which would slow every cold start
+    from reaper.doctor.context import DoctorContext
+    from reaper.doctor.examine import examine
+
+    chosen = [kind for kind in registry.kinds("aws") if kind.name in settings.kinds]
+    environ = dict(os.environ)
+    context = DoctorContext(settings=settings, environ=environ, clock=lambda: datetime.now(UTC), kinds=chosen)
+    return checks_json(examine(context))
 
 
 def _start_workflow(workflow: str, options: Mapping[str, Any], request_id: str) -> dict[str, Any]:

@@ -24,8 +24,11 @@ def encode_key(text: str) -> str:
 
 def decode_key(key: str) -> str:
     """The inverse of `encode_key`, as far as the key wasn't shortened."""
-    spelled = re.sub(r"(?:=[0-9A-F]{2})+", lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"), key)
-    return spelled.replace("|", "/")
+    return re.sub(
+        r"(?:=[0-9A-F]{2})+",
+        lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"),
+        key.replace("|", "/"),
+    )
 
 
 def row_key(resource_id: str) -> str:

@@ -48,6 +48,9 @@ ModeOption = Annotated[
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Report format. Default: the suffix of --output, else text")
 ]
+OutputOption = Annotated[
+    list[str] | None, typer.Option(help="Report file, or - for standard output; repeated for several formats", metavar="FILE|-")
+]
 
 
 class FailOn(StrEnum):
@@ -71,7 +74,7 @@ def sweep_once(
     policy: PolicyOption = None,
     mode: ModeOption = None,
     format: FormatOption = None,
-    output: Annotated[str, typer.Option(help="Report file, or - for standard output", metavar="FILE|-")] = "-",
+    output: OutputOption = None,
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
 ) -> None:
     """Sweep once and print a report.
@@ -92,14 +95,16 @@ def sweep_once(
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )
-    report_format = choose_format(format, output)
-    check_writable(output)
+    outputs = {name: choose_format(format, name) for name in output or ["-"]}
+    for name in outputs:
+        check_writable(name)
     chosen = settings.require_kept_memory(chosen)
     with show_progress() as progress:
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
-    write_report(report, report_format, output)
-    if output != "-":
-        print_message(f"Wrote {output}")
-    if not is_complete(report) and (output != "-" or report_format is not Format.TEXT):
+    for name, report_format in outputs.items():
+        write_report(report, report_format, name)
+        if name != "-":
+            print_message(f"Wrote {name}")
+    if not is_complete(report) and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))

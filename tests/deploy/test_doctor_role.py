@@ -1,0 +1,64 @@
+"""The doctor as the roles of the template: the stack's own policies satisfy it, and what they don't grant is only what the doctor needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+
+from deploy import sam
+from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
+from deploy.test_template import NAMES
+from deploy.translate import translate
+from on_aws.test_lambda_event import CONTEXT
+from reaper.aws import lambda_function
+from reaper_sandbox.aws.server import Server
+
+POLICY = """
+version: 1
+owners: {fallback: admins@example.com}
+channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
+"""
+ONLY_THE_DOCTOR_NEEDS = {"iam:SimulatePrincipalPolicy", "s3:GetObject", "s3:ListBucket", "ses:GetEmailIdentity", "ses:GetAccount"}
+
+
+@pytest.fixture(scope="module")
+def cloudformation() -> dict[str, Any]:
+    return translate(sam.ROOT / "template.yaml")
+
+
+@pytest.fixture
+def stack(cloudformation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Principals]:
+    """The stack's table and bucket, and the function's settings and key, under the template's policies for mode enforce."""
+    with Server(datetime.now(UTC)) as server:
+        for name, value in (server.env | {"AWS_ACCESS_KEY_ID": TEST_KEY}).items():
+            monkeypatch.setenv(name, value)
+        table = cloudformation["Resources"]["LedgerTable"]["Properties"]
+        schema = {key: table[key] for key in ("AttributeDefinitions", "KeySchema", "BillingMode")}
+        boto3.client("dynamodb").create_table(TableName="ledger", **schema)
+        boto3.client("ssm").put_parameter(Name=NAMES["PolicyParameter"], Value=POLICY, Type="String")
+        boto3.client("s3").create_bucket(Bucket="reports-bucket")
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": OWN_KEY,
+            "REAPER_MODE": "enforce",
+            "REAPER_POLICY": f"ssm:{NAMES['PolicyParameter']}",
+            "REAPER_REGIONS": "us-east-1,eu-west-1",
+            "REAPER_REPORTS": "s3://reports-bucket/reports",
+            "REAPER_LEDGER": "dynamodb://ledger",
+            "REAPER_MANIFESTS": "s3://reports-bucket/manifests",
+            "REAPER_ROLE": NAMES["EnforceRole.Arn"],
+        }.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it has the test's own key
+        yield principals(server, cloudformation)
+
+
+def test_the_stacks_roles_lack_nothing_but_what_only_the_doctor_needs(stack: Principals):
+    answer = lambda_function.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
+    assert [check for check in answer["checks"] if check["status"] == "fix"] == []
+    assert {check["missing"] for check in answer["checks"]} - {None} == ONLY_THE_DOCTOR_NEEDS
+    denied = {action for action, _ in stack.role.denied + stack.own.denied}
+    assert denied <= {*ONLY_THE_DOCTOR_NEEDS, "kms:Decrypt"}, "the last one would decrypt what it may not read"
