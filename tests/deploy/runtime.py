@@ -143,6 +143,12 @@ class Runtime:
             peak_mb=self._peak_mb(),
         )
 
+    def kill(self) -> None:
+        """End the process in the middle of what it does, as Lambda reports it."""
+        self._process.kill()
+        error = {"errorType": "Runtime.ExitError", "errorMessage": "Error: Runtime exited with error: signal: killed"}
+        self.answers.put(("/killed", json.dumps(error).encode()))
+
     def _read_log(self) -> str:
         self._log.seek(0)
         text = self._log.read().decode(errors="replace")

@@ -58,8 +58,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def fleet(server: Server) -> Account:
+    return seed_actions(Account(server))
+
+
+def seed_actions(account: Account) -> Account:
     """One silent resource for each action of each kind, and hosts and neighbors that only lead to notices."""
-    account = Account(server)
     account.endpoint("out", variants=[Variant(count=3)])
     scaled.track(account, scaled.variant(account, "out", least=2))
     for host in ("gone", "host"):

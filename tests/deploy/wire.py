@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from email.utils import parseaddr
 from typing import Any
 
-from deploy.policies import Policies, Question
+from deploy.policies import ACCOUNT, Policies, Question
 from deploy.test_template import NAMES, SAGEMAKER
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, Guard, denied
@@ -50,7 +50,7 @@ def questions(server: Server, call: Call) -> list[Question]:
 
 def asked_of(call: Call) -> str:
     """The ARN that IAM would see."""
-    parameters, stem = call.params, SAGEMAKER.replace("us-east-1", call.region)
+    parameters, stem = call.params, _stem(call)
     if call.service == "dynamodb":
         return NAMES["LedgerTable.Arn"]
     if call.service == "ses":
@@ -60,7 +60,7 @@ def asked_of(call: Call) -> str:
     if call.action == "sts:AssumeRole":
         return str(parameters["RoleArn"])
     if call.operation in {"RegisterScalableTarget", "DeregisterScalableTarget"}:
-        return f"arn:aws:application-autoscaling:{call.region}:123456789012:scalable-target/0ec5"
+        return f"arn:aws:application-autoscaling:{call.region}:{call.account}:scalable-target/0ec5"
     if call.service == "sagemaker" and "ResourceArn" in parameters:
         return str(parameters["ResourceArn"])
     if call.operation == "DeleteApp":
@@ -80,7 +80,7 @@ def asked_of(call: Call) -> str:
 
 def _read(call: Call) -> str:
     """The same for what an audit does; `*` where the action knows no resource."""
-    stem, parameters = SAGEMAKER.replace("us-east-1", call.region), call.params
+    stem, parameters = _stem(call), call.params
     match call.action:
         case "sagemaker:DescribeEndpoint":
             return f"{stem}endpoint/{parameters['EndpointName'].lower()}"
@@ -92,9 +92,9 @@ def _read(call: Call) -> str:
             home = parameters.get("SpaceName") or parameters["UserProfileName"]
             return f"{stem}app/{parameters['DomainId']}/{home}/{parameters['AppType']}/{parameters['AppName']}"
         case "cloudwatch:DescribeAlarms":
-            return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{parameters['AlarmNames'][0]}"
+            return f"arn:aws:cloudwatch:{call.region}:{call.account}:alarm:{parameters['AlarmNames'][0]}"
         case "logs:DescribeLogStreams":
-            return f"arn:aws:logs:{call.region}:123456789012:log-group:{parameters['logGroupName']}:log-stream:"
+            return f"arn:aws:logs:{call.region}:{call.account}:log-group:{parameters['logGroupName']}:log-stream:"
         case "sns:Publish":
             return str(parameters["TopicArn"])
         case "s3:PutObject" | "s3:GetObject":
@@ -108,8 +108,13 @@ def _read(call: Call) -> str:
         case "organizations:ListAccountsForParent" | "organizations:ListOrganizationalUnitsForParent":
             return f"arn:aws:organizations::{call.account}:ou/o-sandbox1234/{parameters['ParentId']}"
         case "ssm:GetParameter":
-            return f"arn:aws:ssm:{call.region}:123456789012:parameter{parameters['Name']}"
+            return f"arn:aws:ssm:{call.region}:{call.account}:parameter{parameters['Name']}"
     return "*"
+
+
+def _stem(call: Call) -> str:
+    """How the ARNs of SageMaker resources begin where the call goes."""
+    return SAGEMAKER.replace("us-east-1", call.region).replace(ACCOUNT, call.account)
 
 
 def _secret(name: str) -> str:

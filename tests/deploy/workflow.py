@@ -123,8 +123,10 @@ def definition(cloudformation: Mapping[str, Any], **names: str) -> dict[str, Any
 
 
 @contextmanager
-def deployed(server: Server, cloudformation: Mapping[str, Any], functions: Mapping[str, Function]) -> Iterator[Workflow]:
-    """The state machine in the sandbox. `functions`: the handlers by logical name."""
+def deployed(
+    server: Server, cloudformation: Mapping[str, Any], functions: Mapping[str, Function], width: int = 10
+) -> Iterator[Workflow]:
+    """The state machine in the sandbox. `functions`: the handlers by logical name. `width`: most items at the same time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_PORT", server.url.rpartition(":")[2])
         patch.setitem(default_user_config["stepfunctions"], "execute_state_machine", True)
@@ -132,7 +134,9 @@ def deployed(server: Server, cloudformation: Mapping[str, Any], functions: Mappi
         patch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 50)))
         role = "arn:aws:iam::123456789012:role/workflow"
         reply = boto3.client("stepfunctions").create_state_machine(
-            name="ml-idle-reaper-sweep", definition=json.dumps(definition(cloudformation)), roleArn=role
+            name="ml-idle-reaper-sweep",
+            definition=json.dumps(definition(cloudformation, MaxConcurrency=str(width))),
+            roleArn=role,
         )
         workflow = Workflow(arn=reply["stateMachineArn"], functions={NAMES[f"{name}.Arn"]: f for name, f in functions.items()})
         server.rules.append(workflow)
