@@ -43,7 +43,7 @@ var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName 
 // be stored or sent, for actions on hold because too many were due at once, and for a run that was ended because it was stuck.
 var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "activity failed", "summary not sent", "report not stored", "note not stored", "acts held", "run ended")'
 
-// What became of the timer's starts. The second start in a row that is skipped means that a run takes longer than the schedule allows.
+// The timer's starts. The second start in a row that is skipped means that a run takes longer than the schedule allows.
 var starts = 'AppTraces | where AppRoleName =~ "${appName}" | extend m = parse_json(Message) | where tostring(m.event) in ("run started", "start skipped") and tobool(m.scheduled)'
 
 // An app of an earlier version writes no such line, but its host logs each successful call.

@@ -68,7 +68,7 @@ def test_a_group_that_cannot_be_read_is_a_wrong_setting(company: Server, group: 
 
 def test_a_group_without_subscriptions_is_a_wrong_setting(company: Server):
     company.world.estate.parents["empty"] = "ml"
-    with pytest.raises(SettingsError, match="there is no subscription below the management group 'empty'"):
+    with pytest.raises(SettingsError, match="the management group 'empty' has no subscriptions"):
         targets.list_accounts(replace(GROUPED, management_group="empty"))
 
 

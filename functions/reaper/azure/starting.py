@@ -1,8 +1,8 @@
 """Starts runs, one at a time per deployment: the instance of the orchestration has one fixed ID.
 
 A start while a run is under way is skipped, and the report of that run says so. A run that has been under way for longer than any run can do
-anything is stuck: it is ended, the next one takes its place and reports it. Two starts at the same moment may both be told that they
-succeeded, but the engine runs one of them only, and the run's lease keeps a third party out.
+anything is stuck: it is ended, the next one takes its place and reports it. Two starts at the same moment may both seem to
+succeed, but the engine runs one of them only, and the run's lease keeps a third party out.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-singletons
 """
 
@@ -130,7 +130,7 @@ async def _note(settings: Settings, run_id: str, status: Status, because: str, n
 
 
 def _parsed(value: Any) -> Mapping[str, Any]:
-    """What was given to a run, or what it returned: the engine has it as JSON, or as a text with JSON in it. Empty if it is neither."""
+    """A run's input or result: the engine has it as JSON, or as a string with JSON in it. Empty if it is neither."""
     for _ in range(2):
         if isinstance(value, str):
             try:
