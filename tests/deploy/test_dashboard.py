@@ -25,7 +25,7 @@ CONDITIONS = {
     "audit": set(),
     "announce": {"Announces", "Tells"},
     "enforce": {"Acts", "Announces", "Tells"},
-    "every condition": {"Acts", "Announces", "Tells", "ExpectsDaily", "HasSnooze", "SpansAccounts"},
+    "every condition": {"Acts", "Announces", "Tells", "ExpectsDaily", "HasSnooze", "SpansAccounts", "LooksAtAlarms"},
 }
 SEARCH = re.compile(r"SEARCH\('\{(?P<set>[^}]+)\} (?P<terms>[^']+)', '(?P<stat>\w+)', (?P<period>\d+)\)")
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
@@ -33,16 +33,15 @@ SWEEP = """
 from types import SimpleNamespace
 from reaper.aws import lambda_function
 
-lambda_function.handler(
-    {},
-    SimpleNamespace(
-        function_name="sweep",
-        memory_limit_in_mb=1024,
-        invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:sweep",
-        aws_request_id="1",
-        get_remaining_time_in_millis=lambda: 900_000,
-    ),
+context = SimpleNamespace(
+    function_name="sweep",
+    memory_limit_in_mb=1024,
+    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:sweep",
+    aws_request_id="1",
+    get_remaining_time_in_millis=lambda: 900_000,
 )
+lambda_function.handler({}, context)
+lambda_function.handler({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}, context)
 """
 Metric = tuple[str, str, tuple[tuple[str, str], ...]]
 """Namespace, name and dimensions, sorted."""

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
+import boto3
 import pytest
 
 from deploy import release, sam, sbom
+from reaper_sandbox.aws.server import Server
 
 ROOT = sam.ROOT
 PACKAGES = {"reaper": ROOT / "functions/reaper", "reaper_sandbox": ROOT / "sandbox/reaper_sandbox"}
@@ -122,12 +125,44 @@ def test_the_released_template_is_ours_with_the_built_bundle(tmp_path: Path):
     assert "CodeUri: functions" not in path.read_text()
 
 
-def test_a_release_has_every_file_that_the_guide_lists(tmp_path: Path):
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
     try:
-        release.make_release(tmp_path)
+        release.make_release(folder)
     except sam.Missing as why:
         pytest.skip(str(why))
-    assert {path.name for path in tmp_path.iterdir()} == {
+    return folder
+
+
+def test_sam_deploys_a_release_without_a_build(released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What it does first with a template: it uploads each function's code as it is."""
+    with Server(datetime.now(UTC)) as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        storage = boto3.client("s3", endpoint_url=server.url, region_name="us-east-1")
+        storage.create_bucket(Bucket="code")
+        written = tmp_path / "packed.yaml"
+        done = sam.sam(
+            "package",
+            "--template-file",
+            str(released / "template.yaml"),
+            "--s3-bucket",
+            "code",
+            "--output-template-file",
+            str(written),
+        )
+        assert done.returncode == 0, done.stderr
+        [uploaded] = storage.list_objects_v2(Bucket="code")["Contents"]
+        code = storage.get_object(Bucket="code", Key=uploaded["Key"])["Body"].read()
+    assert code == next(released.glob("ml-idle-reaper-lambda-*.zip")).read_bytes()
+    assert written.read_text().count(f"CodeUri: s3://code/{uploaded['Key']}") == (ROOT / "template.yaml").read_text().count(
+        "CodeUri:"
+    )
+
+
+def test_a_release_has_every_file_that_the_guide_lists(released: Path):
+    assert {path.name for path in released.iterdir()} == {
         f"ml_idle_reaper-{VERSION}-py3-none-any.whl",
         f"ml_idle_reaper-{VERSION}.tar.gz",
         f"ml-idle-reaper-lambda-{VERSION}.zip",
@@ -136,8 +171,8 @@ def test_a_release_has_every_file_that_the_guide_lists(tmp_path: Path):
         "sbom-lambda.json",
         "template.yaml",
     }
-    names = zipfile.ZipFile(tmp_path / f"ml-idle-reaper-lambda-{VERSION}.zip").namelist()
+    names = zipfile.ZipFile(released / f"ml-idle-reaper-lambda-{VERSION}.zip").namelist()
     assert {"reaper/aws/lambda_function.py", "pydantic/__init__.py"} <= set(names)
-    app = zipfile.ZipFile(tmp_path / f"ml-idle-reaper-functions-{VERSION}.zip").namelist()
+    app = zipfile.ZipFile(released / f"ml-idle-reaper-functions-{VERSION}.zip").namelist()
     assert {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/triggers.py"} <= set(app)
     assert not [name for name in app if name.startswith(("tests", "sandbox", "docs"))]
