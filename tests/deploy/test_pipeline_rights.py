@@ -40,6 +40,7 @@ ARNS = {
     "AWS::SNS::Topic": TOPIC,
     "AWS::SNS::TopicPolicy": TOPIC,
     "AWS::Scheduler::Schedule": f"arn:aws:scheduler:{HERE}:schedule/default/ml-idle-reaper-SweepFunctionClock-1A2B",
+    "AWS::StepFunctions::StateMachine": f"arn:aws:states:{HERE}:stateMachine:ml-idle-reaper-sweep",
     "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:SnoozeSecret-1A2B",
 }
 """What CloudFormation names a resource of each type. A secret is named without the stack."""
@@ -95,6 +96,8 @@ def test_a_pipeline_may_make_change_and_remove_what_the_stack_has(type_: str):
         ("cloudformation:CreateChangeSet", f"arn:aws:cloudformation:{HERE}:stack/ml-idle-reaper/1a2b"),
         ("cloudformation:CreateChangeSet", "arn:aws:cloudformation:us-east-1:aws:transform/Serverless-2016-10-31"),
         ("cloudformation:GetTemplateSummary", "*"),
+        ("iam:CreateRole", f"arn:aws:iam::{policies.ACCOUNT}:role/ml-idle-reaper/ml-idle-reaper-SweepRole-1A2B"),
+        ("logs:CreateLogGroup", f"arn:aws:logs:{HERE}:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep"),
     ],
 )
 def test_a_pipeline_may_do_what_sam_and_its_own_steps_do(action: str, on: str):

@@ -85,6 +85,12 @@ def test_the_page_documents_every_log_choice_and_every_alarm_of_the_stack():
         "Snooze": "page that failed",
     }
     alarms |= {"ActsFailed": "actions that failed", "Held": "actions on hold"}
+    alarms |= {
+        "WorkflowFailed": "execution that failed",
+        "WorkflowTimedOut": "that timed out",
+        "WorkflowAborted": "that was stopped",
+        "AlarmRunFailed": "couldn't be followed up",
+    }
     assert set(re.findall(r"^  (\w+)Alarm:$", template, re.MULTILINE)) == set(alarms)
     assert all(text in page for text in alarms.values())
 

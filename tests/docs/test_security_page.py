@@ -9,7 +9,8 @@ from reaper.ledger import port
 from reaper.snooze import keys, links
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "SECURITY.md").read_text()
+PAGE = (ROOT / "docs/security.md").read_text()
+PAGES = [ROOT / "SECURITY.md", ROOT / "docs/security.md", ROOT / "docs/operations.md"]
 TEMPLATE, BICEP = (ROOT / "template.yaml").read_text(), (ROOT / "infra/main.bicep").read_text()
 
 
@@ -19,15 +20,19 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(((?!http)[^)]+)\)", PAGE))))
-def test_every_link_of_the_security_page_leads_somewhere(link: str):
-    name, _, anchor = link.partition("#")
-    assert (ROOT / name).exists()
-    assert not anchor or anchor in anchors(ROOT / name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_these_pages_leads_somewhere(page: Path):
+    links = [link.partition("#") for link in re.findall(r"\]\(((?!http)[^)]+)\)", page.read_text())]
+    lost = [
+        f"{name}#{anchor}" for name, _, anchor in links if anchor and anchor not in anchors(page.parent / name if name else page)
+    ]
+    assert lost == []
+    assert [name for name, _, _ in links if not (page.parent / name).exists()] == []
 
 
 def test_the_readme_leads_to_the_security_page():
     assert "](SECURITY.md)" in (ROOT / "README.md").read_text()
+    assert "](docs/security.md)" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_every_role_that_the_deployments_make_is_on_the_security_page():

@@ -23,7 +23,7 @@ from reaper.report.figures import alarm_figures, skipped_figures
 def look_at_alarms(event: Mapping[str, Any], deadline: datetime) -> dict[str, Any]:
     """One run over the endpoints of all alarms in the batch. Raises ReaperError if it can't be carried out: the queue delivers again.
 
-    The answer says how many resources were looked at, and how many events were dropped, by reason.
+    The answer says how many resources were judged, and how many events were dropped, by reason.
     """
     settings = event_settings(os.environ, {})
     source = file.load_policy(settings.policy)
@@ -41,7 +41,7 @@ def _publish(ran: AlarmRun) -> None:
         publish_figures(skipped_figures(), deployment)
     report = ran.report
     run, resources = (report.run.id, len(report.findings)) if report else (None, 0)
-    logger.info("alarms looked at", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
+    logger.info("alarms followed up", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
     for row in report.coverage if report else ():
         if row.status is not Status.OK:
             logger.error(
