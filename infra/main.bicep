@@ -28,6 +28,9 @@ param admins array
 @minLength(1)
 param subscriptions array = [ subscription().subscriptionId ]
 
+@description('ID of the management group to audit instead of subscriptions: everything below it. Its roles come from management-group.bicep.')
+param managementGroup string = ''
+
 @description('Object IDs of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
@@ -108,6 +111,9 @@ param pythonVersion string = '3.13'
 @description('Name of the timer function in function_app.py, which the alert rules query in the logs.')
 param timerFunction string = 'sweep_on_schedule'
 
+@description('Name of the function in function_app.py that runs a sweep from start to end, which the alert rules query in the logs.')
+param runFunction string = 'sweep_run'
+
 var suffix = uniqueString(subscription().id, resourceGroupName)
 var appName = '${name}-${suffix}'
 
@@ -138,16 +144,24 @@ var own = [
   'azurewebjobsstorage__blobserviceuri'
   'azurewebjobsstorage__clientid'
   'azurewebjobsstorage__credential'
+  'durablestorage__blobserviceuri'
+  'durablestorage__clientid'
+  'durablestorage__credential'
+  'durablestorage__queueserviceuri'
+  'durablestorage__tableserviceuri'
+  'python_threadpool_thread_count'
   'reaper_deployment'
   'reaper_email_endpoint'
   'reaper_email_sender'
   'reaper_email_to'
   'reaper_ledger'
+  'reaper_management_group'
   'reaper_manifests'
   'reaper_mode'
   'reaper_policy'
   'reaper_quiet'
   'reaper_reports'
+  'reaper_runs'
   'reaper_schedule'
   'reaper_secrets'
   'reaper_snooze_keys'
@@ -178,6 +192,17 @@ module host 'modules/host.bicep' = {
   name: 'reaper-host'
   params: {
     name: 'reaperhost${suffix}'
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+  }
+}
+
+module durable 'modules/durable.bicep' = {
+  scope: group
+  name: 'reaper-durable'
+  params: {
+    name: 'reaperruns${suffix}'
     location: location
     tags: tags
     principalId: identity.outputs.principalId
@@ -226,8 +251,9 @@ module mail 'modules/mail.bicep' = {
   }
 }
 
-// Deployed to the first audited subscription: a role can only be created at one of the scopes it names.
-module role 'modules/role.bicep' = {
+// Deployed to the first audited subscription: a role can only be created at one of the scopes it names. With a management group the roles are
+// in a deployment of their own (management-group.bicep), because a deployment at a subscription can't give rights above it.
+module role 'modules/role.bicep' = if (empty(managementGroup)) {
   scope: subscription(subscriptions[0])
   name: '${name}-role-${installation}'
   params: {
@@ -236,17 +262,17 @@ module role 'modules/role.bicep' = {
   }
 }
 
-module access 'modules/access.bicep' = [for id in subscriptions: {
+module access 'modules/access.bicep' = [for id in subscriptions: if (empty(managementGroup)) {
   scope: subscription(id)
   name: '${name}-access-${uniqueString(id, installation)}'
   params: {
-    role: role.outputs.name
+    role: role!.outputs.name
     principalId: identity.outputs.principalId
   }
 }]
 
 // Leaving enforce mode doesn't remove this: a deployment deletes nothing. docs/deploy-azure.md has the command.
-module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
+module enforce 'modules/enforce.bicep' = if (mode == 'enforce' && empty(managementGroup)) {
   scope: subscription(subscriptions[0])
   name: '${name}-enforce-${installation}'
   params: {
@@ -278,6 +304,7 @@ module app 'modules/app.bicep' = {
     identityId: identity.outputs.id
     identityClientId: identity.outputs.clientId
     blobEndpoint: host.outputs.blobEndpoint
+    durableEndpoints: durable.outputs.endpoints
     packageUrl: host.outputs.packageUrl
     subnetId: appSubnet
     insightsName: monitoring.outputs.insightsName
@@ -289,16 +316,18 @@ module app 'modules/app.bicep' = {
       REAPER_EMAIL_SENDER: mail.outputs.sender
       REAPER_EMAIL_TO: join(admins, ',')
       REAPER_LEDGER: storage.outputs.ledgerUrl
+      REAPER_MANAGEMENT_GROUP: managementGroup
       REAPER_MANIFESTS: storage.outputs.manifestsUrl
       REAPER_MODE: mode
       REAPER_POLICY: policy
       REAPER_QUIET: quiet ? 'true' : 'false'
       REAPER_REPORTS: storage.outputs.reportsUrl
+      REAPER_RUNS: storage.outputs.runsUrl
       REAPER_SCHEDULE: schedule
       REAPER_SECRETS: join(channelSecrets, ',')
       REAPER_SNOOZE_KEYS: empty(snoozeKeys) ? '' : 'keyvault:${snoozeKeys}'
       REAPER_SNOOZE_URL: empty(snoozeKeys) ? '' : 'https://${appName}.azurewebsites.net/api'
-      REAPER_SUBSCRIPTIONS: join(subscriptions, ',')
+      REAPER_SUBSCRIPTIONS: empty(managementGroup) ? join(subscriptions, ',') : ''
     }
   }
 }
@@ -313,6 +342,7 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     appName: appName
     timerFunction: timerFunction
+    runFunction: runFunction
     pageFunction: empty(snoozeKeys) ? '' : 'Keep'
     recipients: admins
     silentHours: silentHours
@@ -341,13 +371,13 @@ module kept 'modules/outputs.bicep' = {
       appHostName: app.outputs.hostName
       appName: app.outputs.name
       auditRole: roleName
-      auditedSubscriptions: subscriptions
+      auditedSubscriptions: empty(managementGroup) ? subscriptions : []
       enforceRole: enforceRoleName
       mailSender: mail.outputs.sender
       principalId: identity.outputs.principalId
       reportsUrl: storage.outputs.reportsUrl
       resourceGroupName: group.name
-      roleGuid: role.outputs.name
+      roleGuid: empty(managementGroup) ? role!.outputs.name : ''
       storageAccount: storage.outputs.accountName
       workspaceName: name
     }
@@ -372,8 +402,8 @@ output mailSender string = mail.outputs.sender
 @description('Object ID of the app\'s identity, if you want to assign it another role.')
 output principalId string = identity.outputs.principalId
 
-@description('GUID of the custom role that reads.')
-output roleGuid string = role.outputs.name
+@description('GUID of the custom role that reads. Empty with a management group.')
+output roleGuid string = empty(managementGroup) ? role!.outputs.name : ''
 
 @description('Display name of the custom role that reads.')
 output auditRole string = roleName
@@ -381,8 +411,8 @@ output auditRole string = roleName
 @description('Display name of the custom role that acts. The role exists once you have deployed enforce mode.')
 output enforceRole string = enforceRoleName
 
-@description('IDs of the audited subscriptions.')
-output auditedSubscriptions array = subscriptions
+@description('IDs of the audited subscriptions. Empty with a management group.')
+output auditedSubscriptions array = empty(managementGroup) ? subscriptions : []
 
 @description('Storage account with reports, ledger and manifests.')
 output storageAccount string = storage.outputs.accountName

@@ -9,6 +9,9 @@ param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 // "Fewer subscriptions" in docs/deploy-azure.md.
 // param subscriptions = [ '00000000-0000-0000-0000-000000000000', '11111111-1111-1111-1111-111111111111' ]
 
+// Management group to audit instead. Its roles are a deployment of their own: "A management group" in docs/deploy-azure.md.
+// param managementGroup = 'ml-platform'
+
 // Entra groups that may read the stored reports. Default: none; only the app can read them.
 // param reportReaders = [ '22222222-2222-2222-2222-222222222222' ]
 

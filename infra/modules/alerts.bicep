@@ -1,5 +1,5 @@
 // Rules that watch the reaper. They fire if a sweep failed, had coverage gaps or put actions on hold; if no sweep has succeeded for too
-// long; if the workspace stores no more logs, which blinds the first rule and sooner or later sets off the second; and, if the app has a
+// long; if two starts in a row were skipped, because a run is still under way; if the workspace stores no more logs, which blinds the first rule and sooner or later sets off the second; and, if the app has a
 // snooze page, if the page can't answer.
 // They query the workspace behind Application Insights for lines that the app writes and failures that the host reports. A successful
 // call leaves no row of its own. Anyone can call the page, and rows can't be limited to one function
@@ -25,6 +25,9 @@ param appName string
 @description('Name of the timer function in the logs.')
 param timerFunction string
 
+@description('Name of the orchestrator function in the logs.')
+param runFunction string
+
 @description('Name of the snooze page\'s function in the logs. Empty if the app has no such page.')
 param pageFunction string
 
@@ -36,9 +39,12 @@ param silentHours int
 
 var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName == "${timerFunction}"'
 
-// The events that reaper.azure.triggers logs for coverage gaps and failed actions, for a report or summary that couldn't be stored or
-// sent, and for actions on hold because too many were due at once.
-var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "summary not sent", "report not stored", "acts held")'
+// The events that the app logs as errors: for coverage gaps, failed actions and failed activities, for a report, summary or note that couldn't
+// be stored or sent, for actions on hold because too many were due at once, and for a run that was ended because it was stuck.
+var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "activity failed", "summary not sent", "report not stored", "note not stored", "acts held", "run ended")'
+
+// The timer's starts. The second start in a row that is skipped means that a run takes longer than the schedule allows.
+var starts = 'AppTraces | where AppRoleName =~ "${appName}" | extend m = parse_json(Message) | where tostring(m.event) in ("run started", "start skipped") and tobool(m.scheduled)'
 
 // An app of an earlier version writes no such line, but its host logs each successful call.
 var succeeded = 'union (${sweeps} and Success == true), (AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) == "scheduled sweep succeeded")'
@@ -66,7 +72,7 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   kind: 'LogAlert'
   properties: {
     displayName: 'ML Idle Reaper: a sweep failed, had coverage gaps or put actions on hold'
-    description: 'The timer function ended with an error (see Failures in Application Insights), or a sweep could not see everything. Its report and the trace "coverage incomplete" name the missing permission. A row "acts" in that trace means that an action failed. The trace "acts held" means that actions are on hold. Read the report, then run `reaper release` to allow them.'
+    description: 'The timer function or a run ended with an error (see Failures in Application Insights), or a sweep could not see everything. Its report and the trace "coverage incomplete" name the missing permission. A row "acts" in that trace means that an action failed. The trace "acts held" means that actions are on hold. Read the report, then run `reaper release` to allow them.'
     enabled: true
     severity: 2
     autoMitigate: true
@@ -79,7 +85,7 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
     criteria: {
       allOf: [
         {
-          query: 'union (${sweeps} and Success == false), (${thrown} == "${timerFunction}"), (${gaps})'
+          query: 'union (${sweeps} and Success == false), (${thrown} in ("${timerFunction}", "${runFunction}")), (${gaps})'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0
@@ -112,6 +118,37 @@ resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
         {
           // A count without a group returns one row even if nothing matches, so silence is a row and not an empty answer.
           query: '${succeeded} | where TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: { minFailingPeriodsToAlert: 1, numberOfEvaluationPeriods: 1 }
+        }
+      ]
+    }
+    actions: { actionGroups: [ people.id ] }
+  }
+}
+
+resource skipped 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
+  name: '${name}-starts-skipped'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'ML Idle Reaper: two sweeps in a row were skipped'
+    description: 'The last two scheduled sweeps were skipped, because another run was under way. The trace "start skipped" names it. A run of this app that is stuck is ended after three hours. If every run takes too long, sweep less often or fewer subscriptions.'
+    enabled: true
+    severity: 2
+    autoMitigate: true
+    evaluationFrequency: 'PT1H'
+    windowSize: 'P2D'
+    scopes: [ workspaceId ]
+    skipQueryValidation: true
+    criteria: {
+      allOf: [
+        {
+          // A start that the app let through can still be skipped by the run's lease, so the later line of a run counts.
+          query: '${starts} | summarize arg_max(TimeGenerated, m) by attempt = tostring(m.attempt) | top 2 by TimeGenerated desc | where tostring(m.event) == "start skipped" | summarize skipped = count() | where skipped == 2'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0

@@ -22,6 +22,9 @@ param identityClientId string
 @description('Address of the blob service the host uses.')
 param blobEndpoint string
 
+@description('Addresses of the blob, queue and table services that Durable Functions uses.')
+param durableEndpoints object
+
 @description('Address of the container the package is deployed to.')
 param packageUrl string
 
@@ -78,8 +81,8 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
         }
       }
       runtime: { name: 'python', version: pythonVersion }
-      // 40 is the lowest limit that Flex accepts in every region. The timer runs on one instance, and a manual call starts a second one.
-      // Strangers can start the rest through the snooze page. HTTP concurrency stays at its default.
+      // 40 is the lowest limit that Flex accepts in every region. The timer, the HTTP routes and the activities of a run have their own
+      // instances. Strangers can start the rest through the snooze page. HTTP concurrency stays at its default.
       scaleAndConcurrency: { instanceMemoryMB: 2048, maximumInstanceCount: 40 }
     }
     siteConfig: {
@@ -113,6 +116,14 @@ resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
     AzureWebJobsStorage__blobServiceUri: blobEndpoint
     AzureWebJobsStorage__clientId: identityClientId
     AzureWebJobsStorage__credential: 'managedidentity'
+    // The connection of Durable Functions, under the name that host.json gives it.
+    DurableStorage__blobServiceUri: durableEndpoints.blob
+    DurableStorage__clientId: identityClientId
+    DurableStorage__credential: 'managedidentity'
+    DurableStorage__queueServiceUri: durableEndpoints.queue
+    DurableStorage__tableServiceUri: durableEndpoints.table
+    // More threads than the activities that host.json lets one instance run at once, or some would wait while their timers run.
+    PYTHON_THREADPOOL_THREAD_COUNT: '16'
     // The host accepts the address of Application Insights in this form only. It contains no secret: the component refuses the
     // instrumentation key alone (DisableLocalAuth), and the next setting makes the host sign in with the identity.
     APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString

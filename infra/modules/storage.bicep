@@ -1,4 +1,4 @@
-// The reaper's own storage account: reports and, if needed, ledger and manifests. The app has a role on each container and on the
+// The reaper's own storage account: reports, what the phases of a run hand over and, if needed, ledger and manifests. The app has a role on each container and on the
 // table, and none on the account.
 // Account keys are off: every access is by Entra identity and role.
 // https://learn.microsoft.com/azure/storage/common/shared-key-authorization-prevent
@@ -83,6 +83,13 @@ resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024
   properties: { publicAccess: 'None' }
 }
 
+// What the phases of a run hand over to each other, and notes about runs. A run needs it for a few hours.
+resource runs 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
+  parent: blobs
+  name: 'runs'
+  properties: { publicAccess: 'None' }
+}
+
 // Manifests: everything an undo needs. Nothing here expires but the doctor's markers: the rules below are for these and for reports. The
 // app writes each name once.
 // Manifests contain settings of deployments, including environment variables, so only the app gets a role on them here.
@@ -123,6 +130,19 @@ resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01
           }
         }
         {
+          // As long as the history of a run. Its report stays.
+          name: 'runs-expire'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: { blobTypes: [ 'blockBlob' ], prefixMatch: [ '${runs.name}/' ] }
+            actions: {
+              baseBlob: { delete: { daysAfterModificationGreaterThan: 14 } }
+              version: { delete: { daysAfterCreationGreaterThan: 14 } }
+            }
+          }
+        }
+        {
           name: 'reports-expire'
           type: 'Lifecycle'
           enabled: true
@@ -152,6 +172,16 @@ resource ledger 'Microsoft.Storage/storageAccounts/tableServices/tables@2024-01-
 resource reportsWritten 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(reports.id, principalId, blobDataContributor)
   scope: reports
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: blobDataContributor
+  }
+}
+
+resource runsWritten 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(runs.id, principalId, blobDataContributor)
+  scope: runs
   properties: {
     principalId: principalId
     principalType: 'ServicePrincipal'
@@ -195,6 +225,9 @@ output accountName string = account.name
 
 @description('Address of the container for full reports, for REAPER_REPORTS.')
 output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'
+
+@description('Address of the container for what phases hand over, for REAPER_RUNS.')
+output runsUrl string = '${account.properties.primaryEndpoints.blob}${runs.name}'
 
 @description('Address of the container for manifests, for REAPER_MANIFESTS. Empty if the app doesn\'t act.')
 output manifestsUrl string = acts ? '${account.properties.primaryEndpoints.blob}manifests' : ''

@@ -33,6 +33,8 @@ OPTIONS = {
     "deployment group delete": "resource-group name",
     "deployment group list": "resource-group",
     "deployment group show": "resource-group name",
+    "deployment mg create": "management-group-id name location template-file parameters",
+    "deployment mg delete": "management-group-id name",
     "deployment sub create": "name location template-file parameters",
     "deployment sub delete": "name",
     "deployment sub list": "",
@@ -49,7 +51,7 @@ OPTIONS = {
     "provider register": "wait namespace",
     "role assignment create": "assignee-object-id assignee-principal-type role scope",
     "role assignment delete": "assignee role scope ids",
-    "role assignment list": "all assignee",
+    "role assignment list": "all assignee scope",
     "role definition delete": "name custom-role-only scope",
     "role definition list": "custom-role-only scope",
     "storage account show": "name",
@@ -122,6 +124,7 @@ def asked_for(tenant: Json, options: Options) -> Json:
     subscriptions = re.findall(r"'([^']+)'", parameters.get("subscriptions", ""))
     endpoints = re.findall(r"'([^']+)'", parameters.get("endpointIdentities", ""))
     made = {"mode": parameters.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "endpoints": endpoints}
+    made["group"] = parameters.get("managementGroup", "").strip("'")
     return made | {"name": "ml-reaper", **inline}
 
 
@@ -130,7 +133,7 @@ def deploy(tenant: Json, options: Options) -> Json:
     where, wanted = subscription(tenant, options), asked_for(tenant, options)
     name, location = one(options, "name"), one(options, "location")
     _check(tenant, where["records"].get(name), options)
-    audited = wanted["subscriptions"] or [where["id"]]
+    audited = [] if wanted["group"] else wanted["subscriptions"] or [where["id"]]
     group = _group(tenant, wanted, where["id"])
     failed: Json = {"location": location, "outputs": None}
     tenant["subscriptions"][where["id"]]["records"][name] = failed
@@ -154,9 +157,36 @@ def _roles(tenant: Json, wanted: Json, audited: list[str], principal: str) -> di
     """The custom roles' names by their outputs; the roles with their assignments are made. Raises Refused."""
     installation, roles = wanted["name"], tenant["template"]["roles"]
     names = {role: named.get(installation, f"{installation}-{named['']}") for role, named in roles.items()}
-    for role in names if wanted["mode"] == "enforce" else ["auditRole"]:
-        _grant(tenant, names[role], audited, principal)
+    for role in (names if wanted["mode"] == "enforce" else ["auditRole"]) if audited else ():
+        _grant(tenant, names[role], [f"/subscriptions/{id_}" for id_ in audited], principal)
     return names
+
+
+def deploy_to_group(tenant: Json, options: Options) -> None:
+    """Makes what management-group.bicep makes: roles that name the group alone, their assignments, and a record there. Raises Refused."""
+    place = _existing_group(tenant, options)
+    _check(tenant, tenant["management"][place].get(one(options, "name")), options)
+    wanted = dict(word.split("=", 1) for word in options["parameters"])
+    if len(wanted.get("principalId", "")) != 36:
+        raise Refused("InvalidTemplate: the value of principalId has a wrong length")
+    tenant["management"][place][one(options, "name")] = {"location": one(options, "location")}
+    roles = {
+        role: named.get(wanted["name"], f"{wanted['name']}-{named['']}")
+        for role, named in tenant["template"]["groupRoles"].items()
+    }
+    for role in roles if wanted.get("mode") == "enforce" else ["auditRole"]:
+        _grant(tenant, roles[role], [place], wanted["principalId"])
+
+
+def forget_in_group(tenant: Json, options: Options) -> None:
+    del tenant["management"][_existing_group(tenant, options)][one(options, "name")]
+
+
+def _existing_group(tenant: Json, options: Options) -> str:
+    place = f"/providers/Microsoft.Management/managementGroups/{one(options, 'management-group-id')}"
+    if place not in tenant["management"]:
+        raise Refused(f"NotFound: '{place}' not found")
+    return place
 
 
 def _endpoints(tenant: Json, wanted: Json, principal: str) -> None:
@@ -190,9 +220,8 @@ def _fresh(tenant: Json) -> str:
     return str(uuid5(NAMESPACE_URL, f"identity {tenant['identities']}"))
 
 
-def _grant(tenant: Json, role: str, audited: list[str], principal: str) -> None:
+def _grant(tenant: Json, role: str, scopes: list[str], principal: str) -> None:
     """The role with these scopes and its assignments. Raises Refused where it would leave a scope in which it is in use, by whomever."""
-    scopes = [f"/subscriptions/{id_}" for id_ in audited]
     used = {a["scope"] for a in tenant["assignments"] if a["roleDefinitionName"] == role}
     if lost := used - set(scopes):
         # https://github.com/Azure/bicep/issues/17145
@@ -294,12 +323,14 @@ def assign(tenant: Json, options: Options) -> None:
 
 
 def assignments(tenant: Json, options: Options) -> list[Json]:
-    """Those in one subscription and below, only: with `--all`, or at the subscription itself. An empty assignee is no filter."""
+    """Those in one subscription and below, only: with `--all`, or at the subscription itself, or at `--scope`. An empty assignee is no filter."""
     account = subscription(tenant, options)
     if account["tenantId"] != subscription(tenant, {})["tenantId"]:
         raise Refused(f"InvalidAuthenticationTokenTenant: '{account['id']}' belongs to another tenant.")
     home, whose = f"/subscriptions/{account['id']}", _assignee(tenant, options)
     mine = [_named(tenant, a) for a in tenant["assignments"] if whose in ("", a["principalId"])]
+    if "scope" in options:
+        return [a for a in mine if a["scope"] == one(options, "scope")]
     return [a for a in mine if (a["scope"].startswith(home) if "all" in options else a["scope"] == home)]
 
 
@@ -386,6 +417,8 @@ COMMANDS: dict[str, Callable[[Json, Options], Any]] = {
     "deployment group delete": forget_below,
     "deployment group list": records_below,
     "deployment group show": show_below,
+    "deployment mg create": deploy_to_group,
+    "deployment mg delete": forget_in_group,
     "deployment sub create": deploy,
     "deployment sub delete": forget,
     "deployment sub list": records,

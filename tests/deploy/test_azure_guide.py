@@ -21,7 +21,7 @@ import yaml
 
 from deploy import az
 from deploy.bicep import INFRA, MAIN, ROOT, declared, properties, text, value
-from deploy.test_bicep import AT_A_SUBSCRIPTION, GUIDE
+from deploy.test_bicep import AT_A_SUBSCRIPTION, GROUP, GUIDE
 from reaper_sandbox.azure import authority
 from reaper_sandbox.azure.request import Reply
 from reaper_sandbox.azure.wire import Incoming, Listener
@@ -36,6 +36,8 @@ FILLED_IN = {
     "ANOTHER_ADDRESS": "grace@contoso.com",
     "GROUP_OF_IDENTITY": "rg-ml",
     "IDENTITY_ID": ENDPOINT,
+    "GROUP_ID": "ml-platform",
+    "RUN_ID": "0123456789ab",
 }
 BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
@@ -56,6 +58,7 @@ def blocks(heading: str) -> list[str]:
 
 SIGN_IN, NAMES = blocks("Prerequisites")
 DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
+ROLES_OF_GROUP, DROP_GROUP = blocks("A management group")
 [DROP] = blocks("Fewer subscriptions")
 [ORPHANS] = blocks("Reinstall after an uninstallation")
 [PIPELINE] = blocks("Unattended deployment")
@@ -63,7 +66,7 @@ DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
 [DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
 [LIFT] = blocks("Immutable manifests")
 OLD_ROLE, OLD_RECORDS = blocks("From an earlier version")
-SWEEP, TIMER = blocks("Try it")
+SWEEP, ASK, TIMER = blocks("Try it")
 WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")
 REMOVE = f"{WHOSE}\n{DELETE}"
 
@@ -74,10 +77,10 @@ def record_names() -> list[str]:
     return sorted(set(names))
 
 
-def role_names(parameter: str) -> dict[str, str]:
+def role_names(parameter: str, path: Path = MAIN) -> dict[str, str]:
     """The role's name by that of the installation; under the empty one what comes after any other installation's name."""
     [name_parts] = re.findall(
-        r"^name == '(.+)' \? '(.+)' : '\$\{name\}-(.+)'$", text(value(declared(MAIN, "parameter")[parameter]))
+        r"^name == '(.+)' \? '(.+)' : '\$\{name\}-(.+)'$", text(value(declared(path, "parameter")[parameter]))
     )
     return {name_parts[0]: name_parts[1], "": name_parts[2]}
 
@@ -136,7 +139,7 @@ class Newcomer:
         tenant = json.loads(json.dumps(self.tenant))
         records = {id_: sorted(one["records"]) for id_, one in tenant["subscriptions"].items() if one["records"]}
         below = {group: names for group, names in tenant["records"].items() if names}
-        records |= below
+        records |= below | {place: sorted(names) for place, names in tenant["management"].items() if names}
         return {key: tenant[key] for key in ("assignments", "roles", "groups", "kept") if tenant[key]} | (
             {"records": records} if records else {}
         )
@@ -175,12 +178,14 @@ def empty_tenant(home: Path, host: str) -> dict[str, Any]:
         "outputs": sorted(declared(MAIN, "output")),
         "records": record_names(),
         "roles": {"auditRole": role_names("roleName"), "enforceRole": role_names("enforceRoleName")},
+        "groupRoles": {"auditRole": role_names("roleName", GROUP), "enforceRole": role_names("enforceRoleName", GROUP)},
     }
     lists: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "gone", "trusts", "refused")}
     tenants = {SUBSCRIPTION: "contoso", ANOTHER: "contoso", OF_ANOTHER_TENANT: "fabrikam"}
     places = {id_: {"records": {}, "providers": [], "tenantId": whose} for id_, whose in tenants.items()}
     where = {"home": str(home), "host": host, "subscriptions": places, "current": ANOTHER}
-    return {**lists, **where, "groups": {}, "records": {}, "identities": 0, "template": template}
+    management: dict[str, Any] = {"/providers/Microsoft.Management/managementGroups/ml-platform": {}}
+    return {**lists, **where, "management": management, "groups": {}, "records": {}, "identities": 0, "template": template}
 
 
 def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
@@ -217,18 +222,19 @@ def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
 
 
 def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) -> None:
-    output = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, TIMER)
+    output = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, ASK, TIMER)
     tenant = newcomer.tenant
     assert tenant["refused"] == []
     assert tenant["groups"]["rg-ml-reaper"]["published"] is True
     assert [a["scope"] for a in tenant["assignments"]] == [f"/subscriptions/{SUBSCRIPTION}"]
     assert tenant["subscriptions"][ANOTHER]["providers"] == ["Microsoft.Insights"]
-    calls = [(p.method, p.path, json.loads(p.body), p.headers["x-functions-key"]) for p in newcomer.posted]
+    calls = [(p.method, p.path, p.body and json.loads(p.body), p.headers["x-functions-key"]) for p in newcomer.posted]
     assert calls == [
         ("POST", "/api/sweep", {"mode": "audit"}, "function-key"),
+        ("GET", "/api/sweep/0123456789ab", b"", "function-key"),
         ("POST", "/admin/functions/sweep_on_schedule", {}, "master-key"),
     ]
-    assert {p.headers["content-type"] for p in newcomer.posted} == {"application/json"}
+    assert {p.headers["content-type"] for p in newcomer.posted if p.body} == {"application/json"}
     assert output.endswith('{"schema": 1}\n200\n'), "the status is told without an option that is new"
 
 
@@ -277,6 +283,30 @@ def test_what_is_left_is_shown_by_the_look_back(newcomer: Newcomer) -> None:
     }
 
 
+IN_GROUP = "/providers/Microsoft.Management/managementGroups/ml-platform"
+
+
+@pytest.mark.parametrize(("mode", "roles"), [("audit", ["audit"]), ("enforce", ["audit", "enforce"])])
+def test_a_management_group_gets_the_roles_and_loses_them(newcomer: Newcomer, mode: str, roles: list[str]) -> None:
+    newcomer.parameters(f"param mode = '{mode}'", "param managementGroup = 'ml-platform'")
+    newcomer.run(f"az account set --subscription {SUBSCRIPTION}", DEPLOY, PUBLISH)
+    assert newcomer.grants() == []
+    newcomer.run(f"az account set --subscription {SUBSCRIPTION}", ROLES_OF_GROUP.replace("mode=audit", f"mode={mode}"))
+    mine = newcomer.tenant["groups"]["rg-ml-reaper"]["principal"]
+    assert newcomer.grants() == [(mine, f"reaper-group-{role}", IN_GROUP) for role in roles]
+    newcomer.run(LIFT if mode == "enforce" else "", DROP_GROUP, REMOVE, LOOK, FORGET)
+    assert newcomer.tenant["refused"] == []
+    assert newcomer.leftovers() == {}
+
+
+def test_others_keep_their_roles_at_a_management_group(newcomer: Newcomer) -> None:
+    newcomer.parameters("param managementGroup = 'ml-platform'")
+    newcomer.run(f"az account set --subscription {SUBSCRIPTION}", DEPLOY, ROLES_OF_GROUP)
+    newcomer.tenant["assignments"].append(az._assignment("the-owner", "Owner", IN_GROUP))
+    newcomer.run(DROP_GROUP)
+    assert newcomer.grants() == [("the-owner", "Owner", IN_GROUP)]
+
+
 def test_immutable_manifests_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
     installed(newcomer)
     newcomer.run(REMOVE)
@@ -320,6 +350,7 @@ TAKES_RIGHTS = {
     "only the deletion": DELETE,
     "leave enforce": LEAVE_ENFORCE,
     "drop": DROP,
+    "drop a management group": DROP_GROUP,
     "drop an endpoint": DROP_ENDPOINT,
     "old role": OLD_ROLE,
     "orphans": ORPHANS,
@@ -426,8 +457,8 @@ def test_the_outputs_are_kept_after_all_else_went_through() -> None:
     modules = set(declared(MAIN, "module"))
     last = text(properties(value(declared(MAIN, "module")["kept"]))["dependsOn"])
     output_text = " ".join(text(value(node)) for node in declared(MAIN, "output").values())
-    direct = {name for name in modules if re.search(rf"\b{name}\b", last) or f"{name}.outputs" in output_text}
-    assert modules - direct == {"kept", "host", "monitoring"}, "on which the app depends"
+    direct = {name for name in modules if re.search(rf"\b{name}\b", last) or re.search(rf"\b{name}!?\.outputs", output_text)}
+    assert modules - direct == {"kept", "durable", "host", "monitoring"}, "on which the app depends"
 
 
 def test_after_a_clean_exit_it_can_be_deployed_in_another_region(newcomer: Newcomer) -> None:
@@ -503,5 +534,5 @@ def test_the_pretend_cli_knows_no_command_that_the_guide_does_not_use() -> None:
 
 def test_the_guide_asks_nothing_of_curl_that_an_old_one_lacks() -> None:
     calls = [line for _, block in BLOCKS for line in block.splitlines() if line.startswith("curl ")]
-    assert len(calls) == 2
+    assert len(calls) == 3
     assert {word for line in calls for word in shlex.split(line) if word.startswith("--")} <= OLD_CURL

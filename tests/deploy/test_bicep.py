@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from string import ascii_lowercase, digits
 
@@ -36,6 +35,7 @@ from reaper.settings import SETTING_DOCS
 
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 ENFORCE = INFRA / "modules/enforce.bicep"
+GROUP = INFRA / "management-group.bicep"
 HOST = INFRA / "modules/host.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
 PUBLISHING = "basicPublishingCredentialsPolicies"
@@ -44,6 +44,7 @@ AT_A_SUBSCRIPTION = [
 ]
 ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 """Not in a role of ours: a built-in one that has it is given on each named identity."""
+AZURE = ROOT / "functions/reaper/azure"
 GUIDE = ROOT / "docs/deploy-azure.md"
 SECRET = re.compile(
     r"\blist\w*\(|connectionstring|instrumentationkey|accountkey|primarykey|secondarykey|password|secret|\bkeys\b", re.I
@@ -67,7 +68,7 @@ def test_every_file_parses(path: Path) -> None:
 
 def test_every_module_file_is_used_and_every_used_file_is_there() -> None:
     used = {(path.parent / resource_type(m)).resolve() for path in FILES for m in declared(path, "module").values()}
-    assert used == {path.resolve() for path in FILES} - {MAIN.resolve()}
+    assert used == {path.resolve() for path in FILES} - {MAIN.resolve(), GROUP.resolve()}
 
 
 @pytest.mark.parametrize(("path", "name"), [(path, name) for path in FILES for name in declared(path, "module")])
@@ -276,7 +277,7 @@ def test_the_enforce_role_deletes_only_what_a_manifest_brings_back() -> None:
 
 def test_what_can_act_is_deployed_in_mode_enforce_and_in_no_other() -> None:
     module = text(declared(MAIN, "module")["enforce"])
-    assert re.search(r"'modules/enforce\.bicep' = if \(mode == 'enforce'\) \{", module)
+    assert re.search(r"'modules/enforce\.bicep' = if \(mode == 'enforce' && empty\(managementGroup\)\) \{", module)
     assert "acts: mode == 'enforce'" in MAIN.read_text()
     assert [path.name for path in FILES if "'modules/enforce.bicep'" in path.read_text()] == ["main.bicep"]
 
@@ -298,19 +299,25 @@ EXPIRING = {
 def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
     assert text(declared(STORAGE, "resource")["manifests"]).partition("{")[0].endswith("= if (acts) ")
     assert at(STORAGE, "manifests", "properties.publicAccess") == "'None'"
-    assert {"${reports.name}/doctor/", "manifests/doctor/", "${reports.name}/"} == EXPIRING
+    assert {"${reports.name}/doctor/", "manifests/doctor/", "${reports.name}/", "${runs.name}/"} == EXPIRING
 
 
 GRANTS = {
     "access.bicep assignment": ("roleId", "the subscription"),
     "assign.bicep assign": ("identityOperator", "identity"),
+    "durable.bicep histories": ("tableDataContributor", "account"),
+    "durable.bicep leases": ("blobDataContributor", "account"),
+    "durable.bicep messages": ("queueDataContributor", "account"),
     "host.bicep hostAccess": ("blobDataOwner", "account"),
     "mail.bicep send": ("mailOwner", "service"),
+    "management-group.bicep access": ("role.id", "the management group"),
+    "management-group.bicep enforceAccess": ("enforceRole.id", "the management group"),
     "monitoring.bicep publish": ("metricsPublisher", "insights"),
     "storage.bicep ledgerAccess": ("tableDataContributor", "ledger"),
     "storage.bicep manifestsWritten": ("blobDataContributor", "manifests"),
     "storage.bicep reportAccess": ("blobDataReader", "reports"),
     "storage.bicep reportsWritten": ("blobDataContributor", "reports"),
+    "storage.bicep runsWritten": ("blobDataContributor", "runs"),
 }
 """Every role that is given, and on what. Adding or widening one means changing this on purpose."""
 BUILT_IN = {
@@ -320,6 +327,7 @@ BUILT_IN = {
     "identityOperator": "f1a07417-d97a-45cb-824c-7a7467783830",
     "mailOwner": "09976791-48a7-449e-bb21-39d1a415f350",
     "metricsPublisher": "3913510d-42f4-4e42-8a64-420c390055eb",
+    "queueDataContributor": "974c5e8b-45b9-4653-ba55-5f855dd0fb88",
     "tableDataContributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
 }
 
@@ -329,7 +337,7 @@ def test_each_role_is_given_on_just_what_it_is_for() -> None:
     for path in FILES:
         for name, node in declared(path, "resource").items():
             if resource_type(node) == "Microsoft.Authorization/roleAssignments":
-                where = at(path, name, "scope") or "the subscription"
+                where = at(path, name, "scope") or f"the {'management group' if path == GROUP else 'subscription'}"
                 grants[f"{path.name} {name}"] = (at(path, name, "properties.roleDefinitionId"), where)
     assert grants == GRANTS
 
@@ -377,7 +385,7 @@ def test_no_immutability_policy_is_ever_locked() -> None:
 
 
 def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> None:
-    assert {place for place in EXPIRING if not place.endswith("/doctor/")} == {"${reports.name}/"}
+    assert {place for place in EXPIRING if not place.endswith("/doctor/")} == {"${reports.name}/", "${runs.name}/"}
     assert "version: { delete: { daysAfterCreationGreaterThan: reportRetentionDays } }" in STORAGE.read_text()
 
 
@@ -432,7 +440,7 @@ def test_the_default_schedule_has_six_fields_and_runs_at_least_daily() -> None:
     assert fields[3:] == ["*", "*", "*"]
 
 
-@pytest.mark.parametrize("rule", ["failed", "silent", "deaf", "page"])
+@pytest.mark.parametrize("rule", ["failed", "silent", "skipped", "deaf", "page"])
 def test_every_alert_rule_tells_the_admins(rule: str) -> None:
     assert at(ALERTS, rule, "properties.enabled") == "true"
     assert at(ALERTS, rule, "properties.actions.actionGroups") == "[ people.id ]"
@@ -441,7 +449,7 @@ def test_every_alert_rule_tells_the_admins(rule: str) -> None:
 
 def test_there_is_no_other_alert_rule() -> None:
     rules = [n for n, node in declared(ALERTS, "resource").items() if resource_type(node).endswith("/scheduledQueryRules")]
-    assert rules == ["failed", "silent", "deaf", "page"]
+    assert rules == ["failed", "silent", "skipped", "deaf", "page"]
 
 
 def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
@@ -456,10 +464,12 @@ def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
     query = text(value(declared(ALERTS, "variable")["succeeded"]))
     assert query.startswith("'union (${sweeps} and Success == true), (AppTraces | ")
     [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', query)
-    triggers = ast.parse((ROOT / "functions/reaper/azure/triggers.py").read_text())
-    [swept] = [node for node in triggers.body if isinstance(node, ast.FunctionDef) and node.name == "sweep_on_schedule"]
-    assert ast.unparse(swept.body[-1]) == f"_log_event(logging.INFO, '{line}')", "the last thing it does, after all that can fail"
-    assert (ROOT / "functions/reaper/azure/triggers.py").read_text().count(line) == 1
+    report = ast.parse((AZURE / "run_report.py").read_text())
+    [publish] = [node for node in report.body if isinstance(node, ast.FunctionDef) and node.name == "publish"]
+    last = publish.body[-2]
+    assert isinstance(last, ast.If), "the last thing it does, after all that can fail"
+    assert ast.unparse(last) == f"if scheduled and (not troubles):\n    log_event(logging.INFO, '{line}', run=report.run.id)"
+    assert sum(path.read_text().count(line) for path in AZURE.glob("*.py")) == 1
 
 
 def test_an_alert_rings_when_the_workspace_takes_in_no_more_logs() -> None:
@@ -474,21 +484,19 @@ def test_the_dead_man_never_looks_back_further_than_a_rule_can() -> None:
     assert text(decorators(MAIN, "silentHours")["maxValue"]) == "maxValue(48)"
 
 
-def test_the_alert_rules_ask_for_the_timer_function_there_is() -> None:
-    triggers = ROOT / "functions/reaper/azure/triggers.py"
-    if not triggers.exists():
-        pytest.skip("reaper.azure.triggers does not exist yet")
-    name = text(value(declared(MAIN, "parameter")["timerFunction"])).strip("'")
-    assert re.search(rf"def {name}\(", triggers.read_text())
+@pytest.mark.parametrize("parameter", ["timerFunction", "runFunction"])
+def test_the_alert_rules_ask_for_functions_that_there_are(parameter: str) -> None:
+    name = text(value(declared(MAIN, "parameter")[parameter])).strip("'")
+    assert re.search(rf"def {name}\(", (AZURE / "triggers.py").read_text())
 
 
 def test_the_alert_fires_for_every_error_that_the_function_logs() -> None:
-    triggers = (ROOT / "functions/reaper/azure/triggers.py").read_text()
-    query = ALERTS.read_text()
-    [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", query)
-    logged = set(re.findall(r'logging\.ERROR,\s+"([^"]+)"', triggers)) - {"failed"}
+    sources = "".join(path.read_text() for path in AZURE.glob("*.py"))
+    [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", ALERTS.read_text())
+    logged = set(re.findall(r'logging\.ERROR,\s+"([^"]+)"', sources)) - {"failed"}
     assert set(re.findall(r'"([^"]+)"', watched)) == logged
-    assert 'union (${sweeps} and Success == false), (${thrown} == "${timerFunction}"), (${gaps})' in query
+    union = 'union (${sweeps} and Success == false), (${thrown} in ("${timerFunction}", "${runFunction}")), (${gaps})'
+    assert union in ALERTS.read_text()
 
 
 def logged_lines(path: Path) -> list[str]:
@@ -551,8 +559,6 @@ def test_the_host_logs_all_that_the_alert_rules_look_for() -> None:
 
 
 def test_every_setting_of_the_deployment_is_one_the_product_reads() -> None:
-    if find_spec("reaper.azure.triggers") is None:
-        pytest.skip("reaper.azure.triggers does not exist yet, so its settings are not in reaper.settings.DOCS")
     assert settings() <= set(SETTING_DOCS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -52,8 +53,8 @@ class Company:
         self.ids = {account_id: self._quiet(account_id) for account_id in (HUB, RESEARCH, VISION)}
         self.policy(most=20)
 
-    def _quiet(self, account_id: str) -> str:
-        account = Account(self.server, account_id)
+    def _quiet(self, account_id: str, region: str = "us-east-1") -> str:
+        account = Account(self.server, account_id, region)
         endpoint = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": "ana@example.com"})
         account.alive("quiet", "AllTraffic", self.now - 20 * DAY, self.now + DAY)
         memory = Memory(
@@ -69,6 +70,10 @@ class Company:
         assert ledger.remember(endpoint.arn, memory, 0, self.now - HOUR)
         ledger.close()
         return endpoint.arn
+
+    def add_region(self, region: str) -> None:
+        for account_id in (HUB, RESEARCH, VISION):
+            self._quiet(account_id, region)
 
     def forget_notices(self) -> None:
         (self.home / "ledger.db").unlink()
@@ -149,6 +154,18 @@ def test_a_wrong_external_id_is_denied_rows_and_exit_3(company: Company):
         (None, "denied", "sts:AssumeRole")
     }
     assert {row["status"] for row in rows(completed, HUB)} == {"ok"}
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown"])
+def test_reports_for_people_name_the_accounts(company: Company, format_: str):
+    company.organization.management, company.organization.delegated = VISION, {HUB}
+    company.organization.roles = [role for role in company.organization.roles if VISION not in role.arn]
+    completed = company("sweep", "--cloud", "aws", "--organization", "--format", format_, COLUMNS="160")
+    assert completed.returncode == 3, completed.stderr
+    assert {"research us-east-1", "platform us-east-1"} <= set(re.findall(r"\w+ us-east-1", completed.stdout))
+    assert f"all of vision ({VISION})" in " ".join(completed.stdout.replace("\\", "").split())
+    own_only = company("sweep", "--cloud", "aws", "--format", format_, COLUMNS="160")
+    assert "platform us-east-1" not in own_only.stdout
 
 
 def test_an_unreadable_organization_exits_with_2(company: Company):
@@ -249,6 +266,15 @@ def test_an_account_that_cannot_be_opened_to_act_hides_no_other(company: Company
     [refused] = [f for f in report["findings"] if f["account"] == VISION]
     assert (refused["outcome"], "sts:AssumeRole" in refused["outcome_because"]) == ("refused", True)
     assert [row["missing"] for row in report["coverage"] if row["kind"] == "acts"] == ["sts:AssumeRole"]
+
+
+def test_an_account_is_entered_once_to_read_and_once_to_act(company: Company):
+    company.add_region("eu-west-1")
+    options = ("--organization", "--region", "us-east-1,eu-west-1", "--mode", "enforce", "--format", "json")
+    completed = company("sweep", "--cloud", "aws", *options)
+    assert [f["outcome"] for f in json.loads(completed.stdout)["findings"]] == ["done"] * 6, completed.stderr
+    entered = Counter((request["RoleArn"].split(":")[4], "Policy" in request) for request in company.assumed())
+    assert entered == dict.fromkeys([(RESEARCH, True), (RESEARCH, False), (VISION, True), (VISION, False)], 1)
 
 
 # restore and undo

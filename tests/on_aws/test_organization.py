@@ -122,6 +122,11 @@ def test_an_account_in_two_units_is_swept_once(server: Server, company: Organiza
     assert accounts_of(replace(ORGANIZATION, ous=(LABS, DEEP))) == [RESEARCH, VISION]
 
 
+def test_accounts_of_an_organization_may_be_named(server: Server, company: Organization):
+    assert accounts_of(replace(ORGANIZATION, accounts=(RESEARCH,))) == [RESEARCH]
+    assert accounts_of(replace(ORGANIZATION, only_own_account=True)) == [HUB]
+
+
 def test_an_excluded_account_is_not_asked_and_has_no_row(server: Server, company: Organization):
     report = sweep(replace(ORGANIZATION, exclude_accounts=(RESEARCH,)))
     assert rows_of(report, RESEARCH) == []

@@ -6,8 +6,8 @@ A child that fails outright isn't seen by the map's own states: https://docs.aws
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from reaper.aws import text_store
 from reaper.aws.telemetry import logger
@@ -16,6 +16,7 @@ from reaper.errors import ReaperError
 MAX_REASON_CHARS = 300
 NOT_STARTED = "its step of the workflow wasn't started"
 Record = Mapping[str, Any]
+T = TypeVar("T", dict[str, Any], list[Any])
 
 
 def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
@@ -23,38 +24,44 @@ def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
 
     What can't be read is logged: the items themselves are compared with their results elsewhere, so only reasons get lost.
     """
+    details = results.get("ResultWriterDetails")
+    if not details:
+        return {}
     failures: dict[int, str] = {}
-    try:
-        for status, record in _records(results.get("ResultWriterDetails") or {}):
-            if failure := _failure(status, record):
-                failures.setdefault(*failure)
-    except (ReaperError, ValueError, LookupError, TypeError, AttributeError) as error:
-        logger.error("the results of the map can't be read", error=str(error), results=results)
+    manifest = _read(details, details["Key"], dict)
+    for status, files in (manifest.get("ResultFiles") or {}).items() if manifest else ():
+        for record in (record for file in files for record in _read(details, file.get("Key"), list) or ()):
+            try:
+                failures |= _failure(status, record)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                logger.error("a result of the map can't be read", error=str(error), status=status)
     return failures
 
 
-def _records(details: Mapping[str, str]) -> Iterator[tuple[str, Record]]:
-    """Status and record of each item in the files that the manifest names."""
-    if not details:
-        return
-    manifest = json.loads(text_store.read_text(f"s3://{details['Bucket']}/{details['Key']}"))
-    for status, files in manifest["ResultFiles"].items():
-        for file in files:
-            for record in json.loads(text_store.read_text(f"s3://{details['Bucket']}/{file['Key']}")):
-                yield status, record
+def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
+    """A JSON file beside the manifest, if it is there and of that form."""
+    try:
+        content = json.loads(text_store.read_text(f"s3://{details['Bucket']}/{key}"))
+    except (ReaperError, ValueError) as error:
+        logger.error("the results of the map can't be read", error=str(error), key=key)
+        return None
+    if not isinstance(content, form):
+        logger.error("the results of the map can't be read", error=f"expected a {form.__name__}", key=key)
+        return None
+    return content
 
 
-def _failure(status: str, record: Record) -> tuple[int, str] | None:
-    """The item's number and why it failed; None if it has a result."""
+def _failure(status: str, record: Record) -> dict[int, str]:
+    """The item's number and why it failed; nothing if it has a result."""
     if status == "SUCCEEDED":
         output = _parsed(record.get("Output"))
         if not isinstance(output, dict) or "Error" not in output:
-            return None
-        return int(output["item"]["item"]), _reason(output["Error"], output.get("Cause"))
+            return {}
+        return {int(output["item"]["item"]): _reason(output["Error"], output.get("Cause"))}
     number = int(_parsed(record["Input"])["item"]["item"])
     if status == "PENDING":
-        return number, NOT_STARTED
-    return number, _reason(record.get("Error") or record.get("Status") or status, record.get("Cause"))
+        return {number: NOT_STARTED}
+    return {number: _reason(record.get("Error") or record.get("Status") or status, record.get("Cause"))}
 
 
 def _reason(error: str, cause: object) -> str:

@@ -48,9 +48,8 @@ def list_targets(call: Any) -> Any:
         lambda: phases.list_targets(context, call["run"], own + call["run"], lambda holder: not app or not holder.startswith(own))
     )
     if listed["status"] != "listed":
-        run_report.log_event(
-            logging.WARNING, "start skipped", run=call["run"], scheduled=call["scheduled"], because=listed["because"]
-        )
+        attempt = {"run": call["run"], "attempt": call["run"], "scheduled": call["scheduled"]}
+        run_report.log_event(logging.WARNING, "start skipped", **attempt, because=listed["because"])
     return listed
 
 

@@ -55,7 +55,7 @@ def orchestrate(context: df.DurableOrchestrationContext, versions: Mapping[str, 
 
 
 def run_phases_1(context: df.DurableOrchestrationContext) -> Steps:
-    """The four phases, with observe and act mapped over items. Returns what became of the run."""
+    """The four phases, with observe and act mapped over items. Returns its result."""
     call: Call = context.get_input()
     listed = yield from _require(context, LIST_TARGETS, call)
     if listed["status"] != "listed":

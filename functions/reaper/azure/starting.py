@@ -1,8 +1,8 @@
 """Starts runs, one at a time per deployment: the instance of the orchestration has one fixed ID.
 
 A start while a run is under way is skipped, and the report of that run says so. A run that has been under way for longer than any run can do
-anything is stuck: it is ended, the next one takes its place and reports it. Two starts at the same moment may both be told that they
-succeeded, but the engine runs one of them only, and the run's lease keeps a third party out.
+anything is stuck: it is ended, the next one takes its place and reports it. Two starts at the same moment may both seem to
+succeed, but the engine runs one of them only, and the run's lease keeps a third party out.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-singletons
 """
 
@@ -71,13 +71,13 @@ async def start(
     if current and current.is_under_way:
         stuck = now - current.started_at > RUN_LIMIT and await _terminated(client)
         if not stuck:
-            return await _skip(settings, current, now, scheduled=scheduled)
+            return await _skip(settings, current, run_id, now, scheduled=scheduled)
         because = f"run {current.run} was ended: it had been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
         log_event(logging.ERROR, "run ended", run=current.run, because=because)
         await _note(settings, run_id, Status.FAILED, because, now)
     given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
     await client.start_new(ORCHESTRATOR, INSTANCE, given)
-    log_event(logging.INFO, "run started", run=run_id, scheduled=scheduled)
+    log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
     return Start(run=run_id)
 
 
@@ -103,9 +103,9 @@ async def purge_history(client: df.DurableOrchestrationClient, now: datetime) ->
     await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
 
 
-async def _skip(settings: Settings, current: CurrentRun, now: datetime, *, scheduled: bool) -> Start:
+async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Start:
     because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
-    log_event(logging.WARNING, "start skipped", run=current.run, scheduled=scheduled, because=because)
+    log_event(logging.WARNING, "start skipped", run=current.run, attempt=attempt, scheduled=scheduled, because=because)
     await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
     return Start(run=current.run, because=because)
 
@@ -130,7 +130,7 @@ async def _note(settings: Settings, run_id: str, status: Status, because: str, n
 
 
 def _parsed(value: Any) -> Mapping[str, Any]:
-    """What was given to a run, or what it returned: the engine has it as JSON, or as a text with JSON in it. Empty if it is neither."""
+    """A run's input or result: the engine has it as JSON, or as a string with JSON in it. Empty if it is neither."""
     for _ in range(2):
         if isinstance(value, str):
             try:

@@ -36,7 +36,7 @@ SIGN_IN_VARIABLES = (
 
 
 SIGN_IN_PREFIXES = ("AZURE_", "IDENTITY_", "MSI_", *CA_BUNDLE_VARIABLES)
-"""What begins the names of the variables that decide who signs in, where, and whom to trust there."""
+"""How the names of the variables begin that decide who signs in, where, and which certificates to trust."""
 NOT_CHANGEABLE = "its subscription wasn't Enabled or PastDue when the run began, and the reaper acts only in such subscriptions"
 
 
@@ -111,7 +111,7 @@ def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
     if outside := [subscription for subscription in wanted if subscription not in below]:
         raise SettingsError(f"subscription {outside[0]} isn't below the management group {group!r}")
     if not below:
-        raise SettingsError(f"there is no subscription below the management group {group!r}")
+        raise SettingsError(f"the management group {group!r} has no subscriptions")
     return {subscription: name for subscription, name in below.items() if not wanted or subscription in wanted}
 
 

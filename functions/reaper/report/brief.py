@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
+from reaper.model import Target
 from reaper.report import action_groups, coverage_map
 from reaper.report.totals import (
     access_remedies,
@@ -52,7 +55,8 @@ def _money_lines(report: Report) -> str:
 
 def _idle_lines(report: Report, rows: int) -> str:
     idle = idle_findings(report)
-    lines = ["IDLE, most expensive first", *(_finding_line(f) for f in idle[:rows]), *_more_line(len(idle) - rows)]
+    places = coverage_map.locations(report.findings)
+    lines = ["IDLE, most expensive first", *(_finding_line(f, places) for f in idle[:rows]), *_more_line(len(idle) - rows)]
     return "\n".join(lines) if idle else ""
 
 
@@ -72,20 +76,21 @@ def _action_blocks(report: Report, rows: int) -> list[str]:
     ]
 
 
-def _finding_line(finding: Finding) -> str:
+def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
     money = f"{format_usd(finding.price.usd_per_hour)}/hour" if finding.price else "price unknown"
     wasted = f", {format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd is not None else ""
     length = format_duration(verdict.idle_for) if verdict.idle_for else ""
     owner = f", owner {clean_line(finding.owner.address)}" if finding.owner.address else ""
-    head = f"- {clean_line(resource.name)} ({resource.kind}, {clean_line(resource.size) or 'size unknown'}, {resource.region}): {money}{wasted}"
+    head = f"- {clean_line(resource.name)} ({resource.kind}, {clean_line(resource.size) or 'size unknown'}, {places[resource.target, resource.region]}): {money}{wasted}"
     return f"{head}, idle for {length} ({verdict.confidence}){owner}\n    {clean_line(verdict.because)}"
 
 
 def _unknown_lines(report: Report, rows: int) -> str:
     unknown = unknown_findings(report)
+    places = coverage_map.locations(report.findings)
     lines = [
-        f"- {clean_line(f.case.resource.name)} ({f.case.resource.kind}, {f.case.resource.region}): {clean_line(f.case.verdict.because)}"
+        f"- {clean_line(f.case.resource.name)} ({f.case.resource.kind}, {places[f.case.resource.target, f.case.resource.region]}): {clean_line(f.case.verdict.because)}"
         for f in unknown
     ]
     return "\n".join(["UNKNOWN, never acted on", *lines[:rows], *_more_line(len(unknown) - rows)]) if unknown else ""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.case import Coverage, Report
-from reaper.model import Status
+from reaper.case import Coverage, Finding, Report
+from reaper.model import Status, Target
 from reaper.report import totals
 from reaper.text import clean_line, first_few
 
 INCOMPLETE = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
 MAX_NAMED = 6
+UNKNOWN_ACCOUNT = "unknown"
+"""The account in the row of a cloud that couldn't even be opened."""
 CALL_PREFIX = re.compile(r"^(?:[a-z0-9-]+:[A-Za-z0-9]+|Microsoft\.[\w./-]+): ")
 """The failed call at the beginning of an error."""
 VARYING_PARTS = re.compile(
@@ -123,7 +126,7 @@ def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str
     A cloud that couldn't even be opened has no place.
     """
     if kinds == ["*"]:
-        return f"all of {clean_line(cloud)}"
+        return f"all of {clean_line(cloud) if where == UNKNOWN_ACCOUNT else where}"
     named = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
     return f"{named} in {where}"
 
@@ -166,6 +169,19 @@ def _worse_row(one: Coverage | None, other: Coverage) -> Coverage:
         and (other.status not in INCOMPLETE or INCOMPLETE.index(one.status) <= INCOMPLETE.index(other.status))
         else other
     )
+
+
+def locations(findings: Iterable[Finding]) -> dict[tuple[Target, str], str]:
+    """The regions of the findings by target and region, with the account in front if there are several of that cloud."""
+    resources = [finding.case.resource for finding in findings]
+    names = {r.target.account: r.target.account_name for r in resources if r.target.account_name}
+    accounts = Counter(cloud for cloud, _ in {(r.target.cloud, r.target.account) for r in resources})
+    return {
+        (r.target, r.region): clean_line(
+            f"{names.get(r.target.account, r.target.account)} {r.region}" if accounts[r.target.cloud] > 1 else r.region
+        )
+        for r in resources
+    }
 
 
 def place_text(account: str, name: str | None, region: str | None) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Finding, Report
 from reaper.duration import short_duration
+from reaper.model import Target
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map
 from reaper.report.totals import (
@@ -74,11 +76,11 @@ def _idle_table(report: Report) -> list[str]:
         "| $/hour | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
-    hint = owners.hint(f.owner for f in idle)
-    return [*head, *(_idle_row(f) for f in idle), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
+    hint, places = owners.hint(f.owner for f in idle), coverage_map.locations(report.findings)
+    return [*head, *(_idle_row(f, places) for f in idle), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
 
 
-def _idle_row(finding: Finding) -> str:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
     price = usd_cell(finding.price.usd_per_hour if finding.price else None)
     wasted = usd_cell(finding.wasted_usd)
@@ -89,7 +91,7 @@ def _idle_row(finding: Finding) -> str:
         length,
         resource.name,
         resource.kind,
-        resource.region,
+        places[resource.target, resource.region],
         owners.shown(finding.owner) or "",
         f"{verdict.confidence}: {verdict.because}",
     ]

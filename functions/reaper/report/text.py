@@ -17,7 +17,7 @@ from rich.text import Text
 from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
-from reaper.model import Confidence, Result, Role, State, Status, StepName
+from reaper.model import Confidence, Result, Role, State, Status, StepName, Target
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map, layout
 from reaper.report.totals import (
@@ -146,7 +146,8 @@ def _idle_table(report: Report, width: int, explain: str) -> RenderableType | No
     idle = idle_findings(report)
     if not idle:
         return None
-    table = _table(f"\nIdle, most expensive first ({len(idle)})", [_idle_row(f) for f in idle], IDLE_STAGES, width)
+    places = coverage_map.locations(report.findings)
+    table = _table(f"\nIdle, most expensive first ({len(idle)})", [_idle_row(f, places) for f in idle], IDLE_STAGES, width)
     hint = owners.hint(f.owner for f in idle)
     return Group(table, *_closing_lines(report, width, explain), *([Text(f"{hint}.", style="dim")] if hint else []))
 
@@ -171,7 +172,7 @@ def _notice_count(report: Report) -> str:
     return f"{line}, {len(lost)} couldn't be notified" if lost else line
 
 
-def _idle_row(finding: Finding) -> dict[str, str | Text]:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> dict[str, str | Text]:
     resource, verdict = finding.case.resource, finding.case.verdict
     return {
         "$/hour": usd_cell(finding.price.usd_per_hour if finding.price else None),
@@ -181,7 +182,7 @@ def _idle_row(finding: Finding) -> dict[str, str | Text]:
         "kind": clean_line(_short_kind(resource.kind)),
         "size": clean_line(resource.size),
         "evidence": f"{verdict.confidence}: {_silent_signals(finding)}",
-        "region": clean_line(resource.region),
+        "region": places[resource.target, resource.region],
         "owner": clean_line(owners.shown(finding.owner) or "no owner"),
     }
 
