@@ -83,7 +83,7 @@ def deployment(bundle, libraries, cloudformation, target_template, monkeypatch: 
         sandboxes.close()
 
 
-def test_every_act_in_two_accounts_works_under_exactly_the_rights_of_both_templates(deployment: Deployment):
+def test_acts_in_two_accounts_need_exactly_the_rights_of_both_templates(deployment: Deployment):
     company, guard = deployment.company, deployment.guard
     first = company.report(company.workflow.run())
     company.days_pass(first)
@@ -124,7 +124,7 @@ class Killer:
         return Fault(closed=True) if call.account == HUB else Fault(lost=True)
 
 
-def test_functions_killed_before_and_after_a_call_leave_nothing_untold_or_twice(deployment: Deployment):
+def test_killed_functions_leave_nothing_untold_or_done_twice(deployment: Deployment):
     company = deployment.company
     company.days_pass(company.report(company.workflow.run(ENDPOINTS)))
     company.server.rules.append(Killer(deployment.sandboxes))
