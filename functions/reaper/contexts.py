@@ -88,7 +88,7 @@ def observe_context(
         cache=open_cache(ledger, run.started_at, progress, may_write=writes) if ledger else None,
         unopened=tuple(unopened),
         read_first=_read_unreached(ledger, progress) if ledger and writes else frozenset(),
-        deadline=run_age.observe_deadline(run, setup.deadline),
+        deadline=run_age.observe_deadline(run, setup.clock(), setup.deadline),
     )
 
 

@@ -32,7 +32,7 @@ def run_in(mode: Mode, started: datetime = NOW) -> Run:
 )
 def test_observe_ends_in_time_for_the_other_phases(mode: Mode, minutes: float | None, expected: float | None):
     deadline = NOW + minutes * MINUTE if minutes else None
-    ends = run_age.observe_deadline(run_in(mode), deadline)
+    ends = run_age.observe_deadline(run_in(mode), NOW, deadline)
     assert ends == (NOW + expected * MINUTE if expected else None)
 
 
@@ -100,3 +100,17 @@ def test_notices_without_time_are_reported_and_sent_by_the_next_run(scene: Scene
     scene.later(hours=1)
     assert {f.outcome.result.value for f in scene.workflow.run().findings} == {"done"}
     assert [mail for mail in scene.mails() if "To: ana@example.com" in mail]
+
+
+def test_an_audit_reads_what_its_workflow_reaches_late(scene: Scene):
+    """The steps of a large organization begin one after the other, the last ones long after the run."""
+    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
+    run_id = str(scene.workflow.list()["run"])
+    scene.workflow.deadline_in = 15 * MINUTE
+    scene.later(minutes=50)
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    scene.workflow.decide(run_id)
+    report = scene.workflow.conclude(run_id)
+    assert {row.status for row in report.coverage} == {Status.OK}
+    assert len(report.findings) == 2

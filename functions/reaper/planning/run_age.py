@@ -20,12 +20,12 @@ ACT_MARGIN = timedelta(minutes=2)
 NOT_REACHED = "not read, because the run's time was over; the next run reads it first"
 
 
-def observe_deadline(run: Run, deadline: datetime | None) -> datetime | None:
-    """When observe has to end: seven tenths of the time until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
+def observe_deadline(run: Run, now: datetime, deadline: datetime | None) -> datetime | None:
+    """When observe, which begins `now`, has to end: after seven tenths of the time until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
 
-    The rest of the time is for the other phases, of which only notices and actions take long.
+    The rest of the time is for the other phases, of which only notices and actions take long. A workflow's step may begin long after its run.
     """
-    share = run.started_at + (deadline - run.started_at) * 0.7 if deadline else None
+    share = now + (deadline - now) * 0.7 if deadline else None
     limit = run.started_at + OBSERVE_WITHIN if run.mode.writes else None
     return min((moment for moment in (share, limit) if moment), default=None)
 
