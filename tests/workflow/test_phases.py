@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.workflow import run_lease
 from reaper.workflow.run_lease import LEASE_ROW, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper.workflow.store import ACT_ITEMS, DECIDED, ITEMS, FolderStore
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 
@@ -223,6 +224,29 @@ def test_a_repeated_list_changes_nothing(scene: Scene):
     scene.later(minutes=3)
     assert scene.workflow.list(run_id=str(first["run"])) == first
     assert scene.workflow.items(str(first["run"])) == before
+
+
+def test_two_lists_at_once_agree_on_the_items(scene: Scene):
+    """The slower one lists other regions. With its numbers, what the items observed would belong to other places."""
+    run_id, slow, clock = "0123456789ab", scene.workflow, scene.workflow.clock
+    quick = replace(slow, clock=clock, settings=replace(slow.settings, regions=("us-east-1",)))
+    listed: list[dict[str, Any]] = []
+
+    def slow_clock() -> datetime:
+        slow.clock = clock
+        listed.append(quick.list(run_id))
+        return clock()
+
+    slow.clock = slow_clock
+    assert slow.list(run_id) == listed[0]
+    assert [item["regions"] for item in slow.items(run_id)] == [["us-east-1"]]
+
+
+def test_a_list_that_was_cut_off_is_completed(scene: Scene):
+    first = scene.workflow.list()
+    (scene.home / "runs" / str(first["run"]) / ITEMS).unlink()
+    assert scene.workflow.list(run_id=str(first["run"])) == first
+    assert len(scene.workflow.items(str(first["run"]))) == first["items"]
 
 
 def test_the_stored_run_contains_no_external_id(scene: Scene):
