@@ -73,6 +73,34 @@ def test_a_part_that_cannot_be_read_is_a_failure_in_the_report(due: Scene):
     assert report.findings == ()
 
 
+def test_a_late_twin_of_observe_changes_nothing(due: Scene):
+    """It has no time left and reads nothing. What was decided and done by the first one's part is still told."""
+    run_id = due.workflow.acted()
+    due.later(minutes=31)
+    for item in due.workflow.items(run_id):
+        due.workflow.observe(run_id, item)
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert {row.status for row in report.coverage} == {Status.OK}
+
+
+def test_a_part_lost_after_act_does_not_hide_what_was_done(due: Scene):
+    run_id, before = due.workflow.acted(), len(due.mails())
+    FolderStore(due.home / "runs" / run_id).write("observed/0.json", '{"cases": ')
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert [mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]
+    assert all("can't be read" in (row.error or "") for row in report.coverage if row.cloud == "aws")
+
+
+def test_a_run_of_all_kinds_reports_its_missing_items(scene: Scene):
+    scene.use(lambda settings: replace(settings, kinds=()))
+    run_id = str(scene.workflow.list()["run"])
+    scene.workflow.decide(run_id)
+    rows = [row for row in scene.workflow.conclude(run_id).coverage if row.cloud == "aws"]
+    assert {(row.region, row.status) for row in rows} == {(region, Status.FAILED) for region in REGIONS}
+
+
 def test_a_repeated_decide_changes_no_decision(due: Scene):
     run_id = due.workflow.acted()
     before = (due.home / "runs" / run_id / DECIDED).read_text()

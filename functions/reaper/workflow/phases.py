@@ -72,7 +72,7 @@ def observe_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any])
     setup = setup_of(stored, context)
     sessions, rows = open_account(setup.settings, account, may_act=False)
     observed = observe(stored.run, contexts.observe_context(stored.run, setup, sessions, rows), context.clock())
-    context.store.write(f"observed/{part.item}.json", handover.dump(observed))
+    context.store.create(f"observed/{part.item}.json", handover.dump(observed))  # a repeated step changes nothing
     return {"run": run_id, "item": part.item, "resources": len(observed.cases)}
 
 
