@@ -161,6 +161,25 @@ def test_a_conclude_waits_for_its_twin_and_gives_up_in_time(due: Scene):
     assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
 
 
+def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
+    """A run that was stopped may still conclude while the next one does; a twin of the first must not send beside it."""
+    now, ends = due.server.now, due.server.now + timedelta(minutes=10)
+    claims = [RunLease(run=run, holder=holder, until=ends) for run, holder in (("one", "a"), ("two", "b"), ("one", "twin"))]
+    assert [run_lease.claim_conclude(due.ledger, claim, now) for claim in claims] == [True, True, False]
+    run_lease.release_conclude(due.ledger, claims[2], now)
+    assert not run_lease.claim_conclude(due.ledger, claims[2], now)
+    run_lease.release_conclude(due.ledger, claims[0], now)
+    assert run_lease.claim_conclude(due.ledger, claims[2], now)
+    assert run_lease.claim_conclude(due.ledger, replace(claims[1], holder="twin"), ends)
+
+
+@pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
+def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
+    version = due.ledger.read_row(run_lease.CONCLUDE_ROW).version
+    assert due.ledger.write_row(run_lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
+    assert set(steps(due.workflow.run()).values()) == {("stop", "done")}
+
+
 def test_no_action_is_begun_once_the_policy_has_changed(due: Scene):
     run_id = due.workflow.decided()
     changed = due.workflow.under(due.policy + "# changed\n")
