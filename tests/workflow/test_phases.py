@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from reaper import memory_updates
+from reaper.actions import hold_ledger
+from reaper.actions.holds import Hold, LimitName
 from reaper.case import Report
 from reaper.errors import CloudError
 from reaper.model import Mode, Status, StepName
@@ -204,6 +206,23 @@ def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_nothing_is_begun_that_the_next_run_put_on_hold(due: Scene, released: bool):
+    """The map of a run that was stopped goes on acting, by decisions from before the hold."""
+    run_id = due.workflow.decided()
+    due.later(minutes=30)
+    targets = frozenset(f"aws/123456789012/{region}" for region in REGIONS)
+    kinds = frozenset({"sagemaker-endpoint"})
+    hold = Hold(limit=LimitName.ACTIONS, since=due.server.now, run="next", because="too many", targets=targets, kinds=kinds)
+    if released:
+        hold_ledger.release_hold(due.ledger, "ana", due.server.now)
+    version = hold_ledger.holds_with_version(due.ledger)[1]
+    assert hold_ledger.record_holds(due.ledger, [hold], [], version, due.server.now)
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == ([1, 1] if released else [3, 3])
 
 
 def test_an_act_without_a_result_is_told_from_the_ledger(due: Scene):
