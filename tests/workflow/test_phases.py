@@ -16,6 +16,7 @@ from reaper.actions.holds import Hold, LimitName
 from reaper.case import Report
 from reaper.errors import CloudError
 from reaper.model import Mode, Status, StepName
+from reaper.notices.sending import NOTIFIED
 from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.workflow import run_lease
@@ -163,6 +164,13 @@ def test_a_conclude_waits_for_its_twin_and_gives_up_in_time(due: Scene):
     assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
 
 
+def test_a_repeated_conclude_says_that_owners_were_notified(scene: Scene):
+    """It finds rows that changed. The first one may have been killed before it could deliver its report."""
+    run_id = scene.workflow.acted()
+    scene.workflow.conclude(run_id)
+    assert {f.step.because for f in scene.workflow.conclude(run_id).findings} == {NOTIFIED}
+
+
 def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
     """A run that was stopped may still conclude while the next one does; a twin of the first must not send beside it."""
     now, ends = due.server.now, due.server.now + timedelta(minutes=10)
@@ -206,6 +214,16 @@ def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+def test_nothing_is_begun_in_an_account_that_is_excluded_by_now(due: Scene):
+    run_id = due.workflow.decided()
+    due.use(lambda settings: replace(settings, exclude_accounts=("123456789012",)))
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+    report = due.workflow.conclude(run_id)
+    assert {f.outcome.because for f in report.findings} == {"the deployment excludes this account by now"}
 
 
 @pytest.mark.parametrize("released", [False, True])
