@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 
@@ -82,6 +83,17 @@ def test_nothing_is_mailed_while_another_run_has_the_target(scene: Scene):
     assert ran.is_skipped
     assert scene.mails() == []
     assert scene.ledger.lease_holder(target, scene.server.now) == "the scheduled run"
+
+
+def test_a_ledger_that_fails_is_not_taken_for_another_run(scene: Scene):
+    ledger = sqlite3.connect(scene.home / "ledger.db")
+    alarm_run(scene, alarmed("quiet-eu-west-1"))
+    ledger.execute("DROP TABLE lease")
+    ledger.commit()
+    ran = alarm_run(scene, alarmed())
+    assert ran.report
+    assert (ran.is_skipped, len(scene.mails())) == (False, 1)
+    assert any(row.kind == "ledger" for row in ran.report.coverage)
 
 
 def test_an_endpoint_in_use_is_left_alone(scene: Scene):
