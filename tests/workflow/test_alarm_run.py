@@ -114,6 +114,13 @@ def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, out
     assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
 
 
+def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):
+    scene.use(lambda settings: replace(settings, regions=("all",)))
+    odd = AlarmedEndpoint(account=ACCOUNT, region="xx-nowhere-1", name="churn")
+    ran = alarm_run(scene, AlarmedEndpoints(endpoints=alarmed().endpoints | {odd}))
+    assert (ran.dropped, steps(ran)) == ({OUTSIDE: 1}, {"quiet-us-east-1": ("warn", "done")})
+
+
 def test_an_audit_deployment_only_looks(scene: Scene):
     scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
     assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("warn", "planned")}
