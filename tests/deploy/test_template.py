@@ -50,6 +50,8 @@ NAMES = {
     "TargetFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:target",
     "Workflow": "arn:aws:states:us-east-1:123456789012:stateMachine:ml-idle-reaper-sweep",
     "TargetRoleName": "ml-idle-reaper-target",
+    "AlarmQueue.Arn": "arn:aws:sqs:us-east-1:123456789012:alarms",
+    "AlarmDeadLetters.QueueName": "dead-alarms",
     "WorkflowLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep:*",
     "SpansAccounts": "true",
     "Regions": ["us-east-1", "eu-west-1"],
@@ -145,7 +147,7 @@ def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
 def test_only_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
-    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda", "states"}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda", "states", "sqs"}
 
 
 @pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("announce", NOTIFY), ("enforce", ENFORCE_OWN)])
@@ -594,12 +596,23 @@ LINKS = {"SnoozeSecret", "SnoozeFunction", "SnoozeFunctionUrl", "SnoozeFunctionU
 LINKS |= {"SnoozeFunctionURLInvokeAllowPublicAccess", "SnoozeRole", "SnoozePolicy", "SnoozeLogs", "SnoozeAlarm"}
 
 
+FOLLOWING_ALARMS = {
+    "AlarmRule",
+    "AlarmQueue",
+    "AlarmDeadLetters",
+    "AlarmQueuePolicy",
+    "AlarmSource",
+    "AlarmPolicy",
+    "AlarmRunFailedAlarm",
+}
+
+
 def test_lowering_the_mode_keeps_the_ledger_and_the_links_that_were_sent(cloudformation):
     stacks = {mode: policies.present(cloudformation, {"Mode": mode, "SnoozeLinks": "true"}) for mode in MODES}
     acting = {"EnforceRole", "EnforcePolicy", "GuardPolicy", "EnforceAccess", "ActsFailedAlarm"}
     assert stacks["enforce"] - stacks["announce"] == acting
     assert stacks["announce"] - stacks["notify"] == {"HeldAlarm"}
-    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy"}
+    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy", *FOLLOWING_ALARMS}
     assert stacks["audit"] >= {"LedgerTable", *LINKS}
     assert not policies.present(cloudformation, {"Mode": "enforce"}) & LINKS
 
@@ -635,7 +648,7 @@ def test_no_alarm_listens_to_another_stack(cloudformation):
     for name, alarm in alarms(cloudformation).items():
         dimensions = policies.resolve(alarm["Dimensions"], {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page"})
         theirs = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
-        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}]]
+        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}], [{"Name": "QueueName", "Value": "dead-alarms"}]]
         assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else theirs), name
 
 
@@ -667,8 +680,8 @@ def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
 def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
-    assert counted["audit"] == counted["notify"]
-    sentence = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
+    [first, *others] = [f"{number} in {'mode ' if mode == 'audit' else ''}`{mode}`" for mode, number in counted.items()]
+    sentence = ", ".join([first, *others])
     assert f"{sentence}, one more with `SnoozeLinks`" in guide
     rows = tuple(
         Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
