@@ -143,7 +143,11 @@ def test_the_template_fits_a_stack_set(template: dict[str, Any]):
     """A service-managed one takes no macro, and 51,200 bytes inline."""
     assert len(FILE.read_bytes()) <= 51_200
     assert "Transform" not in template
-    assert {r["Type"] for r in template["Resources"].values()} == {"AWS::IAM::Role", "AWS::IAM::ManagedPolicy"}
+    assert {r["Type"] for r in template["Resources"].values()} == {
+        "AWS::IAM::Role",
+        "AWS::IAM::ManagedPolicy",
+        "AWS::Events::Rule",
+    }
     done = subprocess.run([Path(sys.executable).with_name("cfn-lint"), FILE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

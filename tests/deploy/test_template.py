@@ -19,7 +19,7 @@ from reaper.case import Coverage
 from reaper.ledger.codec import history_columns, written_columns
 from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
 from reaper.model import Mode, Status
-from reaper.report.figures import run_figures
+from reaper.report.figures import alarm_figures, run_figures
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,7 @@ NAMES = {
     "TargetRoleName": "ml-idle-reaper-target",
     "WorkflowLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep:*",
     "SpansAccounts": "true",
+    "AlarmQueue.Arn": "arn:aws:sqs:us-east-1:123456789012:ml-idle-reaper-AlarmQueue-1A2B",
     "Regions": ["us-east-1", "eu-west-1"],
     "KmsKey": "arn:aws:kms:us-east-1:123456789012:key/ours",
     "HasKmsKey": "true",
@@ -63,6 +64,16 @@ AUDIT = {"AuditPolicy", "ReportPolicy"}
 NOTIFY = {*AUDIT, "NoticePolicy"}
 ENFORCE_OWN = {"ReportPolicy", "NoticePolicy", "EnforceAccess"}
 """What the function itself has in mode enforce: nothing of SageMaker at all."""
+ALARM_RUNS = {
+    "AlarmRule",
+    "AlarmQueue",
+    "AlarmQueuePolicy",
+    "AlarmDeadLetters",
+    "AlarmSource",
+    "AlarmPolicy",
+    "AlarmRunFailedAlarm",
+}
+"""What looks out for alarms of this account."""
 ENFORCE = {"AuditPolicy", "EnforcePolicy", "GuardPolicy"}
 """What it takes on as the enforce role."""
 TELLING = {"Tells": "true"}
@@ -105,6 +116,7 @@ def test_sam_validates_the_template():
         "SchedulePolicy",
         "WorkflowPolicy",
         "AccountsPolicy",
+        "AlarmPolicy",
     ],
 )
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
@@ -145,7 +157,7 @@ def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
 def test_only_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
-    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda", "states"}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda", "states", "sqs"}
 
 
 @pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("announce", NOTIFY), ("enforce", ENFORCE_OWN)])
@@ -599,7 +611,7 @@ def test_lowering_the_mode_keeps_the_ledger_and_the_links_that_were_sent(cloudfo
     acting = {"EnforceRole", "EnforcePolicy", "GuardPolicy", "EnforceAccess", "ActsFailedAlarm"}
     assert stacks["enforce"] - stacks["announce"] == acting
     assert stacks["announce"] - stacks["notify"] == {"HeldAlarm"}
-    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy"}
+    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy", *ALARM_RUNS}
     assert stacks["audit"] >= {"LedgerTable", *LINKS}
     assert not policies.present(cloudformation, {"Mode": "enforce"}) & LINKS
 
@@ -633,9 +645,10 @@ def test_every_role_has_the_permissions_boundary_where_one_is_given(cloudformati
 def test_no_alarm_listens_to_another_stack(cloudformation):
     own = [{"Name": "service", "Value": "ml-idle-reaper"}, {"Name": "stack", "Value": "ml-idle-reaper"}]
     for name, alarm in alarms(cloudformation).items():
-        dimensions = policies.resolve(alarm["Dimensions"], {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page"})
+        named = {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page", "AlarmDeadLetters.QueueName": "dead"}
+        dimensions = policies.resolve(alarm["Dimensions"], named)
         theirs = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
-        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}]]
+        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}], [{"Name": "QueueName", "Value": "dead"}]]
         assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else theirs), name
 
 
@@ -667,10 +680,14 @@ def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
 def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
-    assert counted["audit"] == counted["notify"]
-    sentence = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
-    assert f"{sentence}, one more with `SnoozeLinks`" in guide
+    assert list(counted) == ["audit", "notify", "announce", "enforce"]
+    parts = [f"{n} in mode `{mode}`" if mode == "audit" else f"{n} in `{mode}`" for mode, n in counted.items()]
+    assert f"{', '.join(parts)}, one more with `SnoozeLinks`" in guide
     rows = tuple(
         Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
     )
-    assert f"| {len(run_figures(report(coverage=rows)))} metrics of its own" in guide
+    [row] = [
+        line for line in guide.splitlines() if line.startswith(f"| {len(run_figures(report(coverage=rows)))} metrics of its own")
+    ]
+    assert len(alarm_figures(0)) == 1
+    assert "one more when alarms on endpoints go off" in row
