@@ -171,6 +171,7 @@ TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "StringLike": lambda value, wanted: any(like(w, value, case=True) for w in wanted),
     "StringNotLike": lambda value, wanted: not any(like(w, value, case=True) for w in wanted),
     "ArnLike": lambda value, wanted: any(_arn_like(value, w) for w in wanted),
+    "ArnEquals": lambda value, wanted: any(_arn_like(value, w) for w in wanted),
     "Bool": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
 }
 """One value of the request against those of the policy; an operator that is not here is a KeyError, so that none is overlooked."""

@@ -27,12 +27,13 @@ ARNS = {
     "AWS::CloudWatch::Alarm": f"arn:aws:cloudwatch:{HERE}:alarm:ml-idle-reaper-ErrorAlarm-1A2B",
     "AWS::CloudWatch::Dashboard": f"arn:aws:cloudwatch::{policies.ACCOUNT}:dashboard/ml-idle-reaper-{policies.REGION}",
     "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{HERE}:table/ml-idle-reaper-LedgerTable-1A2B",
-    "AWS::Events::EventBusPolicy": f"arn:aws:events:{HERE}:event-bus/default",
+    "AWS::Events::EventBus": f"arn:aws:events:{HERE}:event-bus/ml-idle-reaper-alarms",
+    "AWS::Events::EventBusPolicy": f"arn:aws:events:{HERE}:event-bus/ml-idle-reaper-alarms",
     "AWS::Events::Rule": f"arn:aws:events:{HERE}:rule/ml-idle-reaper-AlarmRule-1A2B",
     "AWS::IAM::ManagedPolicy": f"arn:aws:iam::{policies.ACCOUNT}:policy/ml-idle-reaper-AuditPolicy-1A2B",
     "AWS::IAM::Role": ROLE,
     "AWS::Lambda::EventInvokeConfig": FUNCTION,
-    "AWS::Lambda::EventSourceMapping": f"arn:aws:lambda:{HERE}:event-source-mapping:1-2",
+    "AWS::Lambda::EventSourceMapping": f"arn:aws:lambda:{HERE}:event-source-mapping:0f2c",
     "AWS::Lambda::Function": FUNCTION,
     "AWS::Lambda::Permission": FUNCTION,
     "AWS::Lambda::Url": FUNCTION,
@@ -84,7 +85,7 @@ def resource(type_: str, action: str) -> str:
 
 @pytest.mark.parametrize("type_", sorted(ARNS))
 def test_a_pipeline_may_make_change_and_remove_what_the_stack_has(type_: str):
-    allowed = {"iam:PassedToService": "lambda.amazonaws.com"}
+    allowed = {"iam:PassedToService": "lambda.amazonaws.com", "lambda:FunctionArn": FUNCTION}
     questions = [(action, on) for of, action, on in needed() if of == type_]
     assert len(questions) > 0
     denied = [ask for ask in questions if not policies.evaluate([json.loads(RIGHTS)], *ask, allowed)]
@@ -101,6 +102,7 @@ def test_a_pipeline_may_make_change_and_remove_what_the_stack_has(type_: str):
         ("cloudformation:CreateChangeSet", f"arn:aws:cloudformation:{HERE}:stack/ml-idle-reaper/1a2b"),
         ("cloudformation:CreateChangeSet", "arn:aws:cloudformation:us-east-1:aws:transform/Serverless-2016-10-31"),
         ("cloudformation:GetTemplateSummary", "*"),
+        ("events:PutRule", f"arn:aws:events:{HERE}:rule/ml-idle-reaper-alarms/ml-idle-reaper-ForwardedAlarmRule-1A2B"),
         ("iam:CreateRole", f"arn:aws:iam::{policies.ACCOUNT}:role/ml-idle-reaper/ml-idle-reaper-SweepRole-1A2B"),
         ("logs:CreateLogGroup", f"arn:aws:logs:{HERE}:log-group:/aws/vendedlogs/states/ml-idle-reaper-sweep"),
     ],
@@ -120,6 +122,8 @@ def test_a_pipeline_may_do_what_sam_and_its_own_steps_do(action: str, on: str):
         ("iam:PutRolePolicy", f"arn:aws:iam::{policies.ACCOUNT}:role/deploy-ml-idle-reaper", {}),
         ("iam:CreateUser", f"arn:aws:iam::{policies.ACCOUNT}:user/ml-idle-reaper-me", {}),
         ("lambda:UpdateFunctionCode", f"arn:aws:lambda:{HERE}:function:somebody-elses", {}),
+        ("lambda:DeleteEventSourceMapping", "*", {"lambda:FunctionArn": f"arn:aws:lambda:{HERE}:function:somebody-elses"}),
+        ("events:PutPermission", f"arn:aws:events:{HERE}:event-bus/default", {}),
         ("cloudformation:DeleteStack", f"arn:aws:cloudformation:{HERE}:stack/somebody-elses/1", {}),
         ("sagemaker:StopNotebookInstance", f"arn:aws:sagemaker:{HERE}:notebook-instance/a", {}),
     ],

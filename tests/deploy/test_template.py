@@ -19,7 +19,7 @@ from reaper.case import Coverage
 from reaper.ledger.codec import history_columns, written_columns
 from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
 from reaper.model import Mode, Status
-from reaper.report.figures import run_figures
+from reaper.report.figures import alarm_figures, run_figures
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +65,16 @@ AUDIT = {"AuditPolicy", "ReportPolicy"}
 NOTIFY = {*AUDIT, "NoticePolicy"}
 ENFORCE_OWN = {"ReportPolicy", "NoticePolicy", "EnforceAccess"}
 """What the function itself has in mode enforce: nothing of SageMaker at all."""
+ALARM_RUNS = {
+    "AlarmRule",
+    "AlarmQueue",
+    "AlarmQueuePolicy",
+    "AlarmDeadLetters",
+    "AlarmSource",
+    "AlarmPolicy",
+    "AlarmRunFailedAlarm",
+}
+"""What looks out for alarms of this account."""
 ENFORCE = {"AuditPolicy", "EnforcePolicy", "GuardPolicy"}
 """What it takes on as the enforce role."""
 TELLING = {"Tells": "true"}
@@ -107,6 +117,7 @@ def test_sam_validates_the_template():
         "SchedulePolicy",
         "WorkflowPolicy",
         "AccountsPolicy",
+        "AlarmPolicy",
     ],
 )
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
@@ -596,23 +607,12 @@ LINKS = {"SnoozeSecret", "SnoozeFunction", "SnoozeFunctionUrl", "SnoozeFunctionU
 LINKS |= {"SnoozeFunctionURLInvokeAllowPublicAccess", "SnoozeRole", "SnoozePolicy", "SnoozeLogs", "SnoozeAlarm"}
 
 
-FOLLOWING_ALARMS = {
-    "AlarmRule",
-    "AlarmQueue",
-    "AlarmDeadLetters",
-    "AlarmQueuePolicy",
-    "AlarmSource",
-    "AlarmPolicy",
-    "AlarmRunFailedAlarm",
-}
-
-
 def test_lowering_the_mode_keeps_the_ledger_and_the_links_that_were_sent(cloudformation):
     stacks = {mode: policies.present(cloudformation, {"Mode": mode, "SnoozeLinks": "true"}) for mode in MODES}
     acting = {"EnforceRole", "EnforcePolicy", "GuardPolicy", "EnforceAccess", "ActsFailedAlarm"}
     assert stacks["enforce"] - stacks["announce"] == acting
     assert stacks["announce"] - stacks["notify"] == {"HeldAlarm"}
-    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy", *FOLLOWING_ALARMS}
+    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy", *ALARM_RUNS}
     assert stacks["audit"] >= {"LedgerTable", *LINKS}
     assert not policies.present(cloudformation, {"Mode": "enforce"}) & LINKS
 
@@ -646,9 +646,10 @@ def test_every_role_has_the_permissions_boundary_where_one_is_given(cloudformati
 def test_no_alarm_listens_to_another_stack(cloudformation):
     own = [{"Name": "service", "Value": "ml-idle-reaper"}, {"Name": "stack", "Value": "ml-idle-reaper"}]
     for name, alarm in alarms(cloudformation).items():
-        dimensions = policies.resolve(alarm["Dimensions"], {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page"})
+        named = {**NAMES, "SweepFunction": "sweep", "SnoozeFunction": "page", "AlarmDeadLetters.QueueName": "dead"}
+        dimensions = policies.resolve(alarm["Dimensions"], named)
         theirs = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
-        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}], [{"Name": "QueueName", "Value": "dead-alarms"}]]
+        theirs += [[{"Name": "StateMachineArn", "Value": NAMES["Workflow"]}], [{"Name": "QueueName", "Value": "dead"}]]
         assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else theirs), name
 
 
@@ -680,10 +681,14 @@ def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
 def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
-    [first, *others] = [f"{number} in {'mode ' if mode == 'audit' else ''}`{mode}`" for mode, number in counted.items()]
-    sentence = ", ".join([first, *others])
-    assert f"{sentence}, one more with `SnoozeLinks`" in guide
+    assert list(counted) == ["audit", "notify", "announce", "enforce"]
+    parts = [f"{n} in mode `{mode}`" if mode == "audit" else f"{n} in `{mode}`" for mode, n in counted.items()]
+    assert f"{', '.join(parts)}, one more with `SnoozeLinks`" in guide
     rows = tuple(
         Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
     )
-    assert f"| {len(run_figures(report(coverage=rows)))} metrics of its own" in guide
+    [row] = [
+        line for line in guide.splitlines() if line.startswith(f"| {len(run_figures(report(coverage=rows)))} metrics of its own")
+    ]
+    assert len(alarm_figures(0)) == 1
+    assert "one more when alarms on endpoints go off" in row

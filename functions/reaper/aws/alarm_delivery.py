@@ -6,8 +6,8 @@ https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from reaper.aws.alarm_event import alarmed_endpoints
@@ -20,7 +20,7 @@ from reaper.policy import file
 from reaper.report.figures import alarm_figures, skipped_figures
 
 
-def look_at_alarms(event: Mapping[str, Any], deadline: datetime) -> dict[str, Any]:
+def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], deadline: datetime) -> dict[str, Any]:
     """One run over the endpoints of all alarms in the batch. Raises ReaperError if it can't be carried out: the queue delivers again.
 
     The answer says how many resources were judged, and how many events were dropped, by reason.
@@ -28,7 +28,7 @@ def look_at_alarms(event: Mapping[str, Any], deadline: datetime) -> dict[str, An
     settings = event_settings(os.environ, {})
     source = file.load_policy(settings.policy)
     alarmed = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
-    ran = run_on_alarms(alarmed, settings, source, lambda: datetime.now(UTC), logger.info, deadline)
+    ran = run_on_alarms(alarmed, settings, source, clock, logger.info, deadline)
     _publish(ran)
     findings = ran.report.findings if ran.report else ()
     return {"run": ran.report.run.id if ran.report else None, "resources": len(findings), "dropped": ran.dropped}

@@ -6,7 +6,7 @@ the answer says which execution: {"run": ..., "execution": ...}.
 
 With {"doctor": true} nothing is swept: the answer is what `reaper doctor --format json` prints, as the function's own role sees it.
 
-A queue delivers the events of CloudWatch alarms (`alarm_delivery`).
+A queue delivers the events of CloudWatch alarms (`aws/alarm_delivery`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if is_batch(event):
         from reaper.aws.alarm_delivery import look_at_alarms  # imports the phases, which would slow every cold start
 
-        return look_at_alarms(event, deadline)
+        return look_at_alarms(event, lambda: datetime.now(UTC), deadline)
     options = dict(options_of(event))
     if options.get("doctor") is True:
         del options["doctor"]
