@@ -20,7 +20,7 @@ from reaper_sandbox.aws.server import Server
 from reaper_sandbox.aws.world import World
 
 RECENT = timedelta(hours=1)
-"""What showed use this lately stays in use."""
+"""What published this lately goes on, and what showed use stays in use."""
 EVERY_S = 300
 """Seconds between two points of use."""
 
@@ -55,12 +55,12 @@ def _updater(world: World, live: Live) -> Callable[[], None]:
 
 
 def live_parts(world: World, now: datetime) -> Live:
-    """What in this world reached `now`, or nearly."""
+    """What in this world reached `now`, or nearly: setting it up takes some seconds."""
     recent = int((now - RECENT).timestamp())
     regions = list(world.regions.values())
     series = [one for region in regions for one in region.metrics.series.values()]
     return Live(
-        steady=[(one, at) for one in series for at, run in enumerate(one.runs) if run.until >= int(now.timestamp())],
+        steady=[(one, at) for one in series for at, run in enumerate(one.runs) if run.until >= recent],
         used=[one for one in series if one.stamps and max(one.stamps) >= recent],
         apps=[app for region in regions for app in region.apps.values() if app.checked and app.checked >= now - RECENT],
         streams=[
