@@ -96,6 +96,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "row",
         "look",
         "recall",
+        "row",
         "manifest",
         "begin",
         "began",

@@ -100,8 +100,8 @@ ANYTHING = ("used", "kept", "tagged", "lost", "changed", "updating", "stopped", 
 events = st.one_of(
     st.tuples(st.sampled_from(["list", "observe", "look"]), st.sampled_from(ANYTHING)),
     st.tuples(st.just("again"), st.sampled_from(["used", "kept", "deleted", "later", "twice"])),
-    st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice", "paused"])),
-    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted", "paused"])),
+    st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice", "paused", "paused"])),
+    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted", "paused", "paused"])),
 )
 """(call, what happens just before it is answered): only what the reaper can still know by then."""
 HAPPENINGS = (
@@ -488,7 +488,7 @@ class Deployment(RuleBasedStateMachine):
         self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
 
-    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "kept", "odd"]))
+    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "paused", "hosted", "kept", "odd"]))
     def between(self, call: str, what: str) -> None:
         """Something happens between the notice of a house and the last call of its action."""
         for name in (HOUSE, INNER):

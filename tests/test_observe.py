@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from fakes.builders import HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
-from fakes.fake_cloud import DENIED, FAKE_KIND
+from fakes.fake_cloud import DENIED, FAKE_KIND, FakeSession
 from fakes.fake_deployment import FakeDeployment
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.handover import Observed
 from reaper.model import State, Status
+from reaper.observation import Observation
 from reaper.observe import observe
+from reaper.planning.run_age import NOT_REACHED
 
 
 @pytest.fixture
@@ -28,6 +31,18 @@ def deployment() -> FakeDeployment:
 def observed(deployment: FakeDeployment, **context: object) -> Observed:
     opened = deployment.open_run()
     return observe(opened.run, replace(opened.observe, **context), opened.run.started_at)  # type: ignore[arg-type]
+
+
+def test_a_row_says_that_the_time_was_over_before_all_else(deployment: FakeDeployment):
+    """A row has three errors at most, and the next run reads first what this one had no time for."""
+
+    def observe_late(session: FakeSession, resources: object, window: object) -> Iterator[Observation]:
+        session.errors += [CloudError(Reason.THROTTLED, f"call {n}", "throttled") for n in range(4)]
+        yield from ()
+        raise CloudError(Reason.UNREACHABLE, "call", NOT_REACHED)
+
+    part = observed(deployment, kinds=[replace(FAKE_KIND, observe=observe_late)])
+    assert all(NOT_REACHED in (row.error or "") for row in part.coverage)
 
 
 def test_every_target_is_observed_and_judged(deployment: FakeDeployment):

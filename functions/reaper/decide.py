@@ -115,7 +115,7 @@ def _new_draft(run: Run, context: DecideContext) -> _Draft:
 def _decide_part(part: Observed, draft: _Draft) -> None:
     draft.coverage += part.coverage
     if because := _refused_because(part, draft):
-        refused = [row for row in part.coverage if row.cloud != OWN]
+        refused = [row for row in part.coverage if row.cloud != OWN and run_age.NOT_REACHED not in (row.error or "")]
         draft.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
         _leave_alone(part.cases, because, draft)
         return
@@ -138,10 +138,10 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
 
 def _decide_resources(cases: Sequence[Case], leases: RunLeases, draft: _Draft) -> None:
     """Decide about single resources, unless another run has their target or one of its actions on them is still open."""
-    ids = take_resource_leases(cases, leases, draft.now, draft.failures) if draft.ledger else frozenset()
-    leased = [case for case in cases if case.resource.id in ids]
+    ids = take_resource_leases(cases, leases, draft.now, draft.failures) if draft.ledger else None
+    leased = [case for case in cases if case.resource.id in (ids or ())]
     memories = recall_to_read(leased, draft.ledger, draft.now, draft.failures) if draft.ledger else None
-    if memories is None:
+    if ids is None or memories is None:
         _leave_alone(cases, LEDGER_UNREADABLE, draft)
         return
     known = dict(memories)

@@ -22,6 +22,7 @@ from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache, conformance
 from reaper.observing.cache import ConfigurationCache
 from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
+from reaper.planning.run_age import NOT_REACHED
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -238,7 +239,7 @@ def _worst_status(errors: Sequence[CloudError]) -> Status:
 
 def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resources: int) -> Coverage:
     target = job.session.target
-    texts = list(dict.fromkeys(str(error) for error in errors))
+    texts = sorted(dict.fromkeys(str(error) for error in errors), key=lambda text: NOT_REACHED not in text)  # for the next run
     more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
     missing = list(dict.fromkeys(error.missing for error in errors if error.missing))
     return Coverage(

@@ -64,12 +64,14 @@ def test_every_ledger_reads_memories_and_the_switch_together(ledger):
         pytest.param({"state": "on", "until": "tomorrow"}, id="an end that is no time"),
         pytest.param({"state": "on", "until": "2020-01-01T00:00:00"}, id="an end without a zone"),
         pytest.param({"state": "on", "until": ""}, id="an empty end"),
+        pytest.param({"state": "on", "until": "9999-12-31T23:59:59-14:00"}, id="an end after the last year"),
         pytest.param({"state": "on", "until": "2020-01-01T00:00:00+00:00", "at": "?"}, id="a start that is no time"),
     ],
 )
 def test_a_row_that_cannot_be_understood_counts_as_on(ledger: Ledger, values: dict[str, str]):
     assert ledger.write_row(PAUSE_ROW, values, 0, NOW)
     assert stop_switch.paused_until(ledger, NOW) == UNTIL_RESUMED
+    assert "counts as on" in stop_switch.paused_sentence(stop_switch.read_pause(ledger, NOW))
     assert stop_switch.end_pause(ledger, "jo", NOW) is None
 
 

@@ -97,6 +97,7 @@ def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Accou
     patch.setattr(models.Stack, "parse_template", staticmethod(_parsed))
     patch.setattr(models.ChangeSet, "_parse_template", _parse_change_set)
     patch.setattr(parsing, "clean_json", _without_nothing(parsing.clean_json))
+    patch.setattr(parsing, "parse_and_update_resource", _if_present(parsing.parse_and_update_resource))
     patch.setattr(parsing, "parse_and_delete_resource", _detached_first(parsing.parse_and_delete_resource))
     patch.setattr(
         models.CloudFormationBackend, "execute_change_set", _with_outputs(models.CloudFormationBackend.execute_change_set)
@@ -199,6 +200,16 @@ def _detached_first(delete: Callable[..., None]) -> Callable[..., None]:
         delete(name, node, account_id, region)
 
     return deleted
+
+
+def _if_present(update: Callable[..., Any]) -> Callable[..., Any]:
+    """moto also updates a resource whose condition doesn't hold, and fails because there is none."""
+
+    def updated(logical_id: str, resource_json: Any, resources_map: Any, **named: Any) -> Any:
+        is_there = resources_map[logical_id] is not None
+        return update(logical_id, resource_json, resources_map, **named) if is_there else None
+
+    return updated
 
 
 def _without_nothing(clean: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,7 +84,7 @@ def test_the_functions_have_the_names_that_the_engine_and_the_rules_know() -> No
     assert {starting.ORCHESTRATOR, "sweep_on_schedule", "sweep_by_hand", "sweep_status"} <= FUNCTIONS.keys()
 
 
-def test_the_group_roles_allow_what_those_of_subscriptions_do_and_listing_it() -> None:
+def test_the_group_roles_allow_the_same_and_listing_subscriptions() -> None:
     assert set(actions(GROUP)) == {*actions(), READ_BELOW}
     assert actions(GROUP) == sorted(actions(GROUP), key=str.lower)
     enforcing = re.findall(r"'(Microsoft\.[\w./]+)'", text(declared(GROUP, "variable")["enforceActions"]))

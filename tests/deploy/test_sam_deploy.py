@@ -57,10 +57,17 @@ def test_a_second_installation_has_its_own_answers(account: Account, deployed: s
     before = (account.resources(), guided.answers(account))
     assert guided.saved(account)
     completed = guide(
-        account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy"
+        account,
+        f"stack=ml-idle-reaper-dev\n{first}",
+        Mode="announce",
+        PolicyParameter="/ml-idle-reaper-dev/policy",
+        Targets="organization",
     )
     assert completed.startswith("0 "), completed
     assert account.variables("ml-idle-reaper-dev")["REAPER_POLICY"] == "ssm:/ml-idle-reaper-dev/policy"
+    machines = account.client("stepfunctions").list_state_machines()["stateMachines"]
+    assert [machine["name"] for machine in machines] == ["ml-idle-reaper-dev-sweep"]
+    assert account.variables("ml-idle-reaper-dev")["REAPER_WORKFLOW"] == machines[0]["stateMachineArn"]
     assert (account.resources(), guided.answers(account)) == before
     again = account.shell(
         'stack=ml-idle-reaper-dev\nsam deploy --config-env "$stack" --no-fail-on-empty-changeset --no-confirm-changeset'

@@ -11,6 +11,7 @@ from reaper.snooze import keys, links
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text()
 PAGES = [ROOT / "SECURITY.md", ROOT / "docs/security.md", ROOT / "docs/operations.md"]
+TARGET, GROUP = (ROOT / "infra/aws/target-role.yaml").read_text(), (ROOT / "infra/management-group.bicep").read_text()
 TEMPLATE, BICEP = (ROOT / "template.yaml").read_text(), (ROOT / "infra/main.bicep").read_text()
 
 
@@ -36,10 +37,10 @@ def test_the_readme_leads_to_the_security_page():
 
 
 def test_every_role_that_the_deployments_make_is_on_the_security_page():
-    aws = re.findall(r"^  (\w+):\n(?:    #.*\n)*    Type: AWS::IAM::Role$", TEMPLATE, re.M)
-    azure = re.findall(r"^param \w*[rR]oleName string = (?:name == '[\w-]+' \? )?'([\w-]+)'", BICEP, re.M)
-    assert len(aws) >= 3
-    assert len(azure) >= 2
+    aws = re.findall(r"^  (\w+):\n(?:    #.*\n)*    Type: AWS::IAM::Role$", TEMPLATE + TARGET, re.M)
+    azure = re.findall(r"^param \w*[rR]oleName string = (?:name == '[\w-]+' \? )?'([\w-]+)'", BICEP + GROUP, re.M)
+    assert len(aws) >= 7
+    assert len(azure) >= 4
     assert [name for name in [*aws, *azure] if f"`{name}`" not in PAGE] == []
 
 

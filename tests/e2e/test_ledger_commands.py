@@ -67,6 +67,7 @@ def test_the_switch_needs_a_named_ledger(desk: Desk, command: str, ledger: str):
 @pytest.mark.parametrize(
     ("until", "message"),
     [
+        pytest.param("9999-12-31T23:59:59-14:00", "date value out of range", id="after the last year"),
         pytest.param("2020-01-01", "that is in the past", id="the past"),
         pytest.param("tomorrow", "expected an ISO date or datetime such as 2026-12-31, or a duration", id="a word"),
         pytest.param("400d", "expected at most 365d", id="too long"),

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from fakes.workflow_runs import FakeWorkflow
 from on_aws.conftest import DAY, NOW
 from reaper import sessions
 from reaper.aws import organization, targets
@@ -384,6 +385,26 @@ def test_accounts_without_time_are_rows_and_come_first_next_time(server: Server,
     assert {row.status for row in again.coverage} == {Status.OK}
     first = next(line for line in lines if line.startswith("account "))
     assert any(f"account {row.account} " in first for row in late)
+
+
+def test_credentials_that_have_ended_are_a_failure_of_their_account(server: Server, company: Organization):
+    def ended(call, data):
+        return data | {"Credentials": data["Credentials"] | {"Expiration": NOW - 3000 * DAY}}
+
+    server.rules.append(on("AssumeRole", replace(empty(), answer=None, rewrite=ended)))
+    report = sweep()
+    assert {row.status for row in rows_of(report, HUB)} == {Status.OK}
+    [row] = rows_of(report, RESEARCH)
+    assert (row.status, "couldn't be understood" in (row.error or "")) == (Status.FAILED, True)
+
+
+def test_a_workflow_reports_an_account_that_denies_the_role_once(server: Server, company: Organization, tmp_path):
+    """Its regions are read in several steps, each of which is denied."""
+    company.roles = [role for role in company.roles if RESEARCH not in role.arn]
+    settings = replace(ORGANIZATION, regions=(*REGIONS, "us-west-2", "ap-northeast-1"), policy="version: 1")
+    by_steps, in_one = FakeWorkflow(settings, tmp_path, lambda: NOW).run(), sweep(settings)
+    assert len(rows_of(by_steps, RESEARCH)) == 1
+    assert sorted(by_steps.coverage, key=str) == sorted(in_one.coverage, key=str)
 
 
 def test_the_rights_to_list_are_named_once():

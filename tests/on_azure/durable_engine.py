@@ -68,6 +68,7 @@ class Engine:
     calls: list[tuple[str, Json]] = field(default_factory=list)
     purged: list[Json] = field(default_factory=list)
     most_at_once: int = 0
+    threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self, name: str, instance_id: str, given: str) -> Instance | None:
         """A new instance, which does not run yet. None while one with that ID is under way."""
@@ -84,6 +85,11 @@ class Engine:
         while instance.status in UNDER_WAY:
             run.step()
         return instance
+
+    def settle(self) -> None:
+        """Wait for the activities whose results the run did not wait for."""
+        for thread in self.threads:
+            thread.join(timeout=60)
 
     def input_of(self, instance_id: str) -> Any:
         """What the instance was started with."""
@@ -165,7 +171,9 @@ class _Run:
         self.engine.most_at_once = max(self.engine.most_at_once, len(self.running))
         for twin in range({"hang": 0, "twin": 2}.get(fault, 1)):
             target = self._crash if fault == "crash" else self._work
-            threading.Thread(target=target, args=(number, name, given, twin), daemon=True).start()
+            thread = threading.Thread(target=target, args=(number, name, given, twin), daemon=True)
+            self.engine.threads.append(thread)
+            thread.start()
         return None
 
     def _work(self, number: int, name: str, given: str, twin: int) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from on_azure.orchestrated import SUBS, Deployment
+from on_azure.orchestrated import LONG_AGO, SUBS, Deployment
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, TIMED_OUT
+from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import error, on, throttled
 from reaper_sandbox.azure.rights import deny
 
@@ -148,15 +149,19 @@ def test_a_warned_subscription_is_read_and_never_acted_on(deployed_app: Deployme
 
 
 def test_a_subscription_that_is_disabled_after_the_decision_is_left_alone(deployed_app: Deployment):
+    served = deployed_app.server.subscription(SUBS[0]).workspace("vision").endpoint("served").deployment("blue", capacity=3)
+    signals.capacity(served, since=LONG_AGO)
     deployed_app.warned()
 
     def disable(name: str, _: int) -> None:
         if name == DECIDE_RUN:
             deployed_app.server.subscription(SUBS[0]).in_state("Warned")
+            deployed_app.server.requests.clear()
 
     deployed_app.engine.after = disable
     report = deployed_app.sweep()
-    outcomes = {f["account"][0]: (f["outcome"], f["error"]) for f in report["findings"]}
-    assert outcomes["1"][0] == "refused"
-    assert deployed_app.least()["1"] == 1
+    outcomes = {f["outcome"] for f in report["findings"] if f["account"] == SUBS[0]}
+    assert (outcomes, served.body["sku"]["capacity"], deployed_app.least()["1"]) == ({"refused"}, 3, 1)
+    paths = [request.path for request in deployed_app.server.requests]
+    assert [path for path in paths if SUBS[0] in path] == [f"/subscriptions/{SUBS[0]}"], "nothing else is read there"
     assert sorted(deployed_app.changes()) == list("2345")

@@ -171,6 +171,7 @@ def test_a_repeated_conclude_mails_and_logs_once(deployed_app: Deployment, caplo
     deployed_app.engine.faults = {(CONCLUDE_RUN, None): ["twin"]}
     with caplog.at_level(logging.INFO, "reaper"):
         deployed_app.sweep()
+        deployed_app.engine.settle()
     assert [e["event"] for e in events(caplog)].count("swept") == 1
     assert [e["event"] for e in events(caplog)].count("scheduled sweep succeeded") == 1
 

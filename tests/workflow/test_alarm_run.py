@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 
@@ -84,6 +85,17 @@ def test_nothing_is_mailed_while_another_run_has_the_target(scene: Scene):
     assert scene.ledger.lease_holder(target, scene.server.now) == "the scheduled run"
 
 
+def test_a_ledger_that_fails_is_not_taken_for_another_run(scene: Scene):
+    ledger = sqlite3.connect(scene.home / "ledger.db")
+    alarm_run(scene, alarmed("quiet-eu-west-1"))
+    ledger.execute("DROP TABLE lease")
+    ledger.commit()
+    ran = alarm_run(scene, alarmed())
+    assert ran.report
+    assert (ran.is_skipped, len(scene.mails())) == (False, 1)
+    assert any(row.kind == "ledger" for row in ran.report.coverage)
+
+
 def test_an_endpoint_in_use_is_left_alone(scene: Scene):
     Account(scene.server).invoked("quiet-us-east-1", "AllTraffic", scene.server.now - timedelta(minutes=30))
     assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("none", "planned")}
@@ -100,6 +112,13 @@ def test_an_endpoint_in_use_is_left_alone(scene: Scene):
 def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, outside: AlarmedEndpoints):
     ran = alarm_run(scene, outside)
     assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
+
+
+def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):
+    scene.use(lambda settings: replace(settings, regions=("all",)))
+    odd = AlarmedEndpoint(account=ACCOUNT, region="xx-nowhere-1", name="churn")
+    ran = alarm_run(scene, AlarmedEndpoints(endpoints=alarmed().endpoints | {odd}))
+    assert (ran.dropped, steps(ran)) == ({OUTSIDE: 1}, {"quiet-us-east-1": ("warn", "done")})
 
 
 def test_an_audit_deployment_only_looks(scene: Scene):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from reaper import memory_updates
+from reaper.actions import hold_ledger
+from reaper.actions.holds import Hold, LimitName
 from reaper.case import Report
 from reaper.errors import CloudError
 from reaper.model import Mode, Status, StepName
+from reaper.notices.sending import NOTIFIED
 from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.workflow import run_lease
 from reaper.workflow.run_lease import LEASE_ROW, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper.workflow.store import ACT_ITEMS, DECIDED, ITEMS, FolderStore
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 
@@ -70,6 +74,34 @@ def test_a_part_that_cannot_be_read_is_a_failure_in_the_report(due: Scene):
     report = due.workflow.conclude(run_id)
     assert all("can't be read" in (row.error or "") for row in report.coverage if row.cloud == "aws")
     assert report.findings == ()
+
+
+def test_a_late_twin_of_observe_changes_nothing(due: Scene):
+    """It has no time left and reads nothing. What was decided and done by the first one's part is still told."""
+    run_id = due.workflow.acted()
+    due.later(minutes=31)
+    for item in due.workflow.items(run_id):
+        due.workflow.observe(run_id, item)
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert {row.status for row in report.coverage} == {Status.OK}
+
+
+def test_a_part_lost_after_act_does_not_hide_what_was_done(due: Scene):
+    run_id, before = due.workflow.acted(), len(due.mails())
+    FolderStore(due.home / "runs" / run_id).write("observed/0.json", '{"cases": ')
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert [mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]
+    assert all("can't be read" in (row.error or "") for row in report.coverage if row.cloud == "aws")
+
+
+def test_a_run_of_all_kinds_reports_its_missing_items(scene: Scene):
+    scene.use(lambda settings: replace(settings, kinds=()))
+    run_id = str(scene.workflow.list()["run"])
+    scene.workflow.decide(run_id)
+    rows = [row for row in scene.workflow.conclude(run_id).coverage if row.cloud == "aws"]
+    assert {(row.region, row.status) for row in rows} == {(region, Status.FAILED) for region in REGIONS}
 
 
 def test_a_repeated_decide_changes_no_decision(due: Scene):
@@ -132,6 +164,32 @@ def test_a_conclude_waits_for_its_twin_and_gives_up_in_time(due: Scene):
     assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
 
 
+def test_a_repeated_conclude_says_that_owners_were_notified(scene: Scene):
+    """It finds rows that changed. The first one may have been killed before it could deliver its report."""
+    run_id = scene.workflow.acted()
+    scene.workflow.conclude(run_id)
+    assert {f.step.because for f in scene.workflow.conclude(run_id).findings} == {NOTIFIED}
+
+
+def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
+    """A run that was stopped may still conclude while the next one does; a twin of the first must not send beside it."""
+    now, ends = due.server.now, due.server.now + timedelta(minutes=10)
+    claims = [RunLease(run=run, holder=holder, until=ends) for run, holder in (("one", "a"), ("two", "b"), ("one", "twin"))]
+    assert [run_lease.claim_conclude(due.ledger, claim, now) for claim in claims] == [True, True, False]
+    run_lease.release_conclude(due.ledger, claims[2], now)
+    assert not run_lease.claim_conclude(due.ledger, claims[2], now)
+    run_lease.release_conclude(due.ledger, claims[0], now)
+    assert run_lease.claim_conclude(due.ledger, claims[2], now)
+    assert run_lease.claim_conclude(due.ledger, replace(claims[1], holder="twin"), ends)
+
+
+@pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
+def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
+    version = due.ledger.read_row(run_lease.CONCLUDE_ROW).version
+    assert due.ledger.write_row(run_lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
+    assert set(steps(due.workflow.run()).values()) == {("stop", "done")}
+
+
 def test_no_action_is_begun_once_the_policy_has_changed(due: Scene):
     run_id = due.workflow.decided()
     changed = due.workflow.under(due.policy + "# changed\n")
@@ -156,6 +214,33 @@ def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+def test_nothing_is_begun_in_an_account_that_is_excluded_by_now(due: Scene):
+    run_id = due.workflow.decided()
+    due.use(lambda settings: replace(settings, exclude_accounts=("123456789012",)))
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == [3, 3]
+    report = due.workflow.conclude(run_id)
+    assert {f.outcome.because for f in report.findings} == {"the deployment excludes this account by now"}
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_nothing_is_begun_that_the_next_run_put_on_hold(due: Scene, released: bool):
+    """The map of a run that was stopped goes on acting, by decisions from before the hold."""
+    run_id = due.workflow.decided()
+    due.later(minutes=30)
+    targets = frozenset(f"aws/123456789012/{region}" for region in REGIONS)
+    kinds = frozenset({"sagemaker-endpoint"})
+    hold = Hold(limit=LimitName.ACTIONS, since=due.server.now, run="next", because="too many", targets=targets, kinds=kinds)
+    if released:
+        hold_ledger.release_hold(due.ledger, "ana", due.server.now)
+    version = hold_ledger.holds_with_version(due.ledger)[1]
+    assert hold_ledger.record_holds(due.ledger, [hold], [], version, due.server.now)
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == ([1, 1] if released else [3, 3])
 
 
 def test_an_act_without_a_result_is_told_from_the_ledger(due: Scene):
@@ -223,6 +308,29 @@ def test_a_repeated_list_changes_nothing(scene: Scene):
     scene.later(minutes=3)
     assert scene.workflow.list(run_id=str(first["run"])) == first
     assert scene.workflow.items(str(first["run"])) == before
+
+
+def test_two_lists_at_once_agree_on_the_items(scene: Scene):
+    """The slower one lists other regions. With its numbers, what the items observed would belong to other places."""
+    run_id, slow, clock = "0123456789ab", scene.workflow, scene.workflow.clock
+    quick = replace(slow, clock=clock, settings=replace(slow.settings, regions=("us-east-1",)))
+    listed: list[dict[str, Any]] = []
+
+    def slow_clock() -> datetime:
+        slow.clock = clock
+        listed.append(quick.list(run_id))
+        return clock()
+
+    slow.clock = slow_clock
+    assert slow.list(run_id) == listed[0]
+    assert [item["regions"] for item in slow.items(run_id)] == [["us-east-1"]]
+
+
+def test_a_list_that_was_cut_off_is_completed(scene: Scene):
+    first = scene.workflow.list()
+    (scene.home / "runs" / str(first["run"]) / ITEMS).unlink()
+    assert scene.workflow.list(run_id=str(first["run"])) == first
+    assert len(scene.workflow.items(str(first["run"]))) == first["items"]
 
 
 def test_the_stored_run_contains_no_external_id(scene: Scene):

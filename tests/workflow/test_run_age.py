@@ -106,3 +106,28 @@ def test_notices_without_time_are_reported_and_sent_by_the_next_run(scene: Scene
     scene.later(hours=1)
     assert {f.outcome.result.value for f in scene.workflow.run().findings} == {"done"}
     assert [mail for mail in scene.mails() if "To: ana@example.com" in mail]
+
+
+def test_what_was_not_reached_stays_first_although_the_run_is_refused(scene: Scene):
+    run_id = str(scene.workflow.list()["run"])
+    scene.later(minutes=31)
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    scene.later(minutes=31)
+    scene.workflow.decide(run_id)
+    scene.workflow.conclude(run_id)
+    assert {place[2] for place in read_unreached(scene.ledger)} == set(REGIONS)
+
+
+def test_an_audit_reads_what_its_workflow_reaches_late(scene: Scene):
+    """The steps of a large organization begin one after the other, the last ones long after the run."""
+    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
+    run_id = str(scene.workflow.list()["run"])
+    scene.workflow.deadline_in = 15 * MINUTE
+    scene.later(minutes=50)
+    for item in scene.workflow.items(run_id):
+        scene.workflow.observe(run_id, item)
+    scene.workflow.decide(run_id)
+    report = scene.workflow.conclude(run_id)
+    assert {row.status for row in report.coverage} == {Status.OK}
+    assert len(report.findings) == 2

@@ -145,8 +145,8 @@ def _execute_step(task: _Task) -> Outcome:
     memories = recheck.recall_around(case.resource, task.recheck)
     recheck.require_same_step(task.action, case, memories, task.time())
     recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
-    memory = memories.get(case.resource.id, Memory())
-    resource = case.resource
+    resource, memory = case.resource, memories.get(case.resource.id, Memory())
+    recheck.require_no_hold(task.action, case, memory, task.recheck)
     earlier = recheck.earlier_action(memory, task.context.archive)
     manifest = _read_manifest(resource, earlier, task)
     own_intent = _record_intent(manifest, _store_manifest(manifest, memory.version + 1, task), memory, task)

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from reaper import limits
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release
+from reaper.case import Case
 from reaper.ledger.port import Ledger, RunStatistics
 from reaper.ledger.update import update_row, write_until_accepted
 from reaper.limits import IdleShare, PastRuns
-from reaper.model import Target
+from reaper.model import Memory, Target
 
 HOLD_ROW, RELEASE_ROW = "hold", "release"
 """The rows of the ledger with what is on hold and the last release. Ledgers of 49f8b6c had both in the history."""
@@ -26,6 +27,17 @@ Places = Mapping[KindInTarget, tuple[Target, str]]
 def current_holds(ledger: Ledger) -> list[Hold]:
     """What is on hold now. Raises CloudError."""
     return holds_with_version(ledger)[0]
+
+
+def hold_over(ledger: Ledger, case: Case, memory: Memory, now: datetime) -> Hold | None:
+    """A hold on stopping or deleting this resource that no release covers; None if there is none. Raises CloudError.
+
+    A run decides under the holds that stand then. Another run may have found a limit exceeded since.
+    """
+    standing = [hold for hold in current_holds(ledger) if holds.covers_case(hold, case)]
+    if not standing or limits.is_released(case, memory, _last_release(ledger, now), now):
+        return None
+    return standing[0]
 
 
 def holds_with_version(ledger: Ledger) -> tuple[list[Hold], int]:

@@ -42,14 +42,14 @@ def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Cov
     return taken
 
 
-def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime, rows: list[Coverage]) -> frozenset[str]:
-    """Lease single resources. Returns the IDs of those that this run got: none in a target that another run has."""
+def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime, rows: list[Coverage]) -> frozenset[str] | None:
+    """Lease single resources. Returns the IDs of those that this run got: none in a target that another run has. None if that fails."""
     try:
         targets = {case.resource.target for case in cases}
         taken_targets = {target for target in targets if leases.ledger.lease_holder(target, now)}
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
-        return frozenset()
+        return None
     free = [case.resource.id for case in cases if case.resource.target not in taken_targets]
     taken = frozenset(resource_id for resource_id in free if leases.take(Target(cloud=RESOURCE, account=resource_id)))
     for row in leases.failures:

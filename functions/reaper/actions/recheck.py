@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from reaper import memory_updates, plan
-from reaper.actions import intent
+from reaper.actions import hold_ledger, intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
 from reaper.actions.manifest import Archive
 from reaper.assess import assess
@@ -18,7 +18,7 @@ from reaper.case import Case
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
 from reaper.ledger.port import Ledger
-from reaper.model import Memory, Resource, State, StepName
+from reaper.model import ENDING_ACTIONS, Memory, Resource, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.planning import contained, possible_actions, snoozed_cases
@@ -106,6 +106,18 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
             f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"
         )
     return step_because
+
+
+def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Recheck) -> None:
+    """Raises StepRefused if the action is on hold, or if that can't be read."""
+    if action not in ENDING_ACTIONS:
+        return
+    try:
+        hold = hold_ledger.hold_over(recheck.ledger, case, memory, recheck.clock())
+    except CloudError as error:
+        raise StepRefused(f"what is on hold couldn't be read: {error}") from error
+    if hold:
+        raise StepRefused(f"it is on hold since this was decided: {hold.because}")
 
 
 def require_nothing_inside_forbids(

@@ -41,7 +41,7 @@ def pause_in_row(row: NamedRow, now: datetime) -> Pause | None:
         return None
     try:
         pause = _parse_pause(row.values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         return Pause(unreadable_because=f"its row can't be understood ({error})")
     return pause if pause.until > now else None
 
@@ -84,6 +84,6 @@ def end_text(pause: Pause) -> str:
 def _parse_pause(values: Mapping[str, str]) -> Pause:
     if values.get("state") != ON:
         raise ValueError(f"its state is {values.get('state')!r}")
-    until = parse_time(values["until"]) if "until" in values else UNTIL_RESUMED
+    until = parse_time(values["until"]).astimezone(UTC) if "until" in values else UNTIL_RESUMED
     at = parse_time(values["at"]) if "at" in values else None
     return Pause(until=until, by=values.get("by", ""), at=at)

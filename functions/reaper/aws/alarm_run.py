@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reaper import contexts
+from reaper.aws import targets
 from reaper.aws.alarm_event import KINDS, AlarmedEndpoint, AlarmedEndpoints
 from reaper.case import Report
 from reaper.contexts import RunSetup
@@ -79,10 +80,10 @@ def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -
     """The accounts with the regions to look at, and how many endpoints are outside what the deployment sweeps."""
     outside = 0
     regions: dict[str, set[str]] = {}
-    known = {account.id: account for account in accounts}
+    known, all_regions = {account.id: account for account in accounts}, targets.known_regions()
     for endpoint in endpoints:
         account = known.get(endpoint.account)
-        if account and (endpoint.region in account.regions or "all" in account.regions):
+        if account and endpoint.region in (all_regions if "all" in account.regions else account.regions):
             regions.setdefault(account.id, set()).add(endpoint.region)
         else:
             outside += 1

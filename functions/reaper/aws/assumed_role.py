@@ -62,7 +62,8 @@ def fetch_now(session: boto3.Session) -> None:
     """Fetch the credentials of such a session before its first use. Raises CloudError."""
     credentials = session.get_credentials()
     if credentials:
-        credentials.get_frozen_credentials()
+        with odd_replies_as_errors("sts:AssumeRole"):  # such as credentials that have ended already
+            credentials.get_frozen_credentials()
 
 
 def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:

@@ -237,8 +237,14 @@ def _default_region(session: boto3.Session) -> str:
     return session.region_name
 
 
+def known_regions(session: boto3.Session | None = None) -> list[str]:
+    """The regions that the SDK knows SageMaker in, of all partitions. No call is made to AWS."""
+    session = session or _default_session()
+    return [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
+
+
 def _valid_region(session: boto3.Session, region: str) -> str:
-    known = [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
+    known = known_regions(session)
     if region not in known:
         near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
         raise SettingsError(f"unknown region {region!r}" + (f"; did you mean {near[0]}?" if near else ""))

@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import azure.durable_functions as df
 
 from reaper.azure import call_settings, run_notes, run_report
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.workflow import phases
-from reaper.workflow.context import WorkflowContext
 from reaper.workflow.store import ACT_ITEMS, ITEMS, open_run_store
+
+if TYPE_CHECKING:
+    from reaper.workflow.context import WorkflowContext
 
 ACTIVITY_LIMIT = timedelta(minutes=20)
 """The time that an activity takes at most: less than `functionTimeout`, at which the host would end the whole worker."""
@@ -45,7 +47,9 @@ def list_targets(call: Any) -> Any:
     own = f"{HOLDER} {app} "
     # The engine runs one instance at a time, so an earlier run of this app that still has the lease has ended without giving it back.
     listed = _retried(
-        lambda: phases.list_targets(context, call["run"], own + call["run"], lambda holder: not app or not holder.startswith(own))
+        lambda: _phases().list_targets(
+            context, call["run"], own + call["run"], lambda holder: not app or not holder.startswith(own)
+        )
     )
     if listed["status"] != "listed":
         attempt = {"run": call["run"], "attempt": call["run"], "scheduled": call["scheduled"]}
@@ -56,28 +60,35 @@ def list_targets(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=OBSERVE_ITEM)
 def observe_item(call: Any) -> Any:
     """Observe one item, or say why that failed."""
-    return _item_result(call, ITEMS, phases.observe_item)
+    return _item_result(call, ITEMS, _phases().observe_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
 def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
     context = _context(call)
-    return _retried(lambda: phases.decide_run(context, call["run"], _failures(call)))
+    return _retried(lambda: _phases().decide_run(context, call["run"], _failures(call)))
 
 
 @blueprint.activity_trigger(input_name="call", activity=ACT_ON_ITEM)
 def act_on_item(call: Any) -> Any:
     """Act on one target, or say why that failed."""
-    return _item_result(call, ACT_ITEMS, phases.act_on_item)
+    return _item_result(call, ACT_ITEMS, _phases().act_on_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
 def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
     context = _context(call)
-    report = _retried(lambda: phases.conclude_run(context, call["run"], _failures(call)))
+    report = _retried(lambda: _phases().conclude_run(context, call["run"], _failures(call)))
     return run_report.publish(run_notes.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
+
+
+def _phases() -> ModuleType:
+    """The phases, which import pydantic: at the top it would slow every cold start, that of the HTTP routes too."""
+    from reaper.workflow import phases
+
+    return phases
 
 
 def _item_result(
@@ -93,6 +104,8 @@ def _item_result(
 
 def _context(call: Call) -> WorkflowContext:
     """The context of an activity that begins now. Raises SettingsError."""
+    from reaper.workflow.context import WorkflowContext
+
     settings = call_settings.activity_settings(call["options"])
     return WorkflowContext(
         settings=settings,

@@ -18,11 +18,11 @@ from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.totals import has_news, held_findings
 from reaper.settings import Settings
-from reaper.workflow.context import WorkflowContext
-from reaper.workflow.stored_run import require_run
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
+    from reaper.workflow.context import WorkflowContext
+    from reaper.workflow.store import RunStore
 
 PUBLISHING, PUBLISHED = "publishing.json", "published.json"
 """Texts in the store of the run: the claim of the first one to publish, and what was published."""
@@ -35,6 +35,8 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
     store of the run fails.
     """
+    from reaper.workflow.stored_run import require_run  # imports pydantic, which would slow every cold start
+
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
     if not is_first and (earlier := _wait_for_result(context)):
         return earlier
@@ -51,9 +53,9 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     return result
 
 
-def published(context_store: Any) -> dict[str, Any] | None:
+def published(store: RunStore) -> dict[str, Any] | None:
     """What was published of the run in that store; None if nothing was. Raises CloudError."""
-    text = context_store.read(PUBLISHED)
+    text = store.read(PUBLISHED)
     return json.loads(text) if text is not None else None
 
 

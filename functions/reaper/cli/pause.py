@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -91,6 +91,6 @@ def _as_duration(text: str, now: datetime) -> datetime | None:
 
 def _as_moment(text: str) -> datetime:
     try:
-        return tags.parse_until(text.strip())
-    except ValueError as error:
+        return tags.parse_until(text.strip()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise SettingsError(f"--until {text!r}: {error}, or {duration.EXPECTED_DURATION}") from error

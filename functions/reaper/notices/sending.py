@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from reaper import idle_period
 from reaper.actions import intent
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import OWN, failure_row
@@ -30,6 +31,7 @@ NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallba
 OUT_OF_TIME = "this run's time was over; the next run sends it"
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
+NOTIFIED = "its owner was notified since this was decided"
 NOT_NOTIFIED = "owner not notified: "
 Accept = Callable[[str, str, Sequence[Delivery]], None]
 """What to do once a message about a resource was accepted: its ID, the receipt, and the deliveries on every channel."""
@@ -152,4 +154,7 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
         return None if enrolment.is_summary_due(case, memory, mails.now) else SUMMARY_SENT
     changed_by_this_run = memory.last_action_run == mails.run.id
-    return None if changed_by_this_run or memory.version == decision.row_version else CHANGED
+    if changed_by_this_run or memory.version == decision.row_version:
+        return None
+    last = idle_period.last_notice_at(memory)  # a conclude that ran before may have sent this very notice
+    return NOTIFIED if last and last >= mails.now else CHANGED

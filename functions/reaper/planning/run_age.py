@@ -21,9 +21,9 @@ NOT_REACHED = "not read, because the run's time was over; the next run reads it 
 
 
 def observe_deadline(run: Run, now: datetime, deadline: datetime | None) -> datetime | None:
-    """When observe has to end: seven tenths of the time from now until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
+    """When observe, which begins `now`, has to end: after seven tenths of the time until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
 
-    The rest of the time is for the other phases, of which only notices and actions take long. A step of a workflow may begin long after its run.
+    The rest of the time is for the other phases, of which only notices and actions take long. A workflow's step may begin long after its run.
     """
     share = now + (deadline - now) * 0.7 if deadline else None
     limit = run.started_at + OBSERVE_WITHIN if run.mode.writes else None

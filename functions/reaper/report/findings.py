@@ -15,7 +15,7 @@ FindingKey = tuple[str, str]
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
-    """A finding for each case, in the order of the parts."""
+    """A finding for each case, in the order of the parts, and for each decision about a case that the parts no longer have."""
     decisions = {finding_key(decision.case): decision for decision in decided.decisions}
     steps = {decision.case.resource.id: decision.step for decision in decided.decisions}
     outcomes = {resource_id: outcome for part in acted for resource_id, outcome in part.outcomes.items()}
@@ -23,6 +23,9 @@ def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[A
     for case in (case for part in parts for case in part.cases):
         decision = decisions.get(finding_key(case))
         findings[finding_key(case)] = _decided_finding(decision, outcomes, steps) if decision else _undecided_finding(case)
+    for key, decision in decisions.items():
+        if key not in findings:
+            findings[key] = _decided_finding(decision, outcomes, steps)
     return list(findings.values())
 
 

@@ -1,6 +1,7 @@
 """Acts on one target in a step of a workflow. Loaded in mode enforce only.
 
-Everything since the decision may have changed: the deployment's mode, its policy, and whether the account can still be reached.
+Everything since the decision may have changed: the deployment's mode, its policy, the accounts it excludes, and whether this one can still be
+reached.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     """Carry out the decisions about one target. Never raises ReaperError: what can't be carried out is refused, with the reason."""
     if not context.settings.mode.acts:
         return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
+    if target.account in context.settings.exclude_accounts:
+        return refuse_target(decided, target, "the deployment excludes this account by now")
     try:
         current = load_policy(context.settings.policy).sha256
         setup = setup_of(stored, context)

@@ -28,7 +28,7 @@ from reaper.workflow import conclude_claim, reconcile, run_lease
 from reaper.workflow.context import WorkflowContext, run_settings, setup_of
 from reaper.workflow.run_lease import RUN_LEASE, RunLease
 from reaper.workflow.store import ACT_ITEMS, DECIDED, ITEMS, MISSING
-from reaper.workflow.stored_run import RunItem, StoredRun, item_of, read_run, require_run, store_run
+from reaper.workflow.stored_run import RunItem, StoredRun, item_of, read_run, require_run, store_items, store_run
 
 
 def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running: Callable[[str], bool]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
     `is_running`: whether the execution that holds the lease still runs. Raises ReaperError if nothing can be swept.
     """
     if stored := read_run(context.store):
-        return _listed(stored, len(_read_items(context)))
+        return _listed(stored, len(store_items(stored, context.store)))
     settings, now = context.settings, context.clock()
     source = load_policy(settings.policy)
     ledger = contexts.conclude_context(settings, source.policy, context.clock).ledger
@@ -60,7 +60,7 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
             kinds=settings.kinds,
             accounts=tuple(accounts),
         )
-        items = store_run(stored, context.store)
+        items = store_items(store_run(stored, context.store), context.store)
         on_failure.pop_all()
     return _listed(stored, len(items))
 
@@ -72,7 +72,7 @@ def observe_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any])
     setup = setup_of(stored, context)
     sessions, rows = open_account(setup.settings, account, may_act=False)
     observed = observe(stored.run, contexts.observe_context(stored.run, setup, sessions, rows), context.clock())
-    context.store.write(f"observed/{part.item}.json", handover.dump(observed))
+    context.store.create(f"observed/{part.item}.json", handover.dump(observed))  # a repeated step changes nothing
     return {"run": run_id, "item": part.item, "resources": len(observed.cases)}
 
 

@@ -72,7 +72,7 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime)
         )
         for region in (item.regions if item.regions and item.regions != ("all",) else (None,))
         for kind in kinds(account.cloud)
-        if kind.name in stored.kinds
+        if not stored.kinds or kind.name in stored.kinds
     )
     return Observed(run=stored.run, observed_at=now, targets=(), coverage=rows, cases=())
 

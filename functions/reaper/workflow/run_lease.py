@@ -5,6 +5,7 @@ It is a named row of the ledger with the holder: the execution of the workflow. 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from reaper.ledger.stored_text import parse_time, sortable_time
 from reaper.ledger.update import write_until_accepted
 
 LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
+CLAIMS_COLUMN = "claims"
 RUN_LEASE = timedelta(hours=3)
 """Longer than a run may take: act begins nothing after two hours."""
 
@@ -57,15 +59,17 @@ def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> bool:
     """Claim the sending of a run's messages for one process. Returns False while another one has it. Raises CloudError.
 
-    An engine may repeat a step while it still runs elsewhere; without the claim both would send.
+    An engine may repeat a step while it still runs elsewhere; without the claim both would send. The row has the claims of all runs: that of
+    another run may be under way, and must not be lost.
     """
 
     def attempt() -> tuple[bool] | None:
         row = ledger.read_row(CONCLUDE_ROW)
-        other = _lease_of(row)
-        if other and other.run == claim.run and other.holder != claim.holder and other.until > now:
+        claims = _current_claims(row, now)
+        other = claims.get(claim.run)
+        if other and other.holder != claim.holder:
             return (False,)
-        return (True,) if ledger.write_row(CONCLUDE_ROW, _row_of(claim), row.version, now) else None
+        return (True,) if ledger.write_row(CONCLUDE_ROW, _claims_row({**claims, claim.run: claim}), row.version, now) else None
 
     return write_until_accepted(attempt, "the claim to conclude")[0]
 
@@ -75,10 +79,26 @@ def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
 
     def attempt() -> bool | None:
         row = ledger.read_row(CONCLUDE_ROW)
-        lease = _lease_of(row)
-        return lease is None or lease.holder != claim.holder or ledger.write_row(CONCLUDE_ROW, {}, row.version, now) or None
+        claims = _current_claims(row, now)
+        found = claims.pop(claim.run, None)
+        if found is None or found.holder != claim.holder:
+            return True
+        return ledger.write_row(CONCLUDE_ROW, _claims_row(claims), row.version, now) or None
 
     write_until_accepted(attempt, "the claim to conclude")
+
+
+def _current_claims(row: NamedRow, now: datetime) -> dict[str, RunLease]:
+    """The claims that still last, by run. One that can't be understood is none."""
+    try:
+        claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
+    except (ValueError, TypeError):
+        return {}
+    return {claim.run: claim for claim in claims if claim and claim.until > now}
+
+
+def _claims_row(claims: Mapping[str, RunLease]) -> Mapping[str, str]:
+    return {CLAIMS_COLUMN: json.dumps([_row_of(claim) for claim in claims.values()])}
 
 
 def _row_of(lease: RunLease) -> Mapping[str, str]:
@@ -87,7 +107,11 @@ def _row_of(lease: RunLease) -> Mapping[str, str]:
 
 def _lease_of(row: NamedRow) -> RunLease | None:
     """The lease in the row. One that can't be understood is none: it would block every later run."""
+    return _lease_in(row.values)
+
+
+def _lease_in(values: Mapping[str, str]) -> RunLease | None:
     try:
-        return RunLease(run=row.values["run"], holder=row.values["holder"], until=parse_time(row.values["until"]))
+        return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]))
     except (KeyError, ValueError, TypeError):
         return None

@@ -34,8 +34,11 @@ class StoredRun:
         return parse_stored_policy(self.policy_name, self.policy_text)
 
     def account(self, account_id: str) -> Account:
-        """The account of that ID. Raises LookupError."""
-        return next(account for account in self.accounts if account.id == account_id)
+        """The account of that ID. Raises CloudError if the run has none."""
+        account = next((account for account in self.accounts if account.id == account_id), None)
+        if account is None:
+            raise CloudError(Reason.REFUSED, "workflow", f"account {account_id!r} isn't part of run {self.run.id}")
+        return account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +61,17 @@ def _region_groups(account: Account) -> list[tuple[str, ...]]:
     return [regions[start : start + REGIONS_PER_ITEM] for start in range(0, len(regions), REGIONS_PER_ITEM)] or [()]
 
 
-def store_run(stored: StoredRun, store: RunStore) -> list[RunItem]:
-    """Write the run and its items; the run last, so that a run that exists is whole. Returns the items."""
+def store_run(stored: StoredRun, store: RunStore) -> StoredRun:
+    """Write the run unless a repeated step was quicker. Returns the run that is stored. Raises CloudError."""
+    if store.create(RUN, _adapter().dump_json(stored).decode()):
+        return stored
+    return require_run(store)
+
+
+def store_items(stored: StoredRun, store: RunStore) -> list[RunItem]:
+    """Write the items of the stored run, once: its steps have their numbers. Returns the items. Raises CloudError."""
     items = items_of(stored.accounts)
-    store.write(ITEMS, json.dumps([_item_json(item) for item in items]))
-    store.write(RUN, _adapter().dump_json(stored).decode())
+    store.create(ITEMS, json.dumps([_item_json(item) for item in items]))
     return items
 
 
