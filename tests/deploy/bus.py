@@ -133,7 +133,7 @@ class Buses:
 
     def _arrive(self, bus: str, event: Event) -> None:
         for rule in events_backends[policies.ACCOUNT][policies.REGION].event_buses[bus].rules.values():
-            rule.send_to_targets(deepcopy(event))  # type: ignore[arg-type]
+            rule.send_to_targets(deepcopy(event), transform_input=False)  # type: ignore[arg-type]
 
 
 def buses(template: Mapping[str, Any], target_template: Mapping[str, Any], patch: pytest.MonkeyPatch) -> Buses:

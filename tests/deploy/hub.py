@@ -13,7 +13,7 @@ from typing import Any
 from deploy import policies, wire
 from deploy.policies import Policies
 from deploy.principals import OWN_KEY, TEST_KEY, Principals
-from deploy.test_target_role import DEPLOYED, HUB, HUB_ROLE, ORGANIZATION, trust
+from deploy.test_target_role import DEPLOYED, HUB, HUB_ROLE, ORGANIZATION, POLICIES, trust
 from deploy.test_template import ENFORCE, ENFORCE_OWN, NAMES
 from deploy.workflow import MACHINE_KEY
 from reaper_sandbox.aws.call import Call
@@ -50,7 +50,7 @@ class Hub:
         """The policies of the target role in that account. What its session policy takes away, the sandbox evaluates."""
         if account not in self.targets:
             names = {**NAMES, **DEPLOYED, "AWS::AccountId": account, "SweepsEverywhere": "true"}
-            self.targets[account] = Policies(policies.of_template(self.target_template, names))
+            self.targets[account] = Policies(policies.of_template(self.target_template, names, only=set(POLICIES)))
         return self.targets[account]
 
     def _asked(self, rights: Policies, call: Call) -> Fault | None:
