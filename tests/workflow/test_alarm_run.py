@@ -11,8 +11,9 @@ import pytest
 from reaper.actions import hold_ledger
 from reaper.aws.alarm_event import AlarmedEndpoint, AlarmedEndpoints
 from reaper.aws.alarm_run import OUTSIDE, AlarmRun, run_on_alarms
+from reaper.ledger.port import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
-from reaper.model import Mode, Target
+from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
 from reaper.policy.file import load_policy
 from reaper_sandbox.aws.account import Account
@@ -121,6 +122,24 @@ def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, out
     assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
 
 
+def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: Scene):
+    place, now = Target(cloud="aws", account="210987654321", region="us-east-1"), scene.server.now
+    hint = Unfinished(
+        target=place,
+        id="arn:aws:sagemaker:us-east-1:210987654321:endpoint/x",
+        kind="sagemaker-endpoint",
+        name="x",
+        region="us-east-1",
+        owner="ana@example.com",
+        action=StepName.STOP,
+        run="r",
+        at=now,
+    )
+    scene.ledger.add_unfinished(hint)
+    alarm_run(scene, alarmed())
+    assert scene.ledger.unfinished(place, now) == [hint]
+
+
 def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):
     scene.use(lambda settings: replace(settings, regions=("all",)))
     odd = AlarmedEndpoint(account=ACCOUNT, region="xx-nowhere-1", name="churn")
@@ -137,7 +156,6 @@ def test_an_audit_deployment_only_looks(scene: Scene):
 @pytest.mark.parametrize("days", [0, 2])
 def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
     from reaper import memory_updates
-    from reaper.model import StepName
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
     memory = due.ledger.recall([arn], now)[arn]
