@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from fakes.fake_deployment import FakeDeployment
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.handover import Observed
-from reaper.model import State, Status
+from reaper.model import Resource, State, Status
 from reaper.observation import Observation
 from reaper.observe import observe
 from reaper.planning.run_age import NOT_REACHED
@@ -31,6 +32,24 @@ def deployment() -> FakeDeployment:
 def observed(deployment: FakeDeployment, **context: object) -> Observed:
     opened = deployment.open_run()
     return observe(opened.run, replace(opened.observe, **context), opened.run.started_at)  # type: ignore[arg-type]
+
+
+def test_what_earlier_runs_had_no_time_for_is_read_before_all_else():
+    """More places than are read at once. The others wait until the last one was read."""
+    regions = tuple(f"us-east-{number}" for number in range(1, 13))
+    deployment = FakeDeployment(ledger=FailingLedger(), regions=regions)
+    was_read = threading.Event()
+
+    def discover(session: FakeSession) -> list[Resource]:
+        if session.target.region == regions[-1]:
+            was_read.set()
+        elif not was_read.wait(5):
+            raise CloudError(Reason.UNREACHABLE, "list", "the last region wasn't read first")
+        return []
+
+    first = frozenset({("aws", TARGET.account, regions[-1], FAKE_KIND.name)})
+    part = observed(deployment, kinds=[replace(FAKE_KIND, discover=discover)], read_first=first)
+    assert {row.error for row in part.coverage} == {None}
 
 
 def test_a_row_says_that_the_time_was_over_before_all_else(deployment: FakeDeployment):

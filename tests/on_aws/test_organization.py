@@ -16,6 +16,8 @@ from reaper import sessions
 from reaper.aws import organization, targets
 from reaper.case import Coverage, Report
 from reaper.errors import CloudError, SettingsError
+from reaper.ledger import opening
+from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Account, Mode, Status, Target
 from reaper.policy.file import load_policy
 from reaper.run import run
@@ -396,6 +398,15 @@ def test_credentials_that_have_ended_are_a_failure_of_their_account(server: Serv
     assert {row.status for row in rows_of(report, HUB)} == {Status.OK}
     [row] = rows_of(report, RESEARCH)
     assert (row.status, "couldn't be understood" in (row.error or "")) == (Status.FAILED, True)
+
+
+def test_a_workflow_lists_first_what_was_not_reached(server: Server, company: Organization, tmp_path):
+    settings = replace(ORGANIZATION, mode=Mode.NOTIFY, regions=("us-east-1",), ledger=f"sqlite://{tmp_path}/l.db")
+    policy = f"version: 1\nchannels: [{{type: folder, path: {tmp_path}/mail}}]\nowners: {{fallback: a@example.com}}"
+    row = {"places": json.dumps([["aws", VISION, "us-east-1", ENDPOINT]])}
+    assert opening.open_ledger(settings.ledger, {}).write_row(UNREACHED_ROW, row, 0, NOW)
+    workflow = FakeWorkflow(replace(settings, policy=policy), tmp_path, lambda: NOW)
+    assert [item["account"] for item in workflow.items(str(workflow.list()["run"]))] == [VISION, RESEARCH, HUB]
 
 
 def test_a_workflow_reports_an_account_that_denies_the_role_once(server: Server, company: Organization, tmp_path):

@@ -11,11 +11,13 @@ import pytest
 from reaper.actions import hold_ledger
 from reaper.aws.alarm_event import AlarmedEndpoint, AlarmedEndpoints
 from reaper.aws.alarm_run import OUTSIDE, AlarmRun, run_on_alarms
-from reaper.model import Mode, Target
+from reaper.ledger.port import Unfinished
+from reaper.ledger.unreached import UNREACHED_ROW
+from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
 from reaper.policy.file import load_policy
 from reaper_sandbox.aws.account import Account
-from workflow.conftest import Scene
+from workflow.conftest import DAY, NOW, Scene
 
 ACCOUNT = "123456789012"
 
@@ -42,10 +44,13 @@ def steps(ran: AlarmRun) -> dict[str, tuple[str, str]]:
 
 
 def test_the_owner_of_an_alarmed_endpoint_is_notified(scene: Scene):
+    other = Account(scene.server, region="us-east-1")
+    other.endpoint("other", tags={"owner": "ana@example.com"})
+    other.alive("other", "AllTraffic", NOW - 20 * DAY, NOW + DAY)
     assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("warn", "done")}
     [mail] = scene.mails()
     assert "To: ana@example.com" in mail
-    assert "quiet-eu-west-1" not in mail
+    assert "other" not in mail
 
 
 def test_several_alarms_make_one_mail_per_owner(scene: Scene):
@@ -62,7 +67,10 @@ def test_an_alarm_run_never_acts_and_the_next_scheduled_run_does(due: Scene):
 
 
 def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
+    place = {"places": f'[["aws", "{ACCOUNT}", "us-east-1", "sagemaker-endpoint"]]'}
+    assert scene.ledger.write_row(UNREACHED_ROW, place, 0, scene.server.now)
     alarm_run(scene, alarmed())
+    assert scene.ledger.read_row(UNREACHED_ROW).values == place
     target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
     assert scene.ledger.statistics(target, "sagemaker-endpoint", 10) == []
     assert scene.ledger.read_row(SUMMARY_ROW).version == scene.ledger.read_row(hold_ledger.HOLD_ROW).version == 0
@@ -114,6 +122,24 @@ def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, out
     assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
 
 
+def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: Scene):
+    place, now = Target(cloud="aws", account="210987654321", region="us-east-1"), scene.server.now
+    hint = Unfinished(
+        target=place,
+        id="arn:aws:sagemaker:us-east-1:210987654321:endpoint/x",
+        kind="sagemaker-endpoint",
+        name="x",
+        region="us-east-1",
+        owner="ana@example.com",
+        action=StepName.STOP,
+        run="r",
+        at=now,
+    )
+    scene.ledger.add_unfinished(hint)
+    alarm_run(scene, alarmed())
+    assert scene.ledger.unfinished(place, now) == [hint]
+
+
 def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):
     scene.use(lambda settings: replace(settings, regions=("all",)))
     odd = AlarmedEndpoint(account=ACCOUNT, region="xx-nowhere-1", name="churn")
@@ -127,13 +153,16 @@ def test_an_audit_deployment_only_looks(scene: Scene):
     assert scene.mails() == []
 
 
-def test_an_open_action_is_left_to_the_scheduled_run(due: Scene):
+@pytest.mark.parametrize("days", [0, 2])
+def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
     from reaper import memory_updates
-    from reaper.model import StepName
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
     memory = due.ledger.recall([arn], now)[arn]
     begun = memory_updates.before_action(memory, StepName.STOP, None, "a run that died", now)
     assert due.ledger.remember(arn, begun, memory.version, now)
-    assert steps(alarm_run(due, alarmed()))["quiet-us-east-1"] == ("none", "planned")
+    due.later(days=days)
+    ran = alarm_run(due, alarmed())
+    assert steps(ran)["quiet-us-east-1"] == ("none", "planned")
     assert due.ledger.recall([arn], now)[arn].last_action_result is None
+    assert "hasn't been settled" in "".join(f.step.because for f in (ran.report.findings if ran.report else ()))

@@ -128,6 +128,27 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     assert due.ledger.recall([resource_id], now)[resource_id].last_action_result is not None
 
 
+def test_a_repeated_decide_takes_no_action_of_its_run_for_an_earlier_one(due: Scene):
+    """Its owner would get two mails: one about this run's action, and one about an action that no mail has reported."""
+    run_id, before = due.workflow.acted(), len(due.mails())
+    (due.home / "runs" / run_id / DECIDED).unlink()
+    due.workflow.decide(run_id)
+    assert json.loads((due.home / "runs" / run_id / DECIDED).read_text())["untold"] == []
+    due.workflow.conclude(run_id)
+    assert len([mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]) <= 1
+
+
+def test_a_part_that_comes_between_two_decides_is_not_decided(due: Scene):
+    """The first decide ended early. What it noted as missing stays missing, or conclude would not report what was decided."""
+    run_id = str(due.workflow.list()["run"])
+    due.workflow.decide(run_id)
+    (due.home / "runs" / run_id / DECIDED).unlink()
+    for item in due.workflow.items(run_id):
+        due.workflow.observe(run_id, item)
+    assert due.workflow.decide(run_id)["actions"] == 0
+    assert due.workflow.conclude(run_id).findings == ()
+
+
 def test_two_acts_on_one_target_at_once_stop_it_once(due: Scene):
     run_id = due.workflow.decided()
     for item in due.workflow.items(run_id, ACT_ITEMS):
@@ -292,6 +313,13 @@ def test_a_run_whose_lease_has_expired_is_taken_over(scene: Scene):
     scene.workflow.running = {f"execution-{first['run']}"}
     scene.later(hours=4)
     assert scene.workflow.list()["status"] == "listed"
+
+
+def test_a_run_that_lost_its_lease_does_not_give_back_the_next_ones(scene: Scene):
+    first = scene.workflow.acted()
+    second = str(scene.workflow.list()["run"])
+    scene.workflow.conclude(first)
+    assert scene.ledger.read_row(LEASE_ROW).values["run"] == second
 
 
 def test_the_lease_is_given_back_and_an_audit_takes_none(scene: Scene):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -106,6 +107,13 @@ def test_notices_without_time_are_reported_and_sent_by_the_next_run(scene: Scene
     scene.later(hours=1)
     assert {f.outcome.result.value for f in scene.workflow.run().findings} == {"done"}
     assert [mail for mail in scene.mails() if "To: ana@example.com" in mail]
+
+
+def test_a_run_over_other_places_forgets_nothing(scene: Scene):
+    place = ("aws", "210987654321", "eu-west-1", "sagemaker-endpoint")
+    assert scene.ledger.write_row(UNREACHED_ROW, {"places": json.dumps([place])}, 0, scene.server.now)
+    scene.workflow.run()
+    assert read_unreached(scene.ledger) == {place}
 
 
 def test_what_was_not_reached_stays_first_although_the_run_is_refused(scene: Scene):
