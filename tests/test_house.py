@@ -66,6 +66,12 @@ def test_the_names_of_tests_are_short_sentences():
     assert {name for name in names if len(name) > MAX_TEST_NAME} == set()
 
 
+def test_no_module_of_the_tests_hides_a_folder_of_tests():
+    """pytest puts each folder on the path, so that `import workflow` would find the module and not the folder."""
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+    assert [path.as_posix() for path in (ROOT / "tests").glob("*/*.py") if path.stem in folders] == []
+
+
 def test_the_root_reads_as_the_algorithm():
     assert len([path for path in PACKAGES["reaper"].glob("*.py") if not path.name.startswith("__")]) <= MAX_ROOT_MODULES
 

@@ -17,10 +17,10 @@ from typing import Any
 import boto3
 import pytest
 
-from deploy import workflow
+from deploy import step_functions
 from deploy.principals import TEST_KEY
+from deploy.step_functions import Workflow
 from deploy.test_template import NAMES
-from deploy.workflow import Workflow
 from reaper.aws import dynamodb_ledger, workflow_function
 from reaper.aws.event_settings import event_settings
 from reaper.ledger.port import Ledger
@@ -172,6 +172,8 @@ def company(cloudformation: Mapping[str, Any], mode: str, patch: pytest.MonkeyPa
         for name, value in environ.items():
             patch.setenv(name, value)
         boto3.setup_default_session()
-        with workflow.deployed(server, cloudformation, dict.fromkeys(("WorkflowFunction", "TargetFunction"), invoke)) as machine:
+        with step_functions.deployed(
+            server, cloudformation, dict.fromkeys(("WorkflowFunction", "TargetFunction"), invoke)
+        ) as machine:
             yield Company(server, environ, machine)
         boto3.DEFAULT_SESSION = None  # type: ignore[assignment]

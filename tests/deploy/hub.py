@@ -13,9 +13,9 @@ from typing import Any
 from deploy import policies, wire
 from deploy.policies import Policies
 from deploy.principals import OWN_KEY, TEST_KEY, Principals
+from deploy.step_functions import MACHINE_KEY
 from deploy.test_target_role import DEPLOYED, HUB, HUB_ROLE, ORGANIZATION, POLICIES, trust
 from deploy.test_template import ENFORCE, ENFORCE_OWN, NAMES
-from deploy.workflow import MACHINE_KEY
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, denied
 from reaper_sandbox.aws.server import Server

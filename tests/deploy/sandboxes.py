@@ -11,7 +11,7 @@ from typing import Any
 from deploy import sam
 from deploy.pythons import python
 from deploy.runtime import Runtime
-from deploy.workflow import FunctionFailed
+from deploy.step_functions import FunctionFailed
 
 HANDLER = "reaper.aws.workflow_function.handler"
 

@@ -15,6 +15,7 @@ from deploy import cloudformation, guided, sam
 ROLE = (sam.ROOT / "infra/aws/target-role.yaml").read_text()
 SECTION = guided.PAGE.split("## Several accounts\n")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
+ALARMS = guided.blocks(guided.PAGE, "When an alarm goes off")
 PARAMETERS = set(yaml.safe_load(re.sub(r"!\w+", "", ROLE))["Parameters"])
 NO_CALL = """
 aws() { command aws "$@" --generate-cli-skeleton output; }
@@ -24,7 +25,7 @@ export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 HUB=123456789012
 https://docs.aws.amazon.com/cli/latest/userguide/cli-usage-skeleton.html"""
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: " ".join(block.split()[1:3]))
+@pytest.mark.parametrize("block", [*BLOCKS, *ALARMS], ids=lambda block: " ".join(block.split()[1:3]))
 def test_the_command_line_accepts_every_command(block: str, tmp_path: Path):
     try:
         cloudformation.ready()
@@ -41,7 +42,8 @@ def test_the_command_line_accepts_every_command(block: str, tmp_path: Path):
 
 
 def test_the_commands_and_the_table_name_the_roles_parameters():
-    named = set(re.findall(r'ParameterKey=(\w+)|"ParameterKey": "(\w+)"', SECTION))
+    named = set(re.findall(r'ParameterKey=(\w+)|"ParameterKey": "(\w+)"', SECTION + "".join(ALARMS)))
+    assert len(ALARMS) == 1
     assert {one or other for one, other in named} <= PARAMETERS
     table = SECTION.split("| parameter of `target-role.yaml` |")[1].split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", table.replace("`all`", ""))) >= PARAMETERS

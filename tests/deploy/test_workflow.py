@@ -29,9 +29,9 @@ from deploy.company import (
     endpoint_name,
     invoke,
 )
+from deploy.step_functions import FunctionFailed
 from deploy.test_template import NAMES
 from deploy.translate import translate
-from deploy.workflow import FunctionFailed
 from reaper.actions import stop_switch
 from reaper.aws import lambda_function
 from reaper.aws.executions import run_id_of

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from cfnlint.decode.cfn_yaml import load
 
-from deploy import sam, workflow
+from deploy import sam, step_functions
 from deploy.company import ENDPOINTS, FORGOTTEN, HUB, RESEARCH, Company, deploy
 from deploy.hub import Hub, hub
 from deploy.principals import OWN_KEY, TEST_KEY
@@ -77,7 +77,7 @@ def deployment(bundle, libraries, cloudformation, target_template, monkeypatch: 
         settings = {"REAPER_REGIONS": "all", "REAPER_EXTERNAL_ID": "x-1"}
         sandboxes = Sandboxes(libraries, bundle, server.env | environ | settings)
         functions = dict.fromkeys(("WorkflowFunction", "TargetFunction"), sandboxes)
-        with workflow.deployed(server, cloudformation, functions, width=2) as machine:
+        with step_functions.deployed(server, cloudformation, functions, width=2) as machine:
             guard = hub(server, cloudformation, target_template)
             yield Deployment(Company(server, environ, machine), guard, sandboxes)
         sandboxes.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy import policies, sam, workflow
+from deploy import policies, sam, step_functions
 from deploy.test_template import MODES, NAMES
 from deploy.translate import translate
 from reaper.aws import organization
@@ -31,7 +31,7 @@ def cloudformation() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def machine(cloudformation: dict[str, Any]) -> dict[str, Any]:
-    return workflow.definition(cloudformation)
+    return step_functions.definition(cloudformation)
 
 
 def every_state(states: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -126,7 +126,7 @@ def test_every_arn_in_the_definition_has_the_partition(cloudformation: dict[str,
     names = {"AWS::Partition": partition} | {
         name: str(value).replace("arn:aws:", f"arn:{partition}:") for name, value in NAMES.items() if isinstance(value, str)
     }
-    arns = [text for text in texts(workflow.definition(cloudformation, **names)) if text.startswith("arn:")]
+    arns = [text for text in texts(step_functions.definition(cloudformation, **names)) if text.startswith("arn:")]
     assert len(arns) == 14
     assert [arn for arn in arns if not arn.startswith(f"arn:{partition}:")] == []
 
