@@ -93,6 +93,7 @@ def deployed(bundle, libraries, cloudformation, target_template, monkeypatch: py
     @contextmanager
     def scene(mode: str, settings: Mapping[str, str | None]) -> Iterator[Scene]:
         with Server(NOW) as server:
+            monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # an earlier test may have left its key there
             for name, value in (server.env | {"AWS_ACCESS_KEY_ID": TEST_KEY}).items():
                 monkeypatch.setenv(name, value)
             seed(server)

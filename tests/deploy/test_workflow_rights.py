@@ -61,6 +61,7 @@ def target_template() -> dict[str, Any]:
 def deployment(bundle, libraries, cloudformation, target_template, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
     """One region; in the hub and in one more account there is a resource for each action of each kind."""
     with Server(NOW) as server:
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # an earlier test may have left its key there
         for name, value in (server.env | {"AWS_ACCESS_KEY_ID": TEST_KEY}).items():
             monkeypatch.setenv(name, value)
         server.world.principals[OWN_KEY] = HUB_ROLE
