@@ -164,7 +164,7 @@ def page(environ: dict[str, str]) -> Iterator[str]:
 
 def linked(url: str, **environ: str) -> list[Check]:
     settings = {"REAPER_SNOOZE_URL": url, "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": KEYS, "REAPER_DEPLOYMENT": "stack-1"}
-    return list(links.examine_links(context(**{**settings, **environ})))
+    return list(links.examine_links(context(clock=datetime.now(UTC), **{**settings, **environ})))
 
 
 @pytest.fixture
