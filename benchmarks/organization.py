@@ -4,7 +4,7 @@ usage: organization.py [--accounts 500] [--endpoints 50] [--idle 5] [--width 10]
 
 The real phases of the workflow run against a simulated organization in another process: each call to it takes `--latency` milliseconds more,
 and each call to the ledger and the store LEDGER_MS and STORE_MS. Every phase that a workflow runs once (list, decide, conclude) is a process of
-its own; the items of observe are spread over as many processes as there are cores. The wall time is what a state machine with `--width` items
+its own; the items of observe are spread over two processes for each core. The wall time is what a state machine with `--width` items
 at once would take: each item's own time, one after the other in the first free slot. The largest payload is the longest JSON that any
 state of the machine gets or returns.
 """
@@ -39,7 +39,8 @@ def main() -> int:
         home = Path(folder)
         listed = _phase(home, env, "list")
         items = listed["answer"]["items"]
-        shares = [range(start, items, os.cpu_count() or 1) for start in range(os.cpu_count() or 1)]
+        processes = 2 * (os.cpu_count() or 1)
+        shares = [range(start, items, processes) for start in range(processes)]
         with ThreadPoolExecutor(len(shares)) as pool:
             observed = list(pool.map(lambda share: _phase(home, env, "observe", *map(str, share)), shares))
         calls = _calls(cloud)
