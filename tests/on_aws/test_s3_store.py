@@ -11,6 +11,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from actions.test_manifest import SAVED
+from fakes import run_stores
 from reaper.actions import manifest
 from reaper.aws import text_store
 from reaper.errors import CloudError, PolicyError, Reason
@@ -128,3 +129,15 @@ def test_a_manifest_in_a_bucket_is_read_beside_a_folder_archive(tmp_path: Path):
     address = elsewhere.store_manifest(SAVED, 1)
     assert folder.read_manifest(address) == SAVED
     assert elsewhere.read_manifest(folder.store_manifest(SAVED, 2)) == SAVED
+
+
+def test_a_run_is_stored_in_a_bucket():
+    run_stores.check_store("s3://manifests/runs/")
+    run_stores.check_missing_place("s3://elsewhere/runs")
+
+
+def test_an_object_that_is_not_text_is_unreadable():
+    boto3.client("s3").put_object(Bucket="manifests", Key="odd", Body=b"\xff\xfe")
+    with pytest.raises(CloudError, match="s3://manifests/odd can't be read") as caught:
+        text_store.read_text("s3://manifests/odd")
+    assert caught.value.reason is Reason.UNREADABLE

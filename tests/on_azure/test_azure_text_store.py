@@ -13,6 +13,7 @@ from azure.core.exceptions import ServiceRequestError
 from azure.storage.blob import BlobServiceClient, generate_blob_sas
 
 import azurite
+from fakes import run_stores
 from on_azure import tokens
 from on_azure.conftest import DAY, NOW
 from reaper.azure import text_store
@@ -172,3 +173,8 @@ def test_a_signature_is_never_shown():
     with pytest.raises(SettingsError) as caught:
         text_store.read_bytes("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
     assert "secret" not in str(caught.value)
+
+
+def test_a_run_is_stored_in_a_container(account: str):
+    run_stores.check_store(f"{account}/reports/runs/")
+    run_stores.check_missing_place(f"{account}/elsewhere/runs")

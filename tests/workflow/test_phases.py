@@ -76,6 +76,23 @@ def test_a_part_that_cannot_be_read_is_a_failure_in_the_report(due: Scene):
     assert report.findings == ()
 
 
+def test_a_part_that_is_not_text_is_a_failure_in_the_report(due: Scene):
+    run_id = due.workflow.observed()
+    (due.home / "runs" / run_id / "observed/0.json").write_bytes(b"\xff\xfe")
+    due.workflow.decide(run_id)
+    report = due.workflow.conclude(run_id)
+    assert all("can't be read" in (row.error or "") for row in report.coverage if row.cloud == "aws")
+    assert report.findings == ()
+
+
+def test_a_result_of_act_that_is_not_text_does_not_hide_what_was_done(due: Scene):
+    run_id = due.workflow.acted()
+    (due.home / "runs" / run_id / "acted/0.json").write_bytes(b"\xff\xfe")
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert [row for row in report.coverage if row.kind == "acts" and "what it did can't be read" in (row.error or "")]
+
+
 def test_a_late_twin_of_observe_changes_nothing(due: Scene):
     """It has no time left and reads nothing. What was decided and done by the first one's part is still told."""
     run_id = due.workflow.acted()

@@ -24,6 +24,8 @@ PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObje
 """What each call needs."""
 EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 """What S3 says of a conditional write of a name that exists, or that is being written."""
+MISSING_CODES = frozenset({"NoSuchKey", "404"})
+"""What S3 says of a name without an object. A missing bucket has another code."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:
@@ -68,9 +70,9 @@ def write(place: str, name: str, text: str) -> str:
     return f"s3://{bucket}/{key}"
 
 
-def replace_text(address: str, text: str) -> None:
-    """Store the text at `s3://bucket/key`, whatever is there. Raises CloudError."""
-    bucket, key = _bucket_and_key_or_error(address)
+def replace_text(place: str, name: str, text: str) -> None:
+    """Store the text at `s3://bucket/prefix/<name>`, whatever is there now. Raises CloudError."""
+    bucket, key = _bucket_and_key_or_error(f"{place.rstrip('/')}/{name}")
     _call_s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json")
 
 
@@ -79,7 +81,9 @@ def read_text(address: str) -> str:
     bucket, key = _bucket_and_key_or_error(address)
     try:
         return str(_call_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
-    except (BotoCoreError, ValueError) as error:
+    except BotoCoreError as error:
+        raise CloudError(Reason.UNREACHABLE, "s3:GetObject", f"{address} can't be read ({error})") from error
+    except UnicodeDecodeError as error:
         raise CloudError(Reason.UNREADABLE, "s3:GetObject", f"{address} can't be read ({error})") from error
 
 
@@ -114,7 +118,7 @@ def _error_from_reply(permission: str, error: ClientError, params: dict[str, Any
     where = f"s3://{params['Bucket']}/{params.get('Key', params.get('Prefix', ''))}"
     if code in {"AccessDenied", "403", "AllAccessDisabled"}:
         return CloudError(Reason.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
-    if code in {"NoSuchKey", "NoSuchBucket", "404"}:
+    if code in MISSING_CODES | {"NoSuchBucket"}:
         return CloudError(Reason.GONE, permission, f"{where}: {text}", code=code)
     if code in EXISTS_CODES:
         return CloudError(Reason.REFUSED, permission, f"{where}: a file of that name already exists", code=code)

@@ -43,8 +43,8 @@ BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
 EXISTS_CODES = frozenset({"BlobAlreadyExists", "UnauthorizedBlobOverwrite"})
 """Azure's codes for a name that is taken: by a blob, and by one that may not be overwritten."""
-NO_BLOB = "BlobNotFound"
-"""Azure's code for a name without a blob. A missing container has another one."""
+MISSING_CODES = frozenset({"BlobNotFound"})
+"""What Azure says of a name without a blob. A missing container has another code."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:

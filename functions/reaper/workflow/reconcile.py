@@ -11,6 +11,7 @@ from datetime import datetime
 from reaper import handover
 from reaper.case import Coverage
 from reaper.coverage import OWN
+from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Observed
 from reaper.model import Status, Target
 from reaper.registry import kinds
@@ -33,29 +34,37 @@ def observed_parts(
 ) -> Iterator[Observed]:
     """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
     for item in items:
-        text = store.read(f"observed/{item.item}.json") if item.item not in missing else None
-        if text is None:
-            yield _missing_part(stored, item, missing.get(item.item, NO_REASON), now)
-            continue
+        because, part = missing.get(item.item, NO_REASON), None
         try:
-            yield handover.load_observed(text)
+            text = _read_part(store, f"observed/{item.item}.json") if item.item not in missing else None
+            part = handover.load_observed(text) if text is not None else None
         except ValueError as error:
-            yield _missing_part(stored, item, f"what it observed can't be read ({_first_line(error)})", now)
+            because = f"what it observed can't be read ({_first_line(error)})"
+        yield part or _missing_part(stored, item, because, now)
 
 
 def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
     """What was done in each target. For a missing part, the ledger's intents say what was done, and a row says that it is missing."""
     parts = []
     for number, target in enumerate(targets):
-        text = store.read(f"acted/{number}.json")
+        because, part = failures.get(number, NO_REASON), None
         try:
-            parts.append(handover.load_acted(text) if text is not None else None)
-        except ValueError:
-            parts.append(None)
-        if parts[-1] is None:
-            because = failures.get(number, NO_REASON) if text is None else "what it did can't be read"
-            parts[-1] = Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),))
-    return [part for part in parts if part]
+            text = _read_part(store, f"acted/{number}.json")
+            part = handover.load_acted(text) if text is not None else None
+        except ValueError as error:
+            because = f"what it did can't be read ({_first_line(error)})"
+        parts.append(part or Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),)))
+    return parts
+
+
+def _read_part(store: RunStore, name: str) -> str | None:
+    """The part's text; None if there is none. Raises ValueError if it isn't text, and CloudError if the store fails."""
+    try:
+        return store.read(name)
+    except CloudError as error:
+        if error.reason is not Reason.UNREADABLE:
+            raise
+        raise ValueError(str(error)) from error
 
 
 def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:

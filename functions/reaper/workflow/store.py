@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, Reason, SettingsError
 
 RUN, ITEMS, MISSING, DECIDED, ACT_ITEMS = "run.json", "items.json", "missing.json", "decided.json", "act-items.json"
 
@@ -47,14 +47,49 @@ def open_run_store(address: str | None, run_id: str) -> RunStore:
         raise SettingsError("a workflow needs REAPER_RUNS: s3://bucket/prefix, or a blob container's https URL")
     cloud = next((cloud for scheme, cloud in CLOUD_BY_SCHEME.items() if address.startswith(scheme)), None)
     if cloud:
-        store: RunStore = import_module(f"reaper.{cloud}.run_store").open_store(address, run_id)
-        return store
+        return CloudStore(import_module(f"reaper.{cloud}.text_store"), f"{address.rstrip('/')}/{run_id}")
     if address.startswith("/"):
         return FolderStore(Path(address) / run_id)
     raise SettingsError(f"REAPER_RUNS={address!r}: expected s3://bucket/prefix, or a blob container's https URL")
 
 
 CLOUD_BY_SCHEME = {"s3://": "aws", "https://": "azure"}
+
+
+class CloudStore:
+    """Texts as objects under `s3://bucket/prefix/<run id>/`, or as blobs in `https://account.blob.core.windows.net/container/<run id>/`."""
+
+    def __init__(self, texts: Any, place: str) -> None:
+        """`texts` is the cloud's `text_store`."""
+        self._texts, self._place = texts, place
+
+    def write(self, name: str, text: str) -> None:
+        """Write the text, or replace it."""
+        self._texts.replace_text(self._place, name, text)
+
+    def create(self, name: str, text: str) -> bool:
+        """Write the text unless there is one of that name. Returns whether it was written."""
+        try:
+            self._texts.write(self._place, name, text)
+        except CloudError as error:
+            if error.code in self._texts.EXISTS_CODES:
+                return False
+            raise
+        return True
+
+    def read(self, name: str) -> str | None:
+        """The text of that name; None if there is none. Raises CloudError if the bucket or the container is missing."""
+        try:
+            return str(self._texts.read_text(f"{self._place}/{name}"))
+        except CloudError as error:
+            if error.reason is Reason.GONE and error.code in self._texts.MISSING_CODES:
+                return None
+            raise
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names that begin with `prefix`, which ends with a slash or is empty."""
+        addresses = self._texts.list_texts(f"{self._place}/{prefix}".rstrip("/"))
+        return [address.removeprefix(f"{self._place}/") for address in addresses]
 
 
 class FolderStore:
