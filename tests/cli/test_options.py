@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from reaper.cli import options
+from reaper.cli.places import PlaceOptions, read_places
 from reaper.errors import SettingsError
 
 
-@pytest.mark.parametrize("option", ["account", "region", "subscription", "kind"])
+@pytest.mark.parametrize("option", ["account", "region", "subscription", "ou", "exclude_account"])
 @pytest.mark.parametrize("values", [[""], [" , "], ["", "aws-1"]])
 def test_an_option_without_a_value_is_an_error(option: str, values: list[str]):
-    places: dict[str, list[str] | None] = dict.fromkeys(("account", "region", "subscription", "kind"))
-    with pytest.raises(SettingsError, match=f"--{option} '' is empty; leave it out to include all"):
-        options.read_places("all", **{**places, option: values})
+    with pytest.raises(SettingsError, match=f"--{option.replace('_', '-')} '' is empty; leave it out to include all"):
+        read_places(PlaceOptions(**{option: values}))
+
+
+def test_a_kind_without_a_value_is_an_error():
+    with pytest.raises(SettingsError, match="--kind '' is empty; leave it out to include all"):
+        read_places(PlaceOptions(), [" , "])

@@ -14,27 +14,9 @@ import typer
 from rich.console import Console
 
 from reaper import registry, settings
-from reaper.cli.options import (
-    AccountOption,
-    CloudName,
-    CloudOption,
-    ExcludeAccountOption,
-    ExternalIdOption,
-    KindOption,
-    ManagementGroupOption,
-    OrganizationOption,
-    PolicyOption,
-    RegionOption,
-    RoleNameOption,
-    SubscriptionOption,
-    UnitOption,
-    WiderOptions,
-    current_time,
-    parse_validity,
-    read_places,
-    with_places,
-)
+from reaper.cli.options import PolicyOption, current_time, parse_validity
 from reaper.cli.output import report_width
+from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
 from reaper.cli.progress import show_progress
 from reaper.cli.sweep import ModeOption
 
@@ -46,17 +28,9 @@ class DoctorFormat(StrEnum):
     JSON = "json"
 
 
+@with_place_options
 def examine_deployment(
-    cloud: CloudOption = CloudName.ALL,
-    account: AccountOption = None,
-    organization: OrganizationOption = False,
-    ou: UnitOption = None,
-    exclude_account: ExcludeAccountOption = None,
-    role_name: RoleNameOption = None,
-    external_id: ExternalIdOption = None,
-    region: RegionOption = None,
-    subscription: SubscriptionOption = None,
-    management_group: ManagementGroupOption = None,
+    places: PlaceOptions,
     kind: KindOption = None,
     policy: PolicyOption = None,
     mode: ModeOption = None,
@@ -78,16 +52,8 @@ def examine_deployment(
     from reaper.doctor.context import DoctorContext
 
     base = settings.from_env(os.environ)
-    wider = WiderOptions(
-        organization=organization,
-        ou=ou,
-        exclude_account=exclude_account,
-        role_name=role_name,
-        external_id=external_id,
-        management_group=management_group,
-    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
+        with_places(base, read_places(places, kind)),
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )

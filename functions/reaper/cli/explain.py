@@ -13,21 +13,8 @@ import typer
 
 from reaper import settings
 from reaper.case import Report
-from reaper.cli.options import (
-    CloudName,
-    ExcludeAccountOption,
-    ExternalIdOption,
-    ManagementGroupOption,
-    OrganizationOption,
-    PolicyOption,
-    RepeatedOption,
-    RoleNameOption,
-    UnitOption,
-    WiderOptions,
-    current_time,
-    read_places,
-    with_places,
-)
+from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, read_places, with_place_options, with_places
 from reaper.cli.progress import show_progress
 from reaper.errors import SettingsError
 from reaper.ledger import opening
@@ -46,46 +33,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """Where to look for a resource, as it was typed."""
+class SearchOptions(PlaceOptions):
+    """Where to look for a resource, as it was typed. Its ID may say it, too."""
 
-    cloud: CloudName | None
-    account: RepeatedOption
-    region: RepeatedOption
-    subscription: RepeatedOption
-    wider: WiderOptions
-
-
-def explain_resource(
-    resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource")],
-    policy: PolicyOption = None,
-    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to search. Default: the ID's cloud, else all")] = None,
-    account: Annotated[RepeatedOption, typer.Option(help="AWS accounts to search. Default: the account in the ARN")] = None,
-    organization: OrganizationOption = False,
-    ou: UnitOption = None,
-    exclude_account: ExcludeAccountOption = None,
-    role_name: RoleNameOption = None,
-    external_id: ExternalIdOption = None,
-    region: Annotated[RepeatedOption, typer.Option(help="AWS regions to search. Default: the region in the ARN")] = None,
+    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to search. Default: the ID's cloud, else all")] = None
+    account: Annotated[RepeatedOption, typer.Option(help="AWS accounts to search. Default: the account in the ARN")] = None
+    region: Annotated[RepeatedOption, typer.Option(help="AWS regions to search. Default: the region in the ARN")] = None
     subscription: Annotated[
         RepeatedOption, typer.Option(help="Azure subscription IDs to search. Default: the subscription in the ARM ID")
-    ] = None,
-    management_group: ManagementGroupOption = None,
+    ] = None
+
+
+@with_place_options
+def explain_resource(
+    resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource")],
+    places: SearchOptions,
+    policy: PolicyOption = None,
     report: Annotated[Path | None, typer.Option(help="Saved JSON report to read instead of the cloud", metavar="FILE")] = None,
 ) -> None:
     """Explain one resource: verdict, rule, tags, dates and every signal."""
-    wider = WiderOptions(
-        organization=organization,
-        ou=ou,
-        exclude_account=exclude_account,
-        role_name=role_name,
-        external_id=external_id,
-        management_group=management_group,
-    )
-    places = SearchOptions(cloud=cloud, account=account, region=region, subscription=subscription, wider=wider)
     if report:
-        options = {"policy": policy, "cloud": cloud, "account": account, "region": region, "subscription": subscription}
-        options |= {name.replace("_", "-"): value for name, value in asdict(wider).items()}
+        options = {"policy": policy} | {name.replace("_", "-"): value for name, value in asdict(places).items()}
         _explain_saved(report, resource_id, [name for name, value in options.items() if value])
         return
     _explain_live(resource_id, _search_settings(settings.from_env(os.environ), resource_id, places), policy)
@@ -105,17 +73,18 @@ def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
     raise typer.Exit(0 if report.is_complete else 3)
 
 
-def _search_settings(base: Settings, resource_id: str, options: SearchOptions) -> Settings:
+def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> Settings:
     """Settings to look for the resource: where the options say, else where its ID says."""
-    target, wider = target_of(resource_id), options.wider
-    cloud = options.cloud.value if options.cloud else target.cloud if target else "all"
-    account, region, subscription = options.account, options.region, options.subscription
-    if target and target.cloud == cloud == "aws":
-        account = account or (None if wider.organization or wider.ou else [target.account])
+    target = target_of(resource_id)
+    cloud = typed.cloud or CloudName(target.cloud if target else "all")
+    account, region, subscription = typed.account, typed.region, typed.subscription
+    if target and target.cloud == cloud == CloudName.AWS:
+        account = account or (None if typed.organization or typed.ou else [target.account])
         region = region or ([target.region] if target.region else None)
-    if target and target.cloud == cloud == "azure" and not wider.management_group:
+    if target and target.cloud == cloud == CloudName.AZURE and not typed.management_group:
         subscription = subscription or [target.account]
-    return with_places(base, read_places(cloud, account, region, subscription, wider=wider))
+    places = replace(typed, cloud=cloud, account=account, region=region, subscription=subscription)
+    return with_places(base, read_places(places))
 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:

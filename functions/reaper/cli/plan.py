@@ -15,28 +15,9 @@ from reaper.actions import plan_file
 from reaper.actions.plan_file import PlanFile
 from reaper.case import Report
 from reaper.cli.deployment import ledger_address
-from reaper.cli.options import (
-    AccountOption,
-    CloudName,
-    CloudOption,
-    ExcludeAccountOption,
-    ExternalIdOption,
-    KindOption,
-    ManagementGroupOption,
-    OrganizationOption,
-    PolicyOption,
-    RegionOption,
-    RoleNameOption,
-    SubscriptionOption,
-    UnitOption,
-    WiderOptions,
-    current_time,
-    parse_validity,
-    read_places,
-    with_external_id,
-    with_places,
-)
+from reaper.cli.options import ExternalIdOption, PolicyOption, current_time, parse_validity, with_external_id
 from reaper.cli.output import check_writable, write_output
+from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
 from reaper.cli.progress import print_message, show_progress
 from reaper.errors import SettingsError
 from reaper.model import ACTIONS, Mode
@@ -48,34 +29,18 @@ from reaper.settings import Settings
 from reaper.text import count_noun
 
 
+@with_place_options
 def write_plan(
     output: Annotated[str, typer.Option("--output", "-o", help="Plan file, or - for standard output", metavar="FILE|-")],
-    cloud: CloudOption = CloudName.ALL,
-    account: AccountOption = None,
-    organization: OrganizationOption = False,
-    ou: UnitOption = None,
-    exclude_account: ExcludeAccountOption = None,
-    role_name: RoleNameOption = None,
-    external_id: ExternalIdOption = None,
-    region: RegionOption = None,
-    subscription: SubscriptionOption = None,
-    management_group: ManagementGroupOption = None,
+    places: PlaceOptions,
     kind: KindOption = None,
     policy: PolicyOption = None,
     expires: Annotated[str, typer.Option(help="How long the plan is valid, at most 7d", metavar="DURATION")] = "24h",
 ) -> None:
     """Write a plan file of the actions due now. Changes nothing and sends no notices."""
     base = settings.from_env(os.environ)
-    wider = WiderOptions(
-        organization=organization,
-        ou=ou,
-        exclude_account=exclude_account,
-        role_name=role_name,
-        external_id=external_id,
-        management_group=management_group,
-    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
+        with_places(base, read_places(places, kind)),
         mode=Mode.AUDIT,
         ledger=ledger_address(base),
     )

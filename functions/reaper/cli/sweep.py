@@ -10,26 +10,9 @@ from typing import Annotated
 import typer
 
 from reaper import settings
-from reaper.cli.options import (
-    AccountOption,
-    CloudName,
-    CloudOption,
-    ExcludeAccountOption,
-    ExternalIdOption,
-    KindOption,
-    ManagementGroupOption,
-    OrganizationOption,
-    PolicyOption,
-    RegionOption,
-    RoleNameOption,
-    SubscriptionOption,
-    UnitOption,
-    WiderOptions,
-    current_time,
-    read_places,
-    with_places,
-)
+from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, write_report
+from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
 from reaper.cli.progress import print_message, show_progress
 from reaper.model import Mode
 from reaper.policy.file import load_policy
@@ -59,17 +42,9 @@ class FailOn(StrEnum):
     IDLE = "idle"
 
 
+@with_place_options
 def sweep_once(
-    cloud: CloudOption = CloudName.ALL,
-    account: AccountOption = None,
-    organization: OrganizationOption = False,
-    ou: UnitOption = None,
-    exclude_account: ExcludeAccountOption = None,
-    role_name: RoleNameOption = None,
-    external_id: ExternalIdOption = None,
-    region: RegionOption = None,
-    subscription: SubscriptionOption = None,
-    management_group: ManagementGroupOption = None,
+    places: PlaceOptions,
     kind: KindOption = None,
     policy: PolicyOption = None,
     mode: ModeOption = None,
@@ -82,16 +57,8 @@ def sweep_once(
     Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
     base = settings.from_env(os.environ)
-    wider = WiderOptions(
-        organization=organization,
-        ou=ou,
-        exclude_account=exclude_account,
-        role_name=role_name,
-        external_id=external_id,
-        management_group=management_group,
-    )
     chosen = replace(
-        with_places(base, read_places(cloud.value, account, region, subscription, kind, wider)),
+        with_places(base, read_places(places, kind)),
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )

@@ -1,0 +1,197 @@
+"""The options that say which accounts, regions and subscriptions a command looks at.
+
+A command takes them as one parameter, `places`. `with_place_options` turns it into one option for each field, since Typer reads the options
+of a command from its signature.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from reaper import registry, settings
+from reaper.cli.options import ExternalIdOption
+from reaper.errors import SettingsError
+from reaper.scope import accounts as account_scope
+from reaper.scope.accounts import AccountScope
+from reaper.settings import Settings
+
+
+class CloudName(StrEnum):
+    """The clouds that --cloud accepts."""
+
+    AWS = "aws"
+    AZURE = "azure"
+    ALL = "all"
+
+
+RepeatedOption = list[str] | None
+KindOption = Annotated[
+    RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """The options of places, as they were typed."""
+
+    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to sweep")] = CloudName.ALL
+    account: Annotated[RepeatedOption, typer.Option(help="AWS account IDs, repeated or comma-separated")] = None
+    organization: Annotated[bool, typer.Option("--organization", help="Every active AWS account of the organization")] = False
+    ou: Annotated[
+        RepeatedOption,
+        typer.Option(help="IDs of organizational units, repeated or comma-separated; nested units are included"),
+    ] = None
+    exclude_account: Annotated[RepeatedOption, typer.Option(help="AWS account IDs of the organization to leave out")] = None
+    role_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Role to assume in other AWS accounts, with its path if it has one. Default: REAPER_TARGET_ROLE, else ml-idle-reaper-target",
+            metavar="NAME",
+        ),
+    ] = None
+    external_id: ExternalIdOption = None
+    region: Annotated[RepeatedOption, typer.Option(help="AWS regions, repeated or comma-separated, or all")] = None
+    subscription: Annotated[RepeatedOption, typer.Option(help="Azure subscription IDs, repeated or comma-separated")] = None
+    management_group: Annotated[str | None, typer.Option(help="Azure management group; all its subscriptions", metavar="ID")] = (
+        None
+    )
+
+
+def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its parameter `places`, a PlaceOptions, as options."""
+    hints = get_type_hints(command, include_extras=True)
+    form: type[PlaceOptions] = hints.pop("places")
+    field_hints = get_type_hints(form, include_extras=True)
+    place_options = [_option(field.name, field_hints[field.name], field.default) for field in fields(form)]
+
+    @functools.wraps(command)
+    def run_command(**given: Any) -> None:
+        typed = form(**{option.name: given.pop(option.name) for option in place_options})
+        command(places=typed, **given)
+
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        options += place_options if name == "places" else [_option(name, hints[name], parameter.default)]
+    run_command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {option.name: option.annotation for option in options}
+    return run_command
+
+
+def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The cloud, places and kinds that options name. An empty tuple means no restriction.
+
+    `scope`: the AWS accounts, None if no option names any.
+    """
+
+    cloud: str = "all"
+    scope: AccountScope | None = None
+    exclude_accounts: tuple[str, ...] = ()
+    role_name: str | None = None
+    external_id: str | None = None
+    regions: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+    management_group: str | None = None
+    kinds: tuple[str, ...] = ()
+
+
+def read_places(typed: PlaceOptions, kind: RepeatedOption = None) -> Places:
+    """The places that the options name. Raises SettingsError for an empty or invalid option, one that --cloud excludes, and two that don't go
+    together.
+    """
+    cloud = (typed.cloud or CloudName.ALL).value
+    aws = {"account": typed.account, "region": typed.region, "ou": typed.ou, "exclude-account": typed.exclude_account}
+    azure = {"subscription": typed.subscription}
+    for name, values in {**aws, **azure, "kind": kind}.items():
+        if any(not settings.split_words(value) for value in values or ()):
+            raise SettingsError(f"--{name} '' is empty; leave it out to include all")
+    alone = {"organization": typed.organization, "role-name": typed.role_name, "external-id": typed.external_id}
+    _require_cloud(cloud, "aws", {**aws, **alone})
+    _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
+    _require_apart({"account": typed.account}, {"organization": typed.organization, "ou": typed.ou})
+    _require_apart({"subscription": typed.subscription}, {"management-group": typed.management_group})
+    return Places(
+        cloud=cloud,
+        scope=_account_scope(typed),
+        exclude_accounts=account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account)),
+        role_name=None if typed.role_name is None else account_scope.role_name("--role-name", typed.role_name),
+        external_id=None if typed.external_id is None else account_scope.external_id("--external-id", typed.external_id),
+        regions=_split_values(typed.region),
+        subscriptions=_split_values(typed.subscription),
+        management_group=_management_group(typed),
+        kinds=_chosen_kinds(cloud, kind),
+    )
+
+
+def with_places(base: Settings, places: Places) -> Settings:
+    """`base`, narrowed to `places`. What no option names stays as the environment sets it; what that excludes stays excluded.
+
+    Raises SettingsError if accounts are excluded, but no organization is swept.
+    """
+    names_azure = bool(places.subscriptions or places.management_group)
+    chosen = replace(
+        base,
+        **(asdict(places.scope) if places.scope else {}),
+        cloud=places.cloud,
+        regions=places.regions or base.regions,
+        exclude_accounts=tuple(dict.fromkeys((*base.exclude_accounts, *places.exclude_accounts))),
+        role_name=places.role_name or base.role_name,
+        external_id=places.external_id or base.external_id,
+        subscriptions=places.subscriptions if names_azure else base.subscriptions,
+        management_group=places.management_group if names_azure else base.management_group,
+        kinds=places.kinds,
+    )
+    if places.exclude_accounts and not (chosen.organization or chosen.ous):
+        raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")
+    return chosen
+
+
+def _account_scope(typed: PlaceOptions) -> AccountScope | None:
+    if not (typed.account or typed.organization or typed.ou):
+        return None
+    return AccountScope(
+        accounts=account_scope.account_ids("--account", _split_values(typed.account)),
+        organization=typed.organization,
+        ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
+    )
+
+
+def _management_group(typed: PlaceOptions) -> str | None:
+    group = typed.management_group
+    return None if group is None else account_scope.management_group_id("--management-group", group)
+
+
+def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:
+    patterns = _split_values(kind)
+    kinds = settings.expand_kinds(patterns, registry.kind_names())
+    if cloud != "all":
+        settings.require_kinds_of_cloud(cloud, patterns, [k.name for k in registry.kinds(cloud)])
+    return kinds
+
+
+def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value and cloud not in {its_cloud, "all"}:
+            raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
+
+
+def _require_apart(first: Mapping[str, object], others: Mapping[str, object]) -> None:
+    for name, value in first.items():
+        for other, other_value in others.items():
+            if value and other_value:
+                raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
+
+
+def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
+    return settings.split_words(",".join(values or ()))
