@@ -254,14 +254,21 @@ def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
     assert [due.instances(region) for region in REGIONS] == [3, 3]
 
 
-def test_nothing_is_begun_in_an_account_that_is_excluded_by_now(due: Scene):
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        pytest.param({"exclude_accounts": ("123456789012",)}, "the deployment excludes this account by now", id="excluded"),
+        pytest.param({"accounts": ("210987654321",)}, "the deployment no longer sweeps this account", id="not named"),
+    ],
+)
+def test_nothing_is_begun_in_an_account_that_has_left_by_now(due: Scene, change: dict[str, tuple[str, ...]], because: str):
     run_id = due.workflow.decided()
-    due.use(lambda settings: replace(settings, exclude_accounts=("123456789012",)))
+    due.use(lambda settings: replace(settings, **change))
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == [3, 3]
     report = due.workflow.conclude(run_id)
-    assert {f.outcome.because for f in report.findings} == {"the deployment excludes this account by now"}
+    assert {f.outcome.because for f in report.findings} == {because}
 
 
 @pytest.mark.parametrize("released", [False, True])

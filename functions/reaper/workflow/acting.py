@@ -19,6 +19,7 @@ from reaper.handover import Acted, Decided
 from reaper.model import Target
 from reaper.policy.file import load_policy
 from reaper.sessions import CloudSession, open_account, session_of
+from reaper.settings import Settings
 from reaper.workflow.context import WorkflowContext, setup_of
 from reaper.workflow.stored_run import StoredRun
 
@@ -27,8 +28,8 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     """Carry out the decisions about one target. Never raises ReaperError: what can't be carried out is refused, with the reason."""
     if not context.settings.mode.acts:
         return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
-    if target.account in context.settings.exclude_accounts:
-        return refuse_target(decided, target, "the deployment excludes this account by now")
+    if because := _left_because(target, context.settings):
+        return refuse_target(decided, target, because)
     try:
         current = load_policy(context.settings.policy).sha256
         setup = setup_of(stored, context)
@@ -37,6 +38,15 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, act_context)
+
+
+def _left_because(target: Target, settings: Settings) -> str | None:
+    """Why the deployment, as it is by now, wouldn't sweep the target's account; None if it would, as far as the settings say."""
+    if target.account in settings.exclude_accounts:
+        return "the deployment excludes this account by now"
+    if target.cloud == "aws" and settings.accounts and target.account not in settings.accounts:
+        return "the deployment no longer sweeps this account"
+    return None
 
 
 def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str) -> ActContext:
