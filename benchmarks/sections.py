@@ -61,8 +61,7 @@ def organization(rows: Mapping[str, Row]) -> str:
 The real phases of the workflow, in mode notify, with the policy of six rules and an empty ledger, over accounts with four regions each. Each
 call to a cloud takes {_latency(rows)} ms more, each one to the ledger 8 ms and each one to the store 25 ms. *observe* is the time of a map that runs
 {", ".join(sorted({str(row["width"]) for row in rows.values()}))} items at once, and *sum* that of the whole run. *largest payload*: the longest input or answer of a state, of which AWS allows 256 KB. Goals:
-15 minutes, 512 MB for decide, no payload over the limit, no wrong verdict. The slower run shared the machine with other work and read for 24
-minutes, which probably explains its one wrong verdict: a fleet grows older meanwhile. The faster one had no latency of the cloud.
+15 minutes, 512 MB for decide, no payload over the limit, no wrong verdict.
 
 {table(heads, lines)}"""
 
