@@ -12,6 +12,7 @@ from on_azure.orchestrated import LONG_AGO, SUBS, Deployment
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, TIMED_OUT
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import error, on, throttled
+from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.rights import deny
 
 
@@ -165,3 +166,26 @@ def test_a_subscription_that_is_disabled_after_the_decision_is_left_alone(deploy
     paths = [request.path for request in deployed_app.server.requests]
     assert [path for path in paths if SUBS[0] in path] == [f"/subscriptions/{SUBS[0]}"], "nothing else is read there"
     assert sorted(deployed_app.changes()) == list("2345")
+
+
+def test_a_subscription_that_is_warned_between_two_deletes_loses_no_more(
+    deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("REAPER_POLICY", os.environ["REAPER_POLICY"].replace("action: stop", "action: delete"))
+    for cluster in deployed_app.clusters.values():
+        cluster.remove()
+    subscription = deployed_app.server.subscription(SUBS[0])
+    for name in ("one", "two", "three"):
+        signals.capacity(subscription.workspace("vision").endpoint(name).deployment("blue", capacity=2), since=LONG_AGO)
+    deployed_app.warned()
+
+    def warn_after_the_first(request: Request) -> None:
+        if request.method == "DELETE":
+            subscription.in_state("Warned")
+
+    deployed_app.server.rules.append(warn_after_the_first)
+    report = deployed_app.sweep()
+    assert sorted(f["outcome"] for f in report["findings"]) == ["done", "refused", "refused"]
+    assert [r.method for r in deployed_app.server.requests if r.method == "DELETE"] == ["DELETE"]
+    because = [f["outcome_because"] for f in report["findings"] if f["outcome"] == "refused"]
+    assert all("its subscription is Warned" in text for text in because)
