@@ -149,6 +149,18 @@ def test_a_warned_subscription_is_read_and_never_acted_on(deployed_app: Deployme
     assert all("acts only in subscriptions that are Enabled or PastDue" in because[digit] for digit in "123"), because
 
 
+def test_a_list_of_subscriptions_that_fails_once_blocks_no_action(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    """Their states are read one by one before anything is done in them."""
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", ",".join(SUBS))
+    deployed_app.warned()
+    deployed_app.server.subscription(SUBS[0]).in_state("Warned")
+    deployed_app.server.rules.append(on("GET", "/subscriptions", error(400, "Broken", "no list today")))
+    report = deployed_app.sweep()
+    assert sorted(deployed_app.changes()) == list("2345")
+    [because] = [f["step_because"] for f in report["findings"] if f["account"] == SUBS[0]]
+    assert "its subscription is Warned" in because
+
+
 def test_a_subscription_that_is_disabled_after_the_decision_is_left_alone(deployed_app: Deployment):
     served = deployed_app.server.subscription(SUBS[0]).workspace("vision").endpoint("served").deployment("blue", capacity=3)
     signals.capacity(served, since=LONG_AGO)

@@ -116,13 +116,13 @@ def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
 
 
 def _account(subscription: str, name: str | None, readable: Mapping[str, Subscription]) -> Account:
-    """One whose state isn't known may not be acted on."""
+    """What may be acted on is known from the list. Where the list doesn't say, `open_account` reads the state before any action."""
     known = readable.get(subscription)
     return Account(
         cloud="azure",
         id=subscription,
         name=(known.name if known else None) or name,
-        may_act=known is not None and known.blocked_because is None,
+        may_act=known is None or known.blocked_because is None,
     )
 
 
