@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from typing import Any
@@ -147,6 +148,29 @@ def test_a_warned_subscription_is_read_and_never_acted_on(deployed_app: Deployme
     because = {f["account"][0]: f["step_because"] for f in report["findings"]}
     assert {f["state"] for f in report["findings"]} == {"idle"}
     assert all("acts only in subscriptions that are Enabled or PastDue" in because[digit] for digit in "123"), because
+
+
+def test_a_subscription_that_is_no_longer_swept_is_not_acted_on(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", ",".join(SUBS))
+    deployed_app.warned()
+    left = ",".join(SUBS[1:])
+    deployed_app.engine.after = lambda name, _: monkeypatch.setenv("REAPER_SUBSCRIPTIONS", left) if name == DECIDE_RUN else None
+    report = deployed_app.sweep()
+    assert sorted(deployed_app.changes()) == list("2345")
+    [refused] = [f for f in report["findings"] if f["account"] == SUBS[0]]
+    assert (refused["outcome"], "no longer sweeps" in refused["outcome_because"]) == ("refused", True)
+
+
+def test_a_run_tells_what_it_did_where_the_deployment_no_longer_sweeps(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    deployed_app.warned()
+    deployed_app.engine.after = lambda name, _: (
+        monkeypatch.setenv("REAPER_SUBSCRIPTIONS", SUBS[4]) if name == ACT_ON_ITEM else None
+    )
+    run = json.loads(deployed_app.post({"subscriptions": [SUBS[0]]}).get_body())["run"]
+    deployed_app.run()
+    status, report = deployed_app.ask(run)
+    assert (status, [(f["name"], f["outcome"]) for f in report["findings"]]) == (200, [("gpus-1", "done")])
+    assert len(deployed_app.mails_to("ana@example.com")) == 2
 
 
 def test_a_list_of_subscriptions_that_fails_once_blocks_no_action(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
