@@ -15,7 +15,7 @@ import pytest
 from on_azure import durable_engine
 from on_azure.durable_engine import Engine, Instance, NotDeterministicError
 from on_azure.orchestrated import SUBS, Deployment, replay
-from reaper.azure import run_report, starting
+from reaper.azure import run_notes, run_report, starting
 from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
 from reaper.errors import CloudError
 from reaper.workflow.store import open_run_store
@@ -91,6 +91,20 @@ def test_a_start_while_a_run_is_under_way_is_skipped_and_reported(deployed_app: 
     assert all("was skipped" in row["error"] for row in skipped)
     assert [e for e in events(caplog) if e["event"] == "coverage incomplete"] == []
     assert len([name for name, _ in deployed_app.engine.calls if name == LIST_TARGETS]) == 1
+
+
+@pytest.mark.parametrize("text", ['{"status": "part', "[]", '{"status": "odd", "because": "x"}', ""])
+def test_a_note_that_cannot_be_read_is_a_row_and_costs_no_report(deployed_app: Deployment, text: str):
+    def damage(name: str, _: int) -> None:
+        if name == DECIDE_RUN:
+            run = deployed_app.engine.input_of("sweep")["run"]
+            open_run_store(os.environ["REAPER_RUNS"], run).write(f"{run_notes.FOLDER}1.json", text)
+
+    deployed_app.engine.after = damage
+    report = deployed_app.sweep()
+    assert len(report["findings"]) == 5
+    [row] = [row for row in report["coverage"] if row["kind"] == run_notes.KIND]
+    assert (row["status"], "can't be read" in row["error"]) == ("failed", True)
 
 
 @pytest.mark.parametrize("start", ["by hand", "by the timer"])
