@@ -90,7 +90,8 @@ def test_a_run_that_cannot_be_listed_fails_and_says_why(deployed_app: Deployment
     assert "list_targets" in instance.output
     assert "no list today" in instance.output
     status, answer = deployed_app.ask(deployed_app.engine.input_of("sweep")["run"])
-    assert (status, "ended as Failed" in answer["error"]) == (500, True)
+    assert (status, "ended as Failed: list_targets: " in answer["error"], "no list today" in answer["error"]) == (500, True, True)
+    assert "OutOfProcData" not in answer["error"]
     assert "scheduled sweep succeeded" not in caplog.text
 
 

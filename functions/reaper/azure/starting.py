@@ -103,7 +103,7 @@ async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | Non
         started_at=created if created.tzinfo else created.replace(tzinfo=UTC),
         is_under_way=status.runtime_status in UNDER_WAY,
         result=result,
-        failed_because=f"it ended as {status.runtime_status.value}" if failed else None,
+        failed_because=_failure_text(status.runtime_status.value, status.output) if failed else None,
     )
 
 
@@ -150,6 +150,12 @@ def _sdk_errors_as_cloud_errors(operation: str) -> Iterator[None]:
     except Exception as error:  # the SDK raises nothing narrower, and its connection anything
         text = " ".join(str(error).split())[:MAX_MESSAGE_CHARS] or type(error).__name__
         raise CloudError(Reason.REFUSED, "Durable Functions", f"can't {operation}: {text}") from error
+
+
+def _failure_text(status: str, output: Any) -> str:
+    """How a run ended, and the error that ended it. The SDK adds what the run had asked for, which is of no use here."""
+    because = " ".join(str(output or "").partition("$OutOfProcData$")[0].split())[:MAX_MESSAGE_CHARS]
+    return f"it ended as {status}" + (f": {because}" if because else "")
 
 
 def _parsed(value: Any) -> Mapping[str, Any]:
