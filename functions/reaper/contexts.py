@@ -40,7 +40,9 @@ def no_progress(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSetup:
-    """What the contexts of one run share. `ledger` is None in an audit that has none. `deadline`: when the process will be ended."""
+    """What the contexts of one run share. `ledger` is None in an audit that has none. `deadline`: when the process will be ended;
+    `observe_share`: how much of the time until then it may observe.
+    """
 
     settings: Settings
     policy: Policy
@@ -48,6 +50,7 @@ class RunSetup:
     clock: Callable[[], datetime]
     progress: Callable[[str], None] = no_progress
     deadline: datetime | None = None
+    observe_share: float = run_age.SHARE_OF_ALL
 
 
 def clouds_of(settings: Settings) -> list[str]:
@@ -88,7 +91,7 @@ def observe_context(
         cache=open_cache(ledger, run.started_at, progress, may_write=writes) if ledger else None,
         unopened=tuple(unopened),
         read_first=_read_unreached(ledger, progress) if ledger and writes else frozenset(),
-        deadline=run_age.observe_deadline(run, setup.clock(), setup.deadline),
+        deadline=run_age.observe_deadline(run, setup.clock(), setup.deadline, setup.observe_share),
     )
 
 

@@ -40,7 +40,8 @@ def test_observe_ends_in_time_for_the_other_phases(mode: Mode, minutes: float | 
 def test_a_step_of_an_audit_that_begins_late_has_its_own_time():
     """In a workflow over many accounts a step may begin an hour after the run, and has 15 minutes all the same."""
     begins = NOW + 60 * MINUTE
-    assert run_age.observe_deadline(run_in(Mode.AUDIT), begins, begins + 15 * MINUTE) == begins + 10.5 * MINUTE
+    ends = run_age.observe_deadline(run_in(Mode.AUDIT), begins, begins + 15 * MINUTE, run_age.SHARE_OF_STEP)
+    assert ends == begins + 13.5 * MINUTE
 
 
 def test_what_is_not_reached_is_a_failed_row_without_calls(scene: Scene):

@@ -15,19 +15,21 @@ DECIDE_WITHIN = timedelta(minutes=60)
 """What decide gets later than that is a failed row, and nothing there is decided."""
 ACT_WITHIN = timedelta(minutes=120)
 """Act begins nothing after that."""
+SHARE_OF_ALL, SHARE_OF_STEP = 0.7, 0.9
+"""How much of its time a process may observe: one that carries out all phases, and a workflow's step, which only has to store the part then."""
 ACT_MARGIN = timedelta(minutes=2)
 """The time that an action needs before the deadline: enough to finish it, and to notify and record everything afterwards."""
 NOT_REACHED = "not read, because the run's time was over; the next run reads it first"
 
 
-def observe_deadline(run: Run, now: datetime, deadline: datetime | None) -> datetime | None:
-    """When observe, which begins `now`, has to end: after seven tenths of the time until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
+def observe_deadline(run: Run, now: datetime, deadline: datetime | None, share: float = SHARE_OF_ALL) -> datetime | None:
+    """When observe, which begins `now`, has to end: after its share of the time until `deadline`, or OBSERVE_WITHIN, whichever is earlier.
 
-    The rest of the time is for the other phases, of which only notices and actions take long. A workflow's step may begin long after its run.
+    A workflow's step may begin long after its run.
     """
-    share = now + (deadline - now) * 0.7 if deadline else None
+    ends = now + (deadline - now) * share if deadline else None
     limit = run.started_at + OBSERVE_WITHIN if run.mode.writes else None
-    return min((moment for moment in (share, limit) if moment), default=None)
+    return min((moment for moment in (ends, limit) if moment), default=None)
 
 
 def too_old_to_decide(run: Run, now: datetime) -> str | None:

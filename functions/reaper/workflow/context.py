@@ -10,6 +10,7 @@ from datetime import datetime
 from reaper import contexts
 from reaper.contexts import RunSetup, no_progress
 from reaper.ledger.port import Ledger
+from reaper.planning import run_age
 from reaper.policy.schema import Policy
 from reaper.settings import Settings
 from reaper.workflow.store import RunStore
@@ -47,4 +48,5 @@ def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy | None 
         clock=context.clock,
         progress=context.progress,
         deadline=context.deadline,
+        observe_share=run_age.SHARE_OF_STEP,
     )

@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
@@ -52,6 +51,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 """What the sandbox answers itself, by service and operation."""
 
 Start = Callable[..., Any]
+MOTO_LOCK = threading.Lock()
+"""moto's state belongs to the process, and its answers are not atomic: DynamoDB's conditional writes, for one, and the making of a backend."""
 
 
 class Server:
@@ -71,7 +72,6 @@ class Server:
         self._http: Any = None
         self._thread: threading.Thread | None = None
         self._moto: Any = None
-        self._table = threading.Lock()
 
     @property
     def now(self) -> datetime:
@@ -138,10 +138,8 @@ class Server:
         own = self._own(call, faults)
         if own:
             return _send(own, environ, start)
-        # DynamoDB's conditional writes are atomic, moto's are not.
-        turn = self._table if call.service == "dynamodb" else nullcontext()
         try:
-            with turn:
+            with MOTO_LOCK:
                 return list(self._from_moto(environ, start))
         except NotImplementedError:  # what moto raises for an operation that it lacks
             unknown = Refusal("UnknownOperationException", f"The sandbox doesn't know {call.action}.")
