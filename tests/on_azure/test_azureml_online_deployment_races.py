@@ -21,7 +21,7 @@ from reaper.model import StepName
 from reaper_sandbox.azure.fault import Fault, cut, error, on
 from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.server import Server
-from reaper_sandbox.azure.subscription import Endpoint, Thing, Workspace
+from reaper_sandbox.azure.subscription import Endpoint, Subscription, Thing, Workspace
 
 __all__ = ["chat"]
 KEEP = {"reaper:keep": "true"}
@@ -88,6 +88,26 @@ def test_any_change_during_the_wait_stops_the_delete(
     assert (failed.reason, message in str(failed), gone(server, act)) == (Reason.PARTIAL, True, False)
     later(server)
     assert {name: share for name, share in traffic(chat).items() if share} == {"blue": 100}
+
+
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
+def test_a_subscription_that_is_warned_after_the_recheck_is_left_alone(
+    server: Server, cloud: CloudSession, subscription: Subscription, chat: Endpoint, blue: Thing, move: StepName
+):
+    """Azure would still carry out the delete, and then refuse to put anything back."""
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
+    subscription.in_state("Warned")
+    assert "its subscription is Warned" in str(act.refused())
+    assert (server.mutations, gone(server, act), traffic(chat)) == ([], False, {"blue": 100})
+
+
+def test_a_subscription_that_is_warned_during_the_wait_keeps_its_deployment(
+    server: Server, cloud: CloudSession, subscription: Subscription, chat: Endpoint, blue: Thing
+):
+    act = delete(cloud)
+    meanwhile(server, cloud, lambda: subscription.in_state("Warned"))
+    failed = act.refused()
+    assert (failed.reason, "its subscription is Warned" in str(failed), gone(server, act)) == (Reason.PARTIAL, True, False)
 
 
 def last_read_before_put(path: str, happens: Callable[[], object]) -> Callable[[Request], Fault | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from typing import Any
@@ -12,6 +13,7 @@ from on_azure.orchestrated import LONG_AGO, SUBS, Deployment
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, TIMED_OUT
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import error, on, throttled
+from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.rights import deny
 
 
@@ -88,7 +90,8 @@ def test_a_run_that_cannot_be_listed_fails_and_says_why(deployed_app: Deployment
     assert "list_targets" in instance.output
     assert "no list today" in instance.output
     status, answer = deployed_app.ask(deployed_app.engine.input_of("sweep")["run"])
-    assert (status, "ended as Failed" in answer["error"]) == (500, True)
+    assert (status, "ended as Failed: list_targets: " in answer["error"], "no list today" in answer["error"]) == (500, True, True)
+    assert "OutOfProcData" not in answer["error"]
     assert "scheduled sweep succeeded" not in caplog.text
 
 
@@ -148,6 +151,41 @@ def test_a_warned_subscription_is_read_and_never_acted_on(deployed_app: Deployme
     assert all("acts only in subscriptions that are Enabled or PastDue" in because[digit] for digit in "123"), because
 
 
+def test_a_subscription_that_is_no_longer_swept_is_not_acted_on(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", ",".join(SUBS))
+    deployed_app.warned()
+    left = ",".join(SUBS[1:])
+    deployed_app.engine.after = lambda name, _: monkeypatch.setenv("REAPER_SUBSCRIPTIONS", left) if name == DECIDE_RUN else None
+    report = deployed_app.sweep()
+    assert sorted(deployed_app.changes()) == list("2345")
+    [refused] = [f for f in report["findings"] if f["account"] == SUBS[0]]
+    assert (refused["outcome"], "no longer sweeps" in refused["outcome_because"]) == ("refused", True)
+
+
+def test_a_run_tells_what_it_did_where_the_deployment_no_longer_sweeps(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    deployed_app.warned()
+    deployed_app.engine.after = lambda name, _: (
+        monkeypatch.setenv("REAPER_SUBSCRIPTIONS", SUBS[4]) if name == ACT_ON_ITEM else None
+    )
+    run = json.loads(deployed_app.post({"subscriptions": [SUBS[0]]}).get_body())["run"]
+    deployed_app.run()
+    status, report = deployed_app.ask(run)
+    assert (status, [(f["name"], f["outcome"]) for f in report["findings"]]) == (200, [("gpus-1", "done")])
+    assert len(deployed_app.mails_to("ana@example.com")) == 2
+
+
+def test_a_list_of_subscriptions_that_fails_once_blocks_no_action(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    """Their states are read one by one before anything is done in them."""
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", ",".join(SUBS))
+    deployed_app.warned()
+    deployed_app.server.subscription(SUBS[0]).in_state("Warned")
+    deployed_app.server.rules.append(on("GET", "/subscriptions", error(400, "Broken", "no list today")))
+    report = deployed_app.sweep()
+    assert sorted(deployed_app.changes()) == list("2345")
+    [because] = [f["step_because"] for f in report["findings"] if f["account"] == SUBS[0]]
+    assert "its subscription is Warned" in because
+
+
 def test_a_subscription_that_is_disabled_after_the_decision_is_left_alone(deployed_app: Deployment):
     served = deployed_app.server.subscription(SUBS[0]).workspace("vision").endpoint("served").deployment("blue", capacity=3)
     signals.capacity(served, since=LONG_AGO)
@@ -165,3 +203,26 @@ def test_a_subscription_that_is_disabled_after_the_decision_is_left_alone(deploy
     paths = [request.path for request in deployed_app.server.requests]
     assert [path for path in paths if SUBS[0] in path] == [f"/subscriptions/{SUBS[0]}"], "nothing else is read there"
     assert sorted(deployed_app.changes()) == list("2345")
+
+
+def test_a_subscription_that_is_warned_between_two_deletes_loses_no_more(
+    deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("REAPER_POLICY", os.environ["REAPER_POLICY"].replace("action: stop", "action: delete"))
+    for cluster in deployed_app.clusters.values():
+        cluster.remove()
+    subscription = deployed_app.server.subscription(SUBS[0])
+    for name in ("one", "two", "three"):
+        signals.capacity(subscription.workspace("vision").endpoint(name).deployment("blue", capacity=2), since=LONG_AGO)
+    deployed_app.warned()
+
+    def warn_after_the_first(request: Request) -> None:
+        if request.method == "DELETE":
+            subscription.in_state("Warned")
+
+    deployed_app.server.rules.append(warn_after_the_first)
+    report = deployed_app.sweep()
+    assert sorted(f["outcome"] for f in report["findings"]) == ["done", "refused", "refused"]
+    assert [r.method for r in deployed_app.server.requests if r.method == "DELETE"] == ["DELETE"]
+    because = [f["outcome_because"] for f in report["findings"] if f["outcome"] == "refused"]
+    assert all("its subscription is Warned" in text for text in because)

@@ -13,10 +13,11 @@ import azure.functions as func
 import pytest
 
 from on_azure import durable_engine
-from on_azure.durable_engine import Engine, NotDeterministicError
+from on_azure.durable_engine import Engine, Instance, NotDeterministicError
 from on_azure.orchestrated import SUBS, Deployment, replay
-from reaper.azure import run_report, starting
+from reaper.azure import run_notes, run_report, starting
 from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
+from reaper.errors import CloudError
 from reaper.workflow.store import open_run_store
 
 HISTORY = Path(__file__).with_name("run_version_1.json")
@@ -90,6 +91,50 @@ def test_a_start_while_a_run_is_under_way_is_skipped_and_reported(deployed_app: 
     assert all("was skipped" in row["error"] for row in skipped)
     assert [e for e in events(caplog) if e["event"] == "coverage incomplete"] == []
     assert len([name for name, _ in deployed_app.engine.calls if name == LIST_TARGETS]) == 1
+
+
+@pytest.mark.parametrize("text", ['{"status": "part', "[]", '{"status": "odd", "because": "x"}', ""])
+def test_a_note_that_cannot_be_read_is_a_row_and_costs_no_report(deployed_app: Deployment, text: str):
+    def damage(name: str, _: int) -> None:
+        if name == DECIDE_RUN:
+            run = deployed_app.engine.input_of("sweep")["run"]
+            open_run_store(os.environ["REAPER_RUNS"], run).write(f"{run_notes.FOLDER}1.json", text)
+
+    deployed_app.engine.after = damage
+    report = deployed_app.sweep()
+    assert len(report["findings"]) == 5
+    [row] = [row for row in report["coverage"] if row["kind"] == run_notes.KIND]
+    assert (row["status"], "can't be read" in row["error"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("start", ["by hand", "by the timer"])
+def test_a_start_that_another_one_overtakes_is_skipped(deployed_app: Deployment, caplog: pytest.LogCaptureFixture, start: str):
+    """The other one starts after this one has asked whether a run is under way."""
+    engine, other = deployed_app.engine, "0" * 12
+    start_now = engine.start
+
+    def overtaken(name: str, instance: str, given: str) -> Instance | None:
+        start_now(name, instance, json.dumps({"run": other, "options": {}, "scheduled": False}))
+        return start_now(name, instance, given)
+
+    engine.start = overtaken  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO, "reaper"):
+        if start == "by hand":
+            answer = deployed_app.post()
+            assert (answer.status_code, body(answer)["run"], body(answer)["status"]) == (409, other, f"/api/sweep/{other}")
+        else:
+            deployed_app.tick()
+    assert [e["event"] for e in events(caplog)] == ["start skipped"]
+    assert engine.input_of("sweep")["run"] == other
+
+
+def test_an_engine_that_takes_no_run_is_an_error_that_says_so(deployed_app: Deployment):
+    deployed_app.engine.start = lambda name, instance, given: None  # type: ignore[method-assign]
+    answer = deployed_app.post()
+    assert answer.status_code == 500
+    assert "can't start a run: An Orchestration instance" in body(answer)["error"]
+    with pytest.raises(CloudError, match="can't start a run"):
+        deployed_app.tick()
 
 
 def test_a_run_that_is_stuck_is_ended_replaced_and_reported(deployed_app: Deployment, caplog: pytest.LogCaptureFixture):

@@ -52,7 +52,8 @@ def test_one_below_a_group_that_cannot_be_read_is_listed_all_the_same(company: S
     company.world.unreadable.add(OTHER)
     accounts = {account.id: account for account in targets.list_accounts(GROUPED)}
     assert accounts[OTHER].name == "Serving"
-    assert not accounts[OTHER].may_act
+    [session], _ = targets.open_account(GROUPED, accounts[OTHER], may_act=True)
+    assert "can't be read" in (session.target.blocked_because or "")
     report = run(GROUPED, load_policy(None), lambda: company.now)
     denied = [row for row in report.coverage if row.status == "denied"]
     assert {(row.account, row.missing) for row in denied} == {(OTHER, "Microsoft.Resources/subscriptions/read")}
@@ -81,7 +82,11 @@ def test_a_call_narrows_a_group_and_never_leaves_it(company: Server):
 def test_a_list_of_subscriptions_that_fails_leaves_named_ones_readable(company: Server):
     company.rules.append(on("GET", "/subscriptions", error(400, "Broken", "not today")))
     [account] = targets.list_accounts(Settings(cloud="azure", subscriptions=(SUB,)))
-    assert (account.id, account.may_act) == (SUB, False)
+    assert account.id == SUB
+    for state in ("Enabled", "Warned"):
+        company.subscription(SUB).in_state(state)
+        [session], _ = targets.open_account(GROUPED, account, may_act=True)
+        assert (session.target.blocked_because is None) is (state == "Enabled")
     with pytest.raises(CloudError, match="not today"):
         targets.list_accounts(Settings(cloud="azure"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from datetime import timedelta
 
 import azure.functions as func
@@ -12,8 +13,9 @@ import pytest
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from on_azure.conftest import CLUSTER
 from on_azure.orchestrated import FUNCTIONS, LOOP, SUBS, Deployment
-from reaper.azure import run_report, run_status
+from reaper.azure import run_report, run_status, text_store
 from reaper.model import Mode
+from reaper.workflow.store import open_run_store
 from reaper_sandbox.azure.fault import error, on
 from reaper_sandbox.azure.rights import deny
 
@@ -121,3 +123,26 @@ def test_a_very_large_report_is_answered_with_its_address(audit: Deployment, mon
     report = audit.sweep()
     assert report["findings"] == []
     assert report["stored"].startswith(f"{audit.blobs}/reports-")
+
+
+@pytest.mark.parametrize("damaged", ["report", "result"])
+def test_a_damaged_report_is_no_answer(audit: Deployment, damaged: str):
+    run = audit.sweep()["run"]["id"]
+    store = open_run_store(os.environ["REAPER_RUNS"], run)
+    stored = str((run_report.published(store) or {})["stored"])
+    place, _, name = stored.rpartition("/")
+    if damaged == "report":
+        text_store.replace_text(place, name, text_store.read_text(stored)[:200])
+    else:
+        store.write(run_report.PUBLISHED, '{"run": "')
+    status, answer = audit.ask(run)
+    assert (status, "is damaged" in answer["error"]) == (500, True)
+
+
+def test_a_missing_report_is_named(audit: Deployment):
+    run = audit.sweep()["run"]["id"]
+    store = open_run_store(os.environ["REAPER_RUNS"], run)
+    result = run_report.published(store) or {}
+    store.write(run_report.PUBLISHED, json.dumps({**result, "stored": f"{result['stored']}x"}))
+    status, answer = audit.ask(run)
+    assert (status, f"{run}.jsonx" in answer["error"]) == (500, True)

@@ -21,6 +21,7 @@ import azure.durable_functions as df
 from reaper.azure import call_settings, run_notes, run_report
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.settings import Settings
 from reaper.workflow.store import ACT_ITEMS, ITEMS, open_run_store
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ log = logging.getLogger("reaper")
 @blueprint.activity_trigger(input_name="call", activity=LIST_TARGETS)
 def list_targets(call: Any) -> Any:
     """List what to sweep. Raises ReaperError if nothing can be swept."""
-    context = _context(call)
+    context = _context(call, call_settings.listing_settings(call["options"]))
     app = call_settings.deployment()
     own = f"{HOLDER} {app} "
     # The engine runs one instance at a time, so an earlier run of this app that still has the lease has ended without giving it back.
@@ -66,7 +67,7 @@ def observe_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
 def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
-    context = _context(call)
+    context = _context(call, call_settings.later_settings(call["options"]))
     return _retried(lambda: _phases().decide_run(context, call["run"], _failures(call)))
 
 
@@ -79,7 +80,7 @@ def act_on_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
 def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
-    context = _context(call)
+    context = _context(call, call_settings.later_settings(call["options"]))
     report = _retried(lambda: _phases().conclude_run(context, call["run"], _failures(call)))
     return run_report.publish(run_notes.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
 
@@ -95,18 +96,17 @@ def _item_result(
     call: Call, items: str, phase: Callable[[WorkflowContext, str, dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     try:
-        context = _context(call)
+        context = _context(call, call_settings.later_settings(call["options"]))
         return _retried(lambda: phase(context, call["run"], _item(context, items, int(call["item"]))))
     except ReaperError as error:
         run_report.log_event(logging.ERROR, "activity failed", run=call["run"], item=call["item"], error=str(error))
         return {"item": call["item"], "failed": str(error)[:1000]}
 
 
-def _context(call: Call) -> WorkflowContext:
+def _context(call: Call, settings: Settings) -> WorkflowContext:
     """The context of an activity that begins now. Raises SettingsError."""
     from reaper.workflow.context import WorkflowContext
 
-    settings = call_settings.activity_settings(call["options"])
     return WorkflowContext(
         settings=settings,
         store=open_run_store(settings.runs, call["run"]),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import resource_graph
 from reaper.azure.request import ArmRequest, Json
+from reaper.azure.subscriptions import read_subscription_now
 from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, is_workspace_gone, list_workspaces, read_workspace_now
 from reaper.errors import CloudError, Reason, gone_as_partial
@@ -102,10 +103,11 @@ def read_deployment_and_endpoint(cloud: CloudSession, deployment_id: str) -> tup
 
 
 def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
-    """A deployment with everything it depends on, all read now. Raises CloudError."""
+    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError."""
     above = endpoint_id(deployment_id)
     row = read_deployment(cloud, deployment_id)
     with gone_as_partial():
+        read_subscription_now(cloud)
         rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
         names = frozenset(_last_segment(other["id"].lower()) for other in rows)
         return Deployment(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from reaper.case import Coverage, Report
 from reaper.coverage import OWN
+from reaper.errors import CloudError
 from reaper.model import Status
 from reaper.workflow.store import RunStore
 
@@ -25,9 +26,12 @@ def write_note(store: RunStore, status: Status, because: str, now: datetime) -> 
 
 
 def with_notes(report: Report, store: RunStore) -> Report:
-    """The report, with a row for each note. Raises CloudError."""
-    texts = [store.read(name) for name in store.names(FOLDER)]
-    return replace(report, coverage=(*report.coverage, *(_row(text) for text in texts if text)))
+    """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
+    try:
+        names = store.names(FOLDER)
+    except CloudError as error:
+        return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
+    return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
 
 
 def is_skipped_start(row: Coverage) -> bool:
@@ -35,8 +39,13 @@ def is_skipped_start(row: Coverage) -> bool:
     return (row.cloud, row.kind, row.status) == (OWN, KIND, Status.PARTIAL)
 
 
-def _row(text: str) -> Coverage:
-    note = json.loads(text)
-    return Coverage(
-        cloud=OWN, account="", region=None, kind=KIND, status=Status(note["status"]), missing=None, error=str(note["because"])
-    )
+def _noted_row(name: str, store: RunStore) -> Coverage:
+    try:
+        note = json.loads(store.read(name) or "")
+        return _row(Status(note["status"]), str(note["because"]))
+    except (CloudError, ValueError, LookupError, TypeError) as error:
+        return _row(Status.FAILED, f"a note about this run can't be read: {error!r}")
+
+
+def _row(status: Status, because: str) -> Coverage:
+    return Coverage(cloud=OWN, account="", region=None, kind=KIND, status=status, missing=None, error=because)

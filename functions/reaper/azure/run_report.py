@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure.run_notes import is_skipped_start
 from reaper.case import Report
-from reaper.errors import ReaperError
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
@@ -54,9 +54,20 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
 
 
 def published(store: RunStore) -> dict[str, Any] | None:
-    """What was published of the run in that store; None if nothing was. Raises CloudError."""
+    """What was published of the run in that store; None if nothing was. Raises CloudError, also if it can't be understood."""
     text = store.read(PUBLISHED)
-    return json.loads(text) if text is not None else None
+    return None if text is None else parse_object(text, PUBLISHED)
+
+
+def parse_object(text: str, name: str) -> dict[str, Any]:
+    """The JSON object in the stored text of that name. Raises CloudError."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CloudError(Reason.UNREADABLE, "report", f"{name} is damaged: {error}") from error
+    if not isinstance(values, dict):
+        raise CloudError(Reason.UNREADABLE, "report", f"{name} is damaged: it is no JSON object")
+    return values
 
 
 def _wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:

@@ -59,14 +59,18 @@ def answer_about(run_id: str, current: CurrentRun | None, store: RunStore) -> An
 
 
 def _report_answer(run_id: str, result: Mapping[str, Any]) -> Answer:
-    """The stored report, with `troubles` if something couldn't be mailed. A very large one is answered without its findings."""
+    """The stored report, with `troubles` if something couldn't be mailed. A very large one is answered without its findings.
+
+    Raises CloudError if it is missing or damaged: a part of a report would claim more than was read.
+    """
     stored, troubles = result.get("stored"), result.get("troubles") or []
     if not stored:
         return _problem(500, run_id, "; ".join(troubles) or "the report wasn't stored: REAPER_REPORTS isn't set")
     text = _read_report(str(stored))
+    report = run_report.parse_object(text, str(stored))
     if not troubles and len(text) <= MAX_ANSWER_CHARS:
         return Answer(status=200, text=text)
-    report = json.loads(text) | ({"troubles": troubles} if troubles else {})
+    report |= {"troubles": troubles} if troubles else {}
     if len(text) > MAX_ANSWER_CHARS:
         report |= {"findings": [], "stored": stored}
     return Answer(status=200, text=json.dumps(report, allow_nan=False))

@@ -12,7 +12,8 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +22,7 @@ import azure.durable_functions as df
 
 from reaper.azure.run_notes import write_note
 from reaper.azure.run_report import log_event
-from reaper.errors import CloudError
+from reaper.errors import CloudError, Reason
 from reaper.model import Status
 from reaper.settings import Settings
 from reaper.workflow.store import open_run_store
@@ -33,6 +34,7 @@ RUN_LIMIT = timedelta(hours=3)
 HISTORY_KEPT = timedelta(days=14)
 WAIT_S, WAITS = 3.0, 20
 """Seconds between two looks at a run that was ended, and how many there are."""
+MAX_MESSAGE_CHARS = 500
 STATUS = df.OrchestrationRuntimeStatus
 UNDER_WAY = frozenset({STATUS.Running, STATUS.Pending, STATUS.ContinuedAsNew, STATUS.Suspended})
 ENDED = [STATUS.Completed, STATUS.Failed, STATUS.Terminated, STATUS.Canceled]
@@ -65,7 +67,7 @@ async def start(
     *,
     scheduled: bool,
 ) -> Start:
-    """Start a run with these options, in the mode of the settings, unless one is under way."""
+    """Start a run with these options, in the mode of the settings, unless one is under way. Raises CloudError if the engine can't be used."""
     run_id = uuid.uuid4().hex[:12]
     current = await current_run(client)
     if current and current.is_under_way:
@@ -76,14 +78,22 @@ async def start(
         log_event(logging.ERROR, "run ended", run=current.run, because=because)
         await _note(settings, run_id, Status.FAILED, because, now)
     given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
-    await client.start_new(ORCHESTRATOR, INSTANCE, given)
+    try:
+        with _sdk_errors_as_cloud_errors("start a run"):
+            await client.start_new(ORCHESTRATOR, INSTANCE, given)
+    except CloudError:
+        quicker = await current_run(client)
+        if quicker is None or not quicker.is_under_way or quicker.run == run_id:
+            raise
+        return await _skip(settings, quicker, run_id, now, scheduled=scheduled)
     log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
     return Start(run=run_id)
 
 
 async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | None:
-    """The run of the instance; None if there was none yet."""
-    status = await client.get_status(INSTANCE, show_input=True)
+    """The run of the instance; None if there was none yet. Raises CloudError."""
+    with _sdk_errors_as_cloud_errors("ask about a run"):
+        status = await client.get_status(INSTANCE, show_input=True)
     if not status or status.runtime_status is None:
         return None
     created, result = status.created_time, _parsed(status.output)
@@ -93,14 +103,16 @@ async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | Non
         started_at=created if created.tzinfo else created.replace(tzinfo=UTC),
         is_under_way=status.runtime_status in UNDER_WAY,
         result=result,
-        failed_because=f"it ended as {status.runtime_status.value}" if failed else None,
+        failed_because=_failure_text(status.runtime_status.value, status.output) if failed else None,
     )
 
 
 async def purge_history(client: df.DurableOrchestrationClient, now: datetime) -> None:
-    """Delete the engine's history of runs that ended long ago. The SDK prints times without their offset, so they must be in UTC."""
+    """Delete the engine's history of runs that ended long ago. Raises CloudError."""
+    # In UTC, because the SDK prints times without their offset.
     until = now.astimezone(UTC) - HISTORY_KEPT
-    await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
+    with _sdk_errors_as_cloud_errors("delete old history"):
+        await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
 
 
 async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Start:
@@ -112,7 +124,8 @@ async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: date
 
 async def _terminated(client: df.DurableOrchestrationClient) -> bool:
     """End the run and wait for it, because the engine takes no new one before. Returns whether it has ended."""
-    await client.terminate(INSTANCE, f"it has been under way for more than {RUN_LIMIT // timedelta(hours=1)} hours")
+    with _sdk_errors_as_cloud_errors("end a run"):
+        await client.terminate(INSTANCE, f"it has been under way for more than {RUN_LIMIT // timedelta(hours=1)} hours")
     for _ in range(WAITS):
         current = await current_run(client)
         if current is None or not current.is_under_way:
@@ -127,6 +140,22 @@ async def _note(settings: Settings, run_id: str, status: Status, because: str, n
         await asyncio.to_thread(write_note, open_run_store(settings.runs, run_id), status, because, now)
     except CloudError as error:
         log_event(logging.ERROR, "note not stored", run=run_id, error=str(error))
+
+
+@contextmanager
+def _sdk_errors_as_cloud_errors(operation: str) -> Iterator[None]:
+    """Turns the SDK's errors into CloudError with its message, which has no address of the engine."""
+    try:
+        yield
+    except Exception as error:  # the SDK raises nothing narrower, and its connection anything
+        text = " ".join(str(error).split())[:MAX_MESSAGE_CHARS] or type(error).__name__
+        raise CloudError(Reason.REFUSED, "Durable Functions", f"can't {operation}: {text}") from error
+
+
+def _failure_text(status: str, output: Any) -> str:
+    """How a run ended, and the error that ended it. The SDK adds what the run had asked for, which is of no use here."""
+    because = " ".join(str(output or "").partition("$OutOfProcData$")[0].split())[:MAX_MESSAGE_CHARS]
+    return f"it ended as {status}" + (f": {because}" if because else "")
 
 
 def _parsed(value: Any) -> Mapping[str, Any]:

@@ -48,6 +48,12 @@ def read_subscription(cloud: CloudSession) -> Subscription:
     return subscription
 
 
+def read_subscription_now(cloud: CloudSession) -> None:
+    """Make the state that the subscription has at this moment part of the session's target. Raises CloudError."""
+    subscription = _read(cloud)
+    cloud.describe_target(subscription.name, subscription.blocked_because)
+
+
 def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
     """The subscriptions that the identity can read, by ID. Raises CloudError."""
     rows = cloud.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",))

@@ -38,6 +38,7 @@ SIGN_IN_VARIABLES = (
 SIGN_IN_PREFIXES = ("AZURE_", "IDENTITY_", "MSI_", *CA_BUNDLE_VARIABLES)
 """How the names of the variables begin that decide who signs in, where, and which certificates to trust."""
 NOT_CHANGEABLE = "its subscription wasn't Enabled or PastDue when the run began, and the reaper acts only in such subscriptions"
+NOT_SWEPT = "the deployment no longer sweeps its subscription"
 
 
 def target_sessions(subscriptions: Sequence[str], environ: Mapping[str, str] | None = None) -> list[CloudSession]:
@@ -65,11 +66,14 @@ def list_accounts(settings: Settings) -> list[Account]:
 def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
     """The session of that subscription. Each kind reports whether it can be read.
 
-    With `may_act` the subscription's state is read at once, so that nothing is changed in one that is Warned, Disabled or Expired.
+    With `may_act` the subscription's state is read at once, so that nothing is changed in one that is Warned, Disabled or Expired, and
+    nothing in one that the settings no longer name.
     """
     session = _open_session(account.id)
     session.describe_target(account.name, None if account.may_act else NOT_CHANGEABLE)
-    if may_act and account.may_act:
+    if may_act and settings.subscriptions and account.id not in map(str.lower, settings.subscriptions):
+        session.describe_target(account.name, NOT_SWEPT)
+    elif may_act and account.may_act:
         try:
             subscriptions.read_subscription(session)
         except CloudError as error:
@@ -116,13 +120,13 @@ def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
 
 
 def _account(subscription: str, name: str | None, readable: Mapping[str, Subscription]) -> Account:
-    """One whose state isn't known may not be acted on."""
+    """What may be acted on is known from the list. Where the list doesn't say, `open_account` reads the state before any action."""
     known = readable.get(subscription)
     return Account(
         cloud="azure",
         id=subscription,
         name=(known.name if known else None) or name,
-        may_act=known is not None and known.blocked_because is None,
+        may_act=known is None or known.blocked_because is None,
     )
 
 

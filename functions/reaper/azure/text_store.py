@@ -22,7 +22,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
-from azure.storage.blob import BlobServiceClient, ContentSettings
+from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
 from reaper.azure import trusted_hosts
 from reaper.azure.credential import new_credential
@@ -67,14 +67,14 @@ def read_bytes(uri: str, most: int) -> bytes:
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str, *, replaces: bool = False) -> str:
     """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses, also if
-    there is one, unless this one `replaces` it.
+    there is another one, unless this one `replaces` it.
     """
     account, container, prefix = _split_address(place)
     name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
         with _blob_service(account, place) as service:
             kind = ContentSettings(content_type="application/json")
-            service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind, overwrite=replaces)
+            _upload(service.get_blob_client(container, name), text, kind, replaces=replaces)
     except (AzureError, ValueError) as error:
         raise SettingsError(
             f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
@@ -88,14 +88,8 @@ def write(place: str, name: str, text: str) -> str:
         account, container, prefix = _split_address(place)
         full = "/".join(part for part in (prefix, name) if part)
         with _blob_service(account, place) as service:
-            blob = service.get_blob_client(container, full)
             kind = ContentSettings(content_type="application/json; charset=utf-8")
-            try:
-                blob.upload_blob(text.encode(), content_settings=kind, overwrite=False)
-            except ResourceExistsError:
-                # An earlier try, whose reply was lost, has written this text.
-                if blob.download_blob().readall() != text.encode():
-                    raise
+            _upload(service.get_blob_client(container, full), text, kind, replaces=False)
         return f"{account}/{container}/{quote(full)}"
 
 
@@ -130,6 +124,16 @@ def list_texts(place: str) -> builtins.list[str]:
         with _blob_service(account, place) as service:
             names = [*service.get_container_client(container).list_blob_names(name_starts_with=below)]
         return [f"{account}/{container}/{quote(name)}" for name in names]
+
+
+def _upload(blob: BlobClient, text: str, kind: ContentSettings, *, replaces: bool) -> None:
+    """Write a blob. Raises azure-core's errors, also if there is one with another text, unless this one `replaces` it."""
+    try:
+        blob.upload_blob(text.encode(), content_settings=kind, overwrite=replaces)
+    except ResourceExistsError:
+        # An earlier try, whose reply was lost, may have written this text.
+        if blob.download_blob().readall() != text.encode():
+            raise
 
 
 @contextmanager

@@ -105,8 +105,9 @@ def _require_unchanged(cloud: CloudSession, resource: Resource, manifest: Manife
     if changed:
         raise CloudError(Reason.REFUSED, kind.NAME, f"its {', '.join(changed)} changed a moment ago")
     identity.require_same(identity.deployment_identity(recorded), identity.deployment_identity(now.row), kind.NAME)
-    if blocked := kind.blocked_actions(with_autoscale(cloud, fresh))[manifest.action]:
-        raise CloudError(Reason.REFUSED, kind.NAME, blocked.because)
+    blocked = kind.blocked_actions(with_autoscale(cloud, fresh))[manifest.action]
+    if because := blocked.because if blocked else fresh.target.blocked_because:
+        raise CloudError(Reason.REFUSED, kind.NAME, because)
 
 
 def _require_same_endpoint(endpoint: Json, manifest: Manifest, shares: dict[str, Any] | None) -> None:
