@@ -55,7 +55,7 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/mypy
 	PYTHONPATH=functions:sandbox $(BIN)/lint-imports
 	$(BIN)/python -m docs.kinds --check
-	$(BIN)/pytest -q tests/docs tests/test_boundaries.py
+	$(BIN)/pytest -q tests/docs tests/test_boundaries.py tests/test_house.py
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/python infra/aws/target_role.py --check
 	$(BIN)/cfn-lint template.yaml build/template.json infra/aws/target-role.yaml

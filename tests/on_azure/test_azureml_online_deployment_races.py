@@ -101,7 +101,7 @@ def test_a_subscription_that_is_warned_after_the_recheck_is_left_alone(
     assert (server.mutations, gone(server, act), traffic(chat)) == ([], False, {"blue": 100})
 
 
-def test_a_subscription_that_is_warned_during_the_wait_keeps_its_deployment(
+def test_a_subscription_warned_during_the_wait_keeps_its_deployment(
     server: Server, cloud: CloudSession, subscription: Subscription, chat: Endpoint, blue: Thing
 ):
     act = delete(cloud)
