@@ -81,18 +81,19 @@ def own_grant_line(permission: str, address: str) -> str:
 
 
 def resource_of_address(principal: Principal, permission: str, address: str) -> str:
-    """The ARN of what a setting's address names."""
+    """The ARN of what a setting's address names: in S3 an object, or with a slash at the end everything below."""
     if address.startswith("arn:"):
         return address
     parts = urlsplit(address) if "://" in address else None
     stem = f"arn:{principal.partition}"
     if parts and parts.scheme == "s3":
-        below = "" if permission == "s3:ListBucket" else f"/{'/'.join(filter(None, [parts.path.strip('/'), '*']))}"
-        return f"{stem}:s3:::{parts.netloc}{below}"
+        below = f"{parts.path or '/'}*" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
+        return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
     if parts and parts.scheme == "dynamodb":
         return f"{stem}:dynamodb:*:{principal.account}:table/{parts.netloc}"
     if address.startswith("ssm:"):
-        return f"{stem}:ssm:*:{principal.account}:parameter/{address.removeprefix('ssm:').strip('/')}"
+        name = address.removeprefix("ssm:")
+        return name if name.startswith("arn:") else f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
     if address.startswith("secretsmanager:"):
         name = address.removeprefix("secretsmanager:").partition("#")[0]
         return name if name.startswith("arn:") else f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
