@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -60,7 +61,7 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Righ
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
     """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
-    principal = known_principal(_caller(cloud), role)
+    principal = _placed(known_principal(_caller(cloud), role))
     return simulated_rights(_simulators(cloud), Request(principal=principal, actions=permissions))
 
 
@@ -124,7 +125,12 @@ def _caller(cloud: CloudSession) -> str:
 
 
 def _principal(cloud: CloudSession) -> Principal:
-    return parse_principal(_caller(cloud))
+    return _placed(parse_principal(_caller(cloud)))
+
+
+def _placed(principal: Principal) -> Principal:
+    """The principal, with whether it belongs to another account than the process's own credentials."""
+    return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
 
 
 def _simulators(cloud: CloudSession) -> list[CloudSession]:

@@ -72,7 +72,7 @@ def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Ch
 
 
 def _confirmation(identity: str, create: str, region: str) -> str:
-    """What an identity that exists waits for. It can't be created again."""
+    """What an existing identity waits for. AWS refuses to create it a second time."""
     place = f"--email-identity {shlex.quote(identity)} --region {region}"
     if "@" in identity:
         return (
