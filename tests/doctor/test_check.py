@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -101,6 +102,15 @@ def test_the_same_permission_missing_in_many_places_is_one_line():
     there, missing = rights_checks("reading.aws", rights, "reading")
     assert there.because == "1 permission for reading granted in account 1"
     assert missing.because == "a:B in account 0, account 1, account 2 and 2 more: denied in 0"
+
+
+def test_places_that_take_different_commands_are_lines_of_their_own():
+    rights = [replace(right("a/B", f"subscription {n}", CheckStatus.FIX), fix=f"grant it in {n}") for n in (1, 2, 1)]
+    checks = list(rights_checks("acting.azure", rights, "acting"))
+    assert [(check.because, check.fix) for check in checks] == [
+        ("a/B in subscription 1: ", "grant it in 1"),
+        ("a/B in subscription 2: ", "grant it in 2"),
+    ]
 
 
 def test_the_same_reason_to_know_nothing_is_one_line():

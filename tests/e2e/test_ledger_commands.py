@@ -64,6 +64,15 @@ def test_the_switch_needs_a_named_ledger(desk: Desk, command: str, ledger: str):
     assert "set REAPER_LEDGER to it" in completed.stderr
 
 
+@pytest.mark.parametrize("arguments", [("pause",), ("resume",), ("forget", "jo@example.com")])
+def test_a_file_that_does_not_exist_is_no_deployments_ledger(desk: Desk, arguments: tuple[str, ...]):
+    mistyped = desk.home / "state" / "ledgre.db"
+    completed = desk(*arguments, REAPER_LEDGER=f"sqlite://{mistyped}")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert f"there is no file {mistyped}, so no sweep uses it; check the path" in completed.stderr
+    assert not mistyped.parent.exists()
+
+
 @pytest.mark.parametrize(
     ("until", "message"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,10 @@ from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
 from reaper.ledger.stored_rows import RowSort, StoredRow
 from reaper.model import Memory, StepName
+from reaper.notices.channels import folder
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.message import Audience, Message
+from reaper.policy.channel_settings import Folder
 
 JO = "jo@example.com"
 MEMORY = Memory(
@@ -67,6 +72,26 @@ def test_the_address_is_gone_from_every_row(ledger_location):
     again = ledger_location.open_ledger()
     assert [row.id.lower() for row in names_jo(again)] == [ARM.lower()]
     assert list(forget_address(again, JO)) == []
+
+
+@pytest.mark.parametrize("address", [JO, "jo.o'neil_1+ml@example.com"])
+def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_path: Path, address: str):
+    channel = folder.Channel(Folder(type="folder", path=str(tmp_path)), ChannelContext(read_secret=str, clock=lambda: NOW))
+    receipt = f"folder: {channel.send(Message(audience=Audience.OWNERS, subject='s', text='t', html='', to=address))}"
+    assert address in receipt
+    ledger.remember(ARN, replace(MEMORY, notice_receipt=receipt, notified_owner=address), 0, NOW)
+    ledger.add_history(replace(WARNED, by=receipt))
+    assert [row.error for row in forget_address(ledger, address)] == ["", ""]
+    forgotten = receipt.replace(address, FORGOTTEN)
+    assert (ledger.recall([ARN], NOW)[ARN].notice_receipt, ledger.history(ARN)[0].by) == (forgotten, FORGOTTEN)
+
+
+@pytest.mark.parametrize(
+    "other", ["jo@example.com-pany.org", "jo@example.com-1242dd95.emlx.org", "jo@example.com.au", "mojo@example.com"]
+)
+def test_a_longer_address_stays(ledger, other: str):
+    ledger.remember(ARN, Memory(notified_owner=other), 0, NOW)
+    assert list(forget_address(ledger, JO)) == []
 
 
 def test_everything_else_about_a_resource_stays(ledger):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -16,7 +18,7 @@ from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.doctor.examine import examine
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import without
+from reaper_sandbox.aws.fault import denied, on, without
 from reaper_sandbox.aws.server import Server
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:summary"
@@ -41,6 +43,7 @@ ONLY_THE_DOCTOR_NEEDS = (
     "ses:GetEmailIdentity",
     "sns:ListSubscriptionsByTopic",
 )
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 READS = ("List", "Describe", "Get", "BatchGet", "Query", "Simulate")
 
 
@@ -97,6 +100,12 @@ def named(checks: list[Check], *statuses: CheckStatus) -> set[str]:
     return {check.missing for check in checks if check.missing and check.status in statuses}
 
 
+def granted(check: Check) -> tuple[str, str]:
+    """The permission and the resource in the command of a check."""
+    [statement] = json.loads(shlex.split(check.fix or "")[-1])["Statement"]
+    return statement["Action"], statement["Resource"]
+
+
 def take_away(server: Server, *permissions: str) -> None:
     server.rules[:] = [without(permission) for permission in permissions]
     server.world.denied_actions = set(permissions)
@@ -139,6 +148,43 @@ def test_to_read_manifests_is_needed_for_an_undo_only(deployment):
     take_away(server, "s3:GetObject")
     assert named(examined(environ, undo=False), CheckStatus.FIX) == set()
     assert named(examined(environ, undo=True), CheckStatus.FIX) == {"s3:GetObject"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "operation", "permission", "resource"),
+    [
+        pytest.param(
+            "s3://bucket/team/policy.yaml", "GetObject", "s3:GetObject", "arn:aws:s3:::bucket/team/policy.yaml", id="S3"
+        ),
+        pytest.param("ssm:/policy", "GetParameter", "ssm:GetParameter", "arn:aws:ssm:*:123456789012:parameter/policy", id="SSM"),
+        pytest.param("s3://bucket/policy.yaml", "GetObject", "kms:Decrypt", KEY, id="its key"),
+    ],
+)
+def test_the_grant_for_a_policy_is_on_the_policy_itself(deployment, policy: str, operation: str, permission: str, resource: str):
+    server, environ = deployment
+    take_away(server)
+    server.rules.append(on(operation, denied(permission, resource=KEY)))
+    [check] = [check for check in examined({**environ, "REAPER_POLICY": policy}) if check.check == "policy"]
+    assert granted(check) == (permission, resource)
+
+
+def test_the_grants_for_stores_are_on_what_is_below_them(deployment):
+    server, environ = deployment
+    take_away(server, "s3:PutObject")
+    checks = [check for check in examined({**environ, "REAPER_REPORTS": "s3://bucket"}) if check.missing]
+    assert sorted((check.check, granted(check)[1]) for check in checks) == [
+        ("manifests", "arn:aws:s3:::bucket/manifests/*"),
+        ("reports", "arn:aws:s3:::bucket/*"),
+    ]
+
+
+def test_a_key_that_refuses_a_store_is_named(deployment):
+    server, environ = deployment
+    take_away(server)
+    server.rules.append(on("PutObject", denied("kms:GenerateDataKey", resource=KEY)))
+    [check, *others] = [check for check in examined(environ) if check.missing]
+    assert (check.missing, granted(check)) == ("kms:GenerateDataKey", ("kms:GenerateDataKey", KEY))
+    assert {other.missing for other in others} == {"kms:GenerateDataKey"}
 
 
 def test_a_denied_list_of_regions_hides_nothing_else(deployment):

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,12 @@ from reaper import registry, settings
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.doctor.examine import examine
-from reaper_sandbox.aws.fault import cut, denied, forbidden, latency, on
+from reaper_sandbox.aws.fault import cut, denied, forbidden, latency, on, without
 from reaper_sandbox.aws.organization import Organization
 from reaper_sandbox.aws.server import Server
 
 ROLE = "arn:aws:iam::123456789012:role/enforce"
+OTHERS = ["111122223333", "222233334444"]
 
 
 def examined(limit_s: float = 60, **environ: str) -> list[Check]:
@@ -83,6 +85,34 @@ def test_accounts_whose_role_fails_alike_are_one_line(server: Server):
     assert check.because.startswith("2 accounts can't be swept (222233334444, 333344445555)")
     [reading] = [check for check in checks if check.check == "reading.aws"]
     assert "account 111122223333 us-east-1, account 123456789012 us-east-1" in reading.because
+
+
+def test_what_the_roles_of_other_accounts_lack_is_one_line_about_their_template(server: Server, tmp_path: Path):
+    permission = "sagemaker:DescribeEndpoint"
+    checks = examined_elsewhere(server, tmp_path, permission)
+    [check] = [check for check in to_fix(checks) if check.missing]
+    assert check.missing == permission
+    assert str(check.fix).startswith(f"Allow {permission} to the role ml-idle-reaper-target in each of these accounts.")
+    assert all(account in check.because for account in OTHERS)
+
+
+def test_that_rights_to_act_elsewhere_are_unknown_is_one_line(server: Server, tmp_path: Path):
+    checks = examined_elsewhere(server, tmp_path, "sagemaker:DeleteEndpoint")
+    [check] = [check for check in checks if check.check == "acting.aws"]
+    assert (check.status, check.missing) == (CheckStatus.UNKNOWN, None)
+    assert all(account in check.because for account in OTHERS)
+    assert "credentials" in str(check.fix)
+
+
+def examined_elsewhere(server: Server, folder: Path, denied_there: str) -> list[Check]:
+    """The checks over two other accounts, whose roles lack one permission, in mode enforce."""
+    found = server.world.organization = Organization()
+    for account in OTHERS:
+        found.add(account, account)
+    server.rules.append(lambda call: without(denied_there)(call) if call.account in OTHERS else None)
+    server.world.denied_actions = {denied_there}
+    stores = {"REAPER_LEDGER": f"sqlite://{folder}/ledger.db", "REAPER_MANIFESTS": str(folder)}
+    return examined(REAPER_ACCOUNTS=",".join(OTHERS), REAPER_MODE="enforce", **stores)
 
 
 def test_it_ends_although_everything_hangs(server: Server):

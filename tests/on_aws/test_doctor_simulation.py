@@ -177,9 +177,22 @@ def test_a_verified_domain_is_enough(server: Server):
 
 
 def test_an_identity_that_is_not_verified_needs_mending(server: Server):
-    boto3.client("sesv2").create_email_identity(EmailIdentity="reaper@mail.example.com")
     [check] = of(examined(SES), CheckStatus.FIX)
-    assert "create-email-identity" in str(check.fix)
+    assert str(check.fix).startswith("aws sesv2 create-email-identity --email-identity reaper@mail.example.com ")
+
+
+@pytest.mark.parametrize(
+    ("identity", "fix"),
+    [
+        ("reaper@mail.example.com", "delete-email-identity --email-identity reaper@mail.example.com --region us-east-1 && aws"),
+        ("mail.example.com", "get-email-identity --email-identity mail.example.com --region us-east-1 --query DkimAttributes"),
+    ],
+)
+def test_an_identity_that_waits_for_confirmation_is_not_created_again(server: Server, identity: str, fix: str):
+    boto3.client("sesv2").create_email_identity(EmailIdentity=identity)
+    [check] = of(examined(SES), CheckStatus.FIX)
+    assert fix in str(check.fix)
+    assert not str(check.fix).startswith("aws sesv2 create")
 
 
 @pytest.mark.parametrize(("production", "sending", "text"), [(False, True, "in its sandbox"), (True, False, "sending is paused")])
@@ -194,11 +207,14 @@ def test_a_topic_that_nothing_or_nobody_confirmed_needs_mending(server: Server):
     boto3.client("sns").create_topic(Name="summary")
     [empty] = of(examined(SNS), CheckStatus.FIX)
     assert "nothing is subscribed" in empty.because
-    rows = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "ana@example.com", "Protocol": "email"}]
-    pending = Fault(answer=lambda call: reply.result(call, {"Subscriptions": rows}))
-    server.rules.append(on("ListSubscriptionsByTopic", pending))
-    [check] = of(examined(SNS), CheckStatus.FIX)
-    assert "ana@example.com" in check.because
+    for protocol, endpoint in (("email", "ana@example.com"), ("https", "https://hooks.example.com/?a=1&b=$2")):
+        rows = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": endpoint, "Protocol": protocol}]
+        pending = Fault(answer=lambda call, rows=rows: reply.result(call, {"Subscriptions": rows}))
+        server.rules[:] = [on("ListSubscriptionsByTopic", pending)]
+        [check] = of(examined(SNS), CheckStatus.FIX)
+        assert endpoint in check.because
+        words = shlex.split(str(check.fix).partition("again: ")[2])
+        assert words[4:9] == [TOPIC, "--protocol", protocol, "--notification-endpoint", endpoint]
 
 
 def test_a_topic_that_does_not_exist_needs_mending(server: Server):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from on_azure.conftest import OTHER, SUB
 from reaper import registry, settings
 from reaper.azure.deployments import ASSIGN_IDENTITY
 from reaper.azure.doctor_rights import PERMISSION as LIST_PERMISSIONS
-from reaper.azure.doctor_rights import is_permitted
+from reaper.azure.doctor_rights import grant_line, is_permitted
 from reaper.azure.metrics_reply import PERMISSION as METRICS
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
@@ -85,6 +88,41 @@ def test_a_permission_taken_away_is_named_and_no_other(azure: Server, tmp_path: 
     assert named(checks, CheckStatus.FIX) == {permission}
     assert named(checks, CheckStatus.UNKNOWN) <= {permission}
     assert all(permission in check.fix and PRINCIPAL in check.fix for check in checks if check.missing == permission)
+
+
+def test_each_subscription_has_a_grant_of_its_own_whose_role_no_other_has(azure: Server, tmp_path: Path):
+    permission = "Microsoft.MachineLearningServices/workspaces/read"
+    azure.rules[:] = [deny(permission)]
+    fixes = [
+        str(check.fix)
+        for check in examined(tmp_path, subscription=f"{SUB},{OTHER}")
+        if check.check == "reading.azure" and check.fix
+    ]
+    roles, assigned = zip(*(_role_and_scope(fix) for fix in fixes), strict=True)
+    assert (
+        sorted(assigned)
+        == sorted(role["AssignableScopes"][0] for role in roles)
+        == [f"/subscriptions/{id_}" for id_ in sorted((SUB, OTHER))]
+    )
+    assert len({role["Name"] for role in roles}) == 2
+
+
+def test_one_grant_is_enough_for_all_workspaces_of_a_subscription(azure: Server):
+    fixes = {
+        grant_line(PRINCIPAL, "A.B/c/write", f"/subscriptions/{SUB}/resourceGroups/ml/providers/A.B/workspaces/{n}") for n in "ab"
+    }
+    [(role, scope)] = [_role_and_scope(fix) for fix in fixes]
+    assert (role["Actions"], scope) == (["A.B/c/write"], f"/subscriptions/{SUB}")
+    assert _role_and_scope(grant_line(PRINCIPAL, ASSIGN_IDENTITY, IDENTITY))[1] == IDENTITY
+
+
+def _role_and_scope(fix: str) -> tuple[dict[str, Any], str]:
+    """The role and the scope of its assignment in a grant, once it is pasted."""
+    words = shlex.split(fix)
+    assert words[5].endswith("};")
+    role: dict[str, Any] = json.loads(words[5].removesuffix(";"))
+    assert words[words.index("--role") + 1] == role["Name"]
+    return role, words[-1]
 
 
 def test_exactly_the_declared_permissions_are_enough(azure: Server, tmp_path: Path):

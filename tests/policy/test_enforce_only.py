@@ -19,6 +19,7 @@ from reaper.policy.schema import Policy
 TEXT = "version: 1\ndefaults: {{action: delete, act_on: proven}}\nlimits: {{max_acts: 5}}\nenforce_only: {}\n"
 SUBSCRIPTION = "11111111-2222-3333-4444-55555555abcd"
 THERE = Target(cloud="azure", account=SUBSCRIPTION)
+ZERO = replace(TARGET, account="023456789012")
 
 
 def parse(canary: str, text: str = TEXT) -> Policy:
@@ -40,6 +41,13 @@ def parse(canary: str, text: str = TEXT) -> Policy:
         pytest.param("{tags: {env: null}}", {"tags": {"team": "a"}}, True, id="the tag is absent"),
         pytest.param("{tags: {canary: here}}", {"tags": None}, False, id="unreadable tags"),
         pytest.param("{tags: {env: null}}", {"tags": None}, False, id="unreadable tags are not absent ones"),
+        pytest.param("{tags: {release: 1.10}}", {"tags": {"release": "1.10"}}, True, id="a number as it is written"),
+        pytest.param("{tags: {release: 1.10}}", {"tags": {"release": "1.1"}}, False, id="another number"),
+        pytest.param("{tags: {wave: 007}}", {"tags": {"wave": "7"}}, False, id="a number without its zeros"),
+        pytest.param("{tags: {canary: True}}", {"tags": {"canary": "True"}}, True, id="a boolean as it is written"),
+        pytest.param("{accounts: [123456789012]}", {}, True, id="its account without quotes"),
+        pytest.param("{accounts: 023456789012}", {"target": ZERO}, True, id="an account with a leading zero"),
+        pytest.param("{accounts: 023456789012}", {}, False, id="another account without its zero"),
         pytest.param('{accounts: ["123456789012"], tags: {a: b}}', {"tags": {"a": "b"}}, True, id="both"),
         pytest.param('{accounts: ["123456789012"], tags: {a: b}}', {"tags": {}}, False, id="its account without the tag"),
         pytest.param('{accounts: ["999999999999"], tags: {a: b}}', {"tags": {"a": "b"}}, False, id="its tag elsewhere"),
@@ -77,6 +85,7 @@ def test_a_tag_on_the_resource_never_raises_it_into_the_canary():
         pytest.param('{accounts: ["1"], tags: {}}', "enforce_only.tags is empty", id="no tags"),
         pytest.param('{accounts: ["1"], tags: null}', "enforce_only.tags is empty", id="tags without a value"),
         pytest.param("{accounts: []}", "enforce_only.accounts", id="an empty list"),
+        pytest.param("{tags: {canary: []}}", "canary has an empty list", id="a tag with an empty list"),
         pytest.param('{account: ["1"]}', "unknown key; did you mean accounts?", id="a misspelled key"),
         pytest.param('["1"]', "expected keys and values", id="a list"),
     ],
@@ -98,6 +107,20 @@ def test_a_canary_without_conditions_is_an_error(canary: str, message: str):
 def test_lint_warns_about_accounts_that_match_nothing(canary: str, message: str):
     text = TEXT.format(canary)
     assert [w for w in lint.lint_policy(parse(canary), text, "policy.yaml") if message in w and "policy.yaml:4" in w]
+
+
+@pytest.mark.parametrize(
+    ("canary", "count"),
+    [
+        pytest.param("{tags: {canary: null}}", 1, id="absent only"),
+        pytest.param("{tags: {canary: }}", 1, id="a value that was forgotten"),
+        pytest.param("{tags: {canary: null, env: dev}}", 0, id="another tag limits it"),
+        pytest.param('{accounts: ["123456789012"], tags: {canary: null}}', 0, id="an account limits it"),
+    ],
+)
+def test_lint_warns_about_a_canary_of_all_that_lacks_a_tag(canary: str, count: int):
+    warnings = lint.lint_policy(parse(canary), TEXT.format(canary), "policy.yaml")
+    assert len([w for w in warnings if "covers every resource without the tag 'canary'" in w]) == count
 
 
 def test_lint_warns_about_a_canary_of_nothing_but_notices():

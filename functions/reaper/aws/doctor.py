@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -60,7 +61,7 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Righ
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
     """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
-    principal = known_principal(_caller(cloud), role)
+    principal = _placed(known_principal(_caller(cloud), role))
     return simulated_rights(_simulators(cloud), Request(principal=principal, actions=permissions))
 
 
@@ -81,18 +82,19 @@ def own_grant_line(permission: str, address: str) -> str:
 
 
 def resource_of_address(principal: Principal, permission: str, address: str) -> str:
-    """The ARN of what a setting's address names."""
+    """The ARN of what a setting's address names: in S3 an object, or with a slash at the end everything below."""
     if address.startswith("arn:"):
         return address
     parts = urlsplit(address) if "://" in address else None
     stem = f"arn:{principal.partition}"
     if parts and parts.scheme == "s3":
-        below = "" if permission == "s3:ListBucket" else f"/{'/'.join(filter(None, [parts.path.strip('/'), '*']))}"
-        return f"{stem}:s3:::{parts.netloc}{below}"
+        below = f"{parts.path or '/'}*" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
+        return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
     if parts and parts.scheme == "dynamodb":
         return f"{stem}:dynamodb:*:{principal.account}:table/{parts.netloc}"
     if address.startswith("ssm:"):
-        return f"{stem}:ssm:*:{principal.account}:parameter/{address.removeprefix('ssm:').strip('/')}"
+        name = address.removeprefix("ssm:")
+        return name if name.startswith("arn:") else f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
     if address.startswith("secretsmanager:"):
         name = address.removeprefix("secretsmanager:").partition("#")[0]
         return name if name.startswith("arn:") else f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
@@ -123,7 +125,12 @@ def _caller(cloud: CloudSession) -> str:
 
 
 def _principal(cloud: CloudSession) -> Principal:
-    return parse_principal(_caller(cloud))
+    return _placed(parse_principal(_caller(cloud)))
+
+
+def _placed(principal: Principal) -> Principal:
+    """The principal, with whether it belongs to another account than the process's own credentials."""
+    return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
 
 
 def _simulators(cloud: CloudSession) -> list[CloudSession]:

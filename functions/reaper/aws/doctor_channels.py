@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/sns/latest/api/API_ListSubscriptionsByTopic.html
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,7 +54,7 @@ def _examine_sns(spec: Any, name: str) -> Iterator[Check]:
 
 def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Check]:
     """The sender's own identity, else that of its domain."""
-    create = f"aws sesv2 create-email-identity --email-identity {sender} --region {cloud.region}"
+    fix = create = f"aws sesv2 create-email-identity --email-identity {shlex.quote(sender)} --region {cloud.region}"
     for identity in (sender, sender.rpartition("@")[2]):
         try:
             reply = cloud.call("sesv2", "GetEmailIdentity", "VerifiedForSendingStatus", EmailIdentity=identity)
@@ -65,7 +66,19 @@ def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Ch
         if reply["VerifiedForSendingStatus"]:
             yield ok(name, f"the identity {identity} is verified in {cloud.region}")
             return
-    yield to_fix(name, f"no verified identity in {cloud.region} covers {sender}", create)
+        if fix == create:
+            fix = _confirmation(identity, create, cloud.region)
+    yield to_fix(name, f"no verified identity in {cloud.region} covers {sender}", fix)
+
+
+def _confirmation(identity: str, create: str, region: str) -> str:
+    """What an existing identity waits for. AWS refuses to create it a second time."""
+    place = f"--email-identity {shlex.quote(identity)} --region {region}"
+    if "@" in identity:
+        return (
+            f"Confirm in the mail from AWS to {identity}. To send it again: aws sesv2 delete-email-identity {place} && {create}"
+        )
+    return f"Publish the DKIM records of {identity}. They are in: aws sesv2 get-email-identity {place} --query DkimAttributes"
 
 
 def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
@@ -90,18 +103,20 @@ def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
 
 def _subscription_check(name: str, topic: str, rows: Sequence[Mapping[str, Any]]) -> Check:
     """An address that hasn't confirmed gets nothing; after two days SNS forgets it."""
-    pending = [str(row.get("Endpoint") or "an endpoint") for row in rows if row["SubscriptionArn"] == PENDING]
+    pending = [row for row in rows if row["SubscriptionArn"] == PENDING]
     if pending:
-        because = f"{len(pending)} of {len(rows)} subscriptions aren't confirmed and get nothing: {first_few(pending)}"
-        return to_fix(name, because, f"Confirm in the mail from AWS. To send it again: {_subscribe_line(topic, pending[0])}")
+        names = first_few([str(row.get("Endpoint") or "an endpoint") for row in pending])
+        because = f"{len(pending)} of {len(rows)} subscriptions aren't confirmed and get nothing: {names}"
+        again = _subscribe_line(topic, str(pending[0].get("Protocol") or "email"), str(pending[0].get("Endpoint") or "ENDPOINT"))
+        return to_fix(name, because, f"Confirm in the message from AWS. To send it again: {again}")
     if not rows:
-        return to_fix(name, f"nothing is subscribed to {topic}", _subscribe_line(topic, "you@example.com"))
+        return to_fix(name, f"nothing is subscribed to {topic}", _subscribe_line(topic, "email", "you@example.com"))
     return ok(name, f"{topic} has {count_noun(len(rows), 'confirmed subscription')}")
 
 
-def _subscribe_line(topic: str, address: str) -> str:
-    region = topic.split(":")[3]
-    return f"aws sns subscribe --topic-arn {topic} --protocol email --notification-endpoint {address} --region {region}"
+def _subscribe_line(topic: str, protocol: str, endpoint: str) -> str:
+    where = f"--notification-endpoint {shlex.quote(endpoint)} --region {topic.split(':')[3]}"
+    return f"aws sns subscribe --topic-arn {topic} --protocol {shlex.quote(protocol)} {where}"
 
 
 def _send_checks(name: str, permission: str, resources: tuple[str, ...], request: dict[str, str], region: str) -> Iterator[Check]:

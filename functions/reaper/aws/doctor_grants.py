@@ -42,6 +42,12 @@ OTHER_RESOURCES = {
 """The resource in the ARN of other actions. Tags are asked about for one of the types that have them."""
 
 
+ELSEWHERE_ADVICE = (
+    "Allow {permission} to the role {name} in each of these accounts. What a sweep needs is in infra/aws/target-role.yaml, so update its "
+    "stack set: Acting=yes grants actions."
+)
+
+
 class PrincipalType(StrEnum):
     """What IAM can attach a policy to, or not."""
 
@@ -53,11 +59,15 @@ class PrincipalType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows."""
+    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows.
+
+    `is_elsewhere`: it belongs to another account than the credentials in use, which can't change it.
+    """
 
     arn: str
     type: PrincipalType
     name: str
+    is_elsewhere: bool = False
 
     @property
     def partition(self) -> str:
@@ -106,7 +116,12 @@ def resource_arn(principal: Principal, permission: str, region: str = ANY, name:
 
 
 def grant_line(principal: Principal, permission: str, resource: str) -> str:
-    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another."""
+    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another.
+
+    A role in another account needs the same statements as in all the others, so its template grants them.
+    """
+    if principal.is_elsewhere:
+        return ELSEWHERE_ADVICE.format(permission=permission, name=principal.name)
     statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
     document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
     policy = f"reaper-{permission.replace(':', '-')}"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SIMULATE, GET_ROLE = "iam:SimulatePrincipalPolicy", "iam:GetRole"
 MAX_ACTIONS = 50
 """Actions in one call."""
+ELSEWHERE = "in other accounts the doctor's session can only read what a sweep reads, so it can't simulate there"
+ELSEWHERE_FIX = "To check them, run reaper doctor --mode enforce with credentials of that account."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
             return _simulate(session, request)
         except CloudError as error:
             errors.append(error)
+    if request.principal.is_elsewhere:
+        return _all_unknown(request, ELSEWHERE, None, ELSEWHERE_FIX)
     return _all_unknown(request, f"the simulation failed: {errors[0]}", errors[0].missing)
 
 
@@ -137,8 +141,8 @@ def _mending(principal: Principal, action: str, resource: str, row: Mapping[str,
     return f"Change what denies {action} to {principal.name}; another statement that allows it doesn't help."
 
 
-def _all_unknown(request: Request, because: str, missing: str | None) -> list[Right]:
-    fix = grant_line(request.principal, missing, "*") if missing else None
+def _all_unknown(request: Request, because: str, missing: str | None, fix: str | None = None) -> list[Right]:
+    fix = grant_line(request.principal, missing, "*") if missing else fix
     return [
         Right(
             permission=action,

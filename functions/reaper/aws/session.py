@@ -207,14 +207,19 @@ _THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimi
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
 
 
+def named_permission(text: str) -> str | None:
+    """The permission that a refusal names. It may be that of another service, such as a bucket's key; None if it names none."""
+    named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
+    return named[1] if named else None
+
+
 def _error_from_reply(permission: str, error: ClientError, retried: bool) -> CloudError:
     """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
     code, text = (str(error.response["Error"].get(key) or "") for key in ("Code", "Message"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     new_error = partial(CloudError, code=code, retried=retried)
     if _DENIED.search(code):
-        named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
-        missing = named[1] if named else permission
+        missing = named_permission(text) or permission
         return new_error(Reason.DENIED, permission, text or "access denied", missing=missing)
     if _THROTTLED.search(code) or status == 429:
         return new_error(Reason.THROTTLED, permission, f"still throttled after every retry ({code})")

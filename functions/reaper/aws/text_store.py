@@ -18,6 +18,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from reaper.aws.session import named_permission
 from reaper.errors import CloudError, Reason, SettingsError
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
@@ -117,7 +118,7 @@ def _error_from_reply(permission: str, error: ClientError, params: dict[str, Any
     code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
     where = f"s3://{params['Bucket']}/{params.get('Key', params.get('Prefix', ''))}"
     if code in {"AccessDenied", "403", "AllAccessDisabled"}:
-        return CloudError(Reason.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
+        return CloudError(Reason.DENIED, permission, f"{where}: {text}", code=code, missing=named_permission(text) or permission)
     if code in MISSING_CODES | {"NoSuchBucket"}:
         return CloudError(Reason.GONE, permission, f"{where}: {text}", code=code)
     if code in EXISTS_CODES:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 PERMISSION, API_VERSION = "Microsoft.Authorization/permissions/read", "2022-04-01"
+OWN_SCOPE = "/Microsoft.ManagedIdentity/"
+"""Part of the scopes that permissions are granted on one by one."""
 Entry = Mapping[str, Any]
 
 
@@ -67,17 +69,23 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 
 def grant_line(principal: str, permission: str, scope: str) -> str:
-    """The commands that create a role with just this action and assign it. Names of roles are unique in a tenant."""
+    """The commands that create a role with just this action and assign it: in the whole subscription, because no role is for one workspace.
+
+    Only an identity is a scope of its own. Names of roles are unique in a tenant, so each subscription has its own. The second command runs
+    even if the first one fails, because the role may exist from an earlier attempt.
+    """
     slug = re.sub(r"[^A-Za-z0-9]+", "-", permission).strip("-")
     subscription = "/".join(scope.split("/")[:3])
+    name = f"reaper-{slug}-{subscription.rpartition('/')[2][:8]}"
+    place = scope if OWN_SCOPE in scope else subscription
     role = {
-        "Name": f"reaper-{slug}",
+        "Name": name,
         "Description": "One permission of ML Idle Reaper",
         "Actions": [permission],
         "AssignableScopes": [subscription],
     }
     definition = f"az role definition create --role-definition {shlex.quote(json.dumps(role))}"
-    return f"{definition} && {assign_line(principal, f'reaper-{slug}', shlex.quote(scope))}"
+    return f"{definition}; {assign_line(principal, name, shlex.quote(place))}"
 
 
 def assign_line(principal: str, role: str, scope: str) -> str:

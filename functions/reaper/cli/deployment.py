@@ -41,11 +41,16 @@ def open_ledger_to_write(settings: Settings) -> Ledger:
 
 
 def open_named_ledger(settings: Settings) -> tuple[Ledger, str]:
-    """The ledger that REAPER_LEDGER names, and its address. Raises SettingsError if it is unset: the deployment doesn't read your own."""
+    """The ledger that REAPER_LEDGER names, and its address.
+
+    Raises SettingsError if it is unset, because the deployment doesn't read your own, and if it is a file that doesn't exist: no sweep reads a
+    ledger that this command has just created.
+    """
     if not settings.ledger or settings.ledger.startswith("memory:"):
         raise SettingsError(
             "this command changes a deployment's ledger; set REAPER_LEDGER to it, such as dynamodb://TABLE, table://ACCOUNT/TABLE or sqlite:///PATH"
         )
+    opening.require_existing(settings.ledger)
     return open_ledger_to_write(settings), settings.ledger
 
 

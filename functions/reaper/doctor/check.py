@@ -18,8 +18,8 @@ MAX_BECAUSE = 600
 NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private endpoints."
 
 
-NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
-"""How AWS names the permission that is missing."""
+NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
+"""How AWS names the permission that is missing, and the resource that it is about."""
 
 
 class CheckStatus(StrEnum):
@@ -63,6 +63,12 @@ def missing_permission(error: ReaperError) -> str | None:
             return known.missing
     named = NAMED_PERMISSION.search(str(error))
     return named[1] if named else None
+
+
+def refused_resource(error: ReaperError) -> str:
+    """The ARN of what an error refuses; empty if it names none."""
+    named = NAMED_PERMISSION.search(str(error))
+    return named[2] or "" if named else ""
 
 
 def of_error(check: str, error: ReaperError, fix: str) -> Check:

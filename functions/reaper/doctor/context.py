@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from reaper.doctor.check import missing_permission
+from reaper.doctor.check import missing_permission, refused_resource
 from reaper.errors import ReaperError
 from reaper.kind import Kind
 from reaper.policy.file import PolicySource
@@ -16,6 +16,8 @@ from reaper.report.saved import SavedReport
 from reaper.sessions import CloudSession
 from reaper.settings import Settings
 
+KEY_PREFIX = "kms:"
+"""Begins the permissions on keys, which no setting names."""
 MAX_ACCOUNTS = 20
 """Accounts or subscriptions whose permissions are asked for one by one. All have the same roles."""
 
@@ -62,12 +64,16 @@ def doctor_of(cloud: str) -> Any:
 
 
 def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
-    """The command that grants what `error` says is missing on the store, secret or topic at `address`; else `otherwise`."""
+    """The command that grants what `error` says is missing on the store, secret or topic at `address`; else `otherwise`.
+
+    A store or secret may be refused by the key that encrypts it: then the error says which key that is.
+    """
     missing = missing_permission(error)
     if missing is None or (":" not in missing and "/" not in missing):
         return otherwise
     try:
-        line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, address)
+        resource = refused_resource(error) if missing.startswith(KEY_PREFIX) else address
+        line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource)
     except (ImportError, ReaperError):
         return f"Allow this identity {missing}."
     return line

@@ -46,7 +46,7 @@ def right_of_call(permission: str, place: str, error: CloudError | None, grant: 
 def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterable[Check]:
     """One line for everything that is there, one for each permission that is missing, and one for each reason to know nothing.
 
-    `what` says what the rights are for: `reading`.
+    A permission that takes a command of its own in each place has as many lines. `what` says what the rights are for: `reading`.
     """
     there = [right for right in rights if right.status is CheckStatus.OK]
     if there:
@@ -62,11 +62,11 @@ def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterable[Che
 
 
 def _groups(rights: Iterable[Right]) -> list[list[Right]]:
-    """What is missing is grouped by permission over all places; everything else by its reason over all permissions."""
+    """What is missing is grouped by permission over all places with the same command; everything else by its reason over all permissions."""
     groups: dict[tuple[object, ...], list[Right]] = {}
     for right in rights:
         is_missing = right.status is CheckStatus.FIX and right.missing is not None
-        groups.setdefault((right.missing,) if is_missing else (right.because, right.missing), []).append(right)
+        groups.setdefault((right.missing, right.fix) if is_missing else (right.because, right.missing), []).append(right)
     return list(groups.values())
 
 

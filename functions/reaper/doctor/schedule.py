@@ -39,7 +39,7 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     except CloudError as error:
         if error.reason is Reason.DENIED:
             because = f"the last report can't be read, which a sweep doesn't need: {error}"
-            yield unknown("report", because, advice_for(error, place or "", STORE_ADVICE), error.missing)
+            yield unknown("report", because, advice_for(error, f"{(place or '').rstrip('/')}/", STORE_ADVICE), error.missing)
         else:
             yield of_error("report", error, STORE_ADVICE)
 

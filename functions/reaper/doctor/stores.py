@@ -118,22 +118,22 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
     if not place.startswith(("s3://", "https://")):
         yield from folder_checks(name, place)
         return
-    shown = place.partition("?")[0]
+    shown = place.partition("?")[0].rstrip("/")
     try:
         store = text_store(place)
         text = f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
         address = store.write(place, f"{MARKER_FOLDER}/{uuid4().hex}.json", text)
     except ReaperError as error:
-        yield of_error(name, error, advice_for(error, shown, STORE_ADVICE))
+        yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
         return
     try:
         read = store.read_text(address)
     except CloudError as error:
         if must_read or error.reason is not Reason.DENIED:
-            yield of_error(name, error, advice_for(error, shown, STORE_ADVICE))
+            yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
         else:
             because = f"{shown} can be written, but not read by this identity, which a sweep doesn't need: {error}"
-            yield unknown(name, because, advice_for(error, shown, STORE_ADVICE), error.missing)
+            yield unknown(name, because, advice_for(error, f"{shown}/", STORE_ADVICE), error.missing)
         return
     if read != text:
         yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)

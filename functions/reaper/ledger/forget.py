@@ -23,6 +23,8 @@ RECIPIENT_COLUMN = "owner"
 """The recipient of a mail that is still to be sent: it is removed, so that nothing is sent there."""
 FIXED_COLUMNS = frozenset({"id", "when", "kind", "name", "region", "run", "action", "at"})
 """Columns that say what a row is about."""
+MAIL_FILE_ENDING = r"[0-9a-f]{8}\.eml\b"
+"""How the names of files continue that `notices.channels.folder` writes, and that its receipts contain."""
 CHANGED = "it changed at the same moment"
 MAX_PASSES = 4
 """How often rows that changed meanwhile are read again."""
@@ -85,5 +87,5 @@ def _redacted(name: str, text: str, sort: RowSort, pattern: re.Pattern[str]) -> 
 
 
 def _address_pattern(address: str) -> re.Pattern[str]:
-    """The address as a whole: not as a part of a longer one."""
-    return re.compile(rf"(?<![\w.+-]){re.escape(address)}(?![\w-]|\.\w)", re.IGNORECASE)
+    """The address as a whole: not as a part of a longer one, but also as the beginning of a file that a folder of mails has."""
+    return re.compile(rf"(?<![\w.+-]){re.escape(address)}(?!\w|\.\w|-(?!{MAIL_FILE_ENDING}))", re.IGNORECASE)

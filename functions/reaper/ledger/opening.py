@@ -47,6 +47,17 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
     return ledger
 
 
+def require_existing(address: str) -> None:
+    """Raises SettingsError if the address is that of a file that doesn't exist. A missing table shows with the first call."""
+    scheme, _, place = address.strip().partition(":")
+    if scheme == "sqlite":
+        from reaper.ledger.sqlite_file import file_path
+
+        path = file_path(place.removeprefix("//"))
+        if not path.is_file():
+            raise SettingsError(f"REAPER_LEDGER={address}: there is no file {path}, so no sweep uses it; check the path")
+
+
 def ensure_format(ledger: Ledger, now: datetime) -> None:
     """Mark the ledger with the format that this version writes. Call it before the first write.
 

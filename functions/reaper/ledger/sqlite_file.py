@@ -74,7 +74,7 @@ def open_file(address: str, *, read_only: bool) -> SqliteFile:
 
     Raises SettingsError if the file can't be used.
     """
-    path = _file_path(address)
+    path = file_path(address)
     try:
         connection = _copy_to_memory(path) if read_only else _connect(path)
     except (OSError, sqlite3.Error) as error:
@@ -91,7 +91,7 @@ def open_file(address: str, *, read_only: bool) -> SqliteFile:
     return SqliteFile(connection)
 
 
-def _file_path(address: str) -> Path:
+def file_path(address: str) -> Path:
     """The path after `sqlite://`. On Windows a slash may precede the drive letter."""
     plain = address[1:] if re.match(r"/[A-Za-z]:[\\/]", address) else address
     if not plain.strip("/\\"):

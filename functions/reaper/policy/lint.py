@@ -260,13 +260,17 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
-    """A canary that covers less than it says, or nothing."""
+    """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
     if canary is None:
         return
     for account in canary.unlikely_accounts():
         expected = "an AWS account has 12 digits, an Azure subscription a GUID"
         yield ("enforce_only", "accounts"), f"enforce_only: {short_repr(account)} matches no account: {expected}"
+    absent = [key for key, values in (canary.tags or {}).items() if values is None]
+    if absent and canary.accounts is None and len(absent) == len(canary.tags or {}):
+        meant = f'for resources that have the tag, write {short_repr(absent[0])}: "*"'
+        yield ("enforce_only", "tags"), f"enforce_only covers every resource without the tag {short_repr(absent[0])}; {meant}"
     actions = [policy.defaults.action, *(spec.action or policy.defaults.action for spec in policy.rules)]
     if all(action.rank < Ceiling.STOP.rank for action in actions):
         yield ("enforce_only",), "enforce_only has no effect: no rule allows more than notices"

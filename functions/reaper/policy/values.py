@@ -87,6 +87,8 @@ def _parse_comparison(value: object) -> str:
 def _parse_tags(value: object) -> object:
     if not isinstance(value, dict):
         return value
+    if empty := [key for key, values in value.items() if values == []]:
+        raise ValueError(f'{empty[0]} has an empty list; name a value, or write "*" for any value and null for an absent tag')
     return {k: None if v is None else [_scalar_text(x) for x in (v if isinstance(v, list) else [v])] for k, v in value.items()}
 
 

@@ -26,6 +26,8 @@ TOO_LONG = f"longer than {MAX_BYTES:,} bytes; remove some rules"
 TOO_DEEP = (
     f"too deep, too long, or aliases that grow without end; use at most {MAX_DEPTH} levels and {MAX_KEYS:,} keys and list items"
 )
+TEXT_SECTIONS = frozenset({"match", "enforce_only"})
+"""The keys below which tags and account IDs are compared. They are strings, so a number or boolean stays as written."""
 YAML_TAG = "tag:yaml.org,2002:"
 """PyYAML's prefix for YAML's own tags, such as `!!int`."""
 
@@ -136,12 +138,12 @@ def _key_text(node: Node, path: KeyPath, source: str) -> str:
 
 
 def _scalar_value(node: ScalarNode, path: KeyPath, source: str) -> Any:
-    """The value. Under `match`, a number or boolean stays the text as written, because tags and account IDs are strings."""
+    """The value. Below TEXT_SECTIONS, a number or boolean stays the text as written."""
     _require_plain_scalar(node, path, source)
     name = node.tag.removeprefix(YAML_TAG)
     if not _matches_tag(name, node.value):
         raise _node_error(node, path, source, f"{short_repr(node.value)} isn't a valid {name}; remove its YAML tag")
-    if "match" in path and name in {"int", "float", "bool"}:
+    if not TEXT_SECTIONS.isdisjoint(path) and name in {"int", "float", "bool"}:
         return node.value
     try:
         return SCALAR_PARSERS[name](node.value)

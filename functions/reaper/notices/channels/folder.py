@@ -14,6 +14,8 @@ from reaper.policy.channel_settings import Folder
 
 SENDER = "ml-idle-reaper@localhost.localdomain"
 ADMINS = "admins@localhost.localdomain"
+UNSAFE_IN_A_NAME = r"[^A-Za-z0-9.@_+'=-]+"
+"""What isn't in an address. Addresses stay as they are, so that `reaper forget` finds them in the receipts."""
 
 
 class Channel:
@@ -27,7 +29,7 @@ class Channel:
         """Write it and return the path of the .eml. The same message written twice is one file."""
         to = message.to or ADMINS
         digest = hashlib.sha256(f"{to}\n{message.subject}\n{message.text}".encode("utf-8", "replace")).hexdigest()[:8]
-        path = self._folder / f"{re.sub(r'[^A-Za-z0-9.@-]+', '-', to)[:80]}-{digest}.eml"
+        path = self._folder / f"{re.sub(UNSAFE_IN_A_NAME, '-', to)[:80]}-{digest}.eml"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self._context.clock()), "\n"))
