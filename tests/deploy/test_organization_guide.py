@@ -49,6 +49,15 @@ def test_the_commands_and_the_table_name_the_roles_parameters():
     assert set(re.findall(r"`(\w+)`", table.replace("`all`", ""))) >= PARAMETERS
 
 
+def test_an_update_keeps_every_parameter_that_it_does_not_change():
+    """One that is left out returns to its default: `Regions` to all, so that the role may act everywhere.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_Parameter.html"""
+    updates = [block for block in [*BLOCKS, *ALARMS] if "update-stack-set" in block]
+    assert len(updates) == 2
+    for update in updates:
+        assert set(re.findall(r'"ParameterKey": "(\w+)"', update)) == PARAMETERS
+
+
 def test_the_stack_set_is_made_as_service_managed_ones_must_be():
     [create] = [block for block in BLOCKS if "create-stack-set" in block]
     for option in ("--permission-model SERVICE_MANAGED", "--auto-deployment Enabled=true", "--capabilities CAPABILITY_NAMED_IAM"):
