@@ -58,6 +58,15 @@ def test_an_update_keeps_every_parameter_that_it_does_not_change():
         assert set(re.findall(r'"ParameterKey": "(\w+)"', update)) == PARAMETERS
 
 
+def test_one_bad_account_ends_no_operation():
+    """By default the first failure does, and the accounts after it keep the trust and the rights that they had."""
+    operations = ("create-stack-instances", "update-stack-set", "delete-stack-instances")
+    commands = re.split(r"\n(?=aws )", "\n".join([*BLOCKS, *ALARMS]))
+    found = [command for command in commands if command.startswith(tuple(f"aws cloudformation {name} " for name in operations))]
+    assert len(found) == 4
+    assert [command for command in found if "FailureTolerancePercentage=100," not in command] == []
+
+
 def test_the_stack_set_is_made_as_service_managed_ones_must_be():
     [create] = [block for block in BLOCKS if "create-stack-set" in block]
     for option in ("--permission-model SERVICE_MANAGED", "--auto-deployment Enabled=true", "--capabilities CAPABILITY_NAMED_IAM"):
