@@ -1,7 +1,7 @@
 """Acts on one target in a step of a workflow. Loaded in mode enforce only.
 
-Everything since the decision may have changed: the deployment's mode, its policy, the accounts it excludes, and whether this one can still be
-reached.
+Everything since the decision may have changed: the deployment's mode, its policy, the accounts and regions it sweeps, and whether this one can
+still be reached.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from reaper.handover import Acted, Decided
 from reaper.model import Target
 from reaper.policy.file import load_policy
 from reaper.sessions import CloudSession, open_account, session_of
+from reaper.settings import Settings
 from reaper.workflow.context import WorkflowContext, setup_of
 from reaper.workflow.stored_run import StoredRun
 
@@ -29,6 +30,8 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
         return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
     if target.account in context.settings.exclude_accounts:
         return refuse_target(decided, target, "the deployment excludes this account by now")
+    if _is_left_out(target, context.settings):
+        return refuse_target(decided, target, "the deployment doesn't sweep this account or region by now")
     try:
         current = load_policy(context.settings.policy).sha256
         setup = setup_of(stored, context)
@@ -37,6 +40,14 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, act_context)
+
+
+def _is_left_out(target: Target, settings: Settings) -> bool:
+    """Whether the accounts and regions that the deployment names leave it out. What an organization has isn't asked again."""
+    if target.cloud != "aws":
+        return False
+    left_by_accounts = bool(settings.accounts) and target.account not in settings.accounts
+    return left_by_accounts or (bool(settings.regions) and not {"all", target.region} & {*settings.regions})
 
 
 def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str) -> ActContext:
