@@ -49,6 +49,24 @@ def test_the_commands_and_the_table_name_the_roles_parameters():
     assert set(re.findall(r"`(\w+)`", table.replace("`all`", ""))) >= PARAMETERS
 
 
+def test_an_update_keeps_every_parameter_that_it_does_not_change():
+    """One that is left out returns to its default: `Regions` to all, so that the role may act everywhere.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_Parameter.html"""
+    updates = [block for block in [*BLOCKS, *ALARMS] if "update-stack-set" in block]
+    assert len(updates) == 2
+    for update in updates:
+        assert set(re.findall(r'"ParameterKey": "(\w+)"', update)) == PARAMETERS
+
+
+def test_one_bad_account_ends_no_operation():
+    """By default the first failure does, and the accounts after it keep the trust and the rights that they had."""
+    operations = ("create-stack-instances", "update-stack-set", "delete-stack-instances")
+    commands = re.split(r"\n(?=aws )", "\n".join([*BLOCKS, *ALARMS]))
+    found = [command for command in commands if command.startswith(tuple(f"aws cloudformation {name} " for name in operations))]
+    assert len(found) == 4
+    assert [command for command in found if "FailureTolerancePercentage=100," not in command] == []
+
+
 def test_the_stack_set_is_made_as_service_managed_ones_must_be():
     [create] = [block for block in BLOCKS if "create-stack-set" in block]
     for option in ("--permission-model SERVICE_MANAGED", "--auto-deployment Enabled=true", "--capabilities CAPABILITY_NAMED_IAM"):

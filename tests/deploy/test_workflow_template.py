@@ -16,6 +16,7 @@ from deploy import policies, sam, step_functions
 from deploy.test_template import MODES, NAMES
 from deploy.translate import translate
 from reaper.aws import organization
+from reaper.settings import from_env
 
 ONCE, MAPPED = ("ListTargets", "Decide", "Conclude"), ("Observe", "Act")
 MACHINE = NAMES["Workflow"]
@@ -181,6 +182,8 @@ def test_both_functions_of_the_workflow_have_the_deployments_settings(cloudforma
         ("all", False),
         ("self,111111111111", False),
         ("organization,111111111111", False),
+        ("111111111111,ou-ab12-34cdefgh", False),
+        ("ou-ab12-34cdefgh,111111111111", False),
         ("111111111111, 222222222222", False),
         ("11111111111", False),
         ("ou-ab12", False),
@@ -190,6 +193,8 @@ def test_targets_are_named_and_not_matched(cloudformation: dict[str, Any], value
     parameter = cloudformation["Parameters"]["Targets"]
     assert (parameter["Type"], parameter["Default"]) == ("String", "self")
     assert bool(re.search(parameter["AllowedPattern"], value)) is fits
+    if fits:
+        from_env({"REAPER_ACCOUNTS": value})  # what can be deployed, the function understands
 
 
 def test_only_this_machine_can_use_its_role(cloudformation: dict[str, Any]):

@@ -185,6 +185,15 @@ def test_a_notice_has_the_command_that_stops_its_kind_now(thing: Resource, line:
     assert line not in text(finding(resource=thing, acts={})), "its kind only tells"
 
 
+@pytest.mark.parametrize("thing", [way.values[0] for way in WAYS], ids=[way.id for way in WAYS])
+def test_a_command_that_takes_a_name_says_whose(thing: Resource):
+    """The same name with credentials of another account stops another resource, which may be in use."""
+    command = commands.stop_command(finding(resource=thing).case)
+    assert command is not None
+    whole = "--resource-group" in command.line and "--workspace-name" in command.line
+    assert whole or ", in account 123456789012" in command.label
+
+
 def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
     assert {p.values[0].kind for p in WAYS} == {k.name for k in registry.kinds() if StepName.STOP in k.actions}
 
@@ -192,7 +201,9 @@ def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
 def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     one = {StepName.STOP: Blocked(because="it already runs one", already_done=True), StepName.DELETE: None}
     alone = finding(acts=one)
-    assert "Delete it now (its configuration and models stay): aws sagemaker delete-endpoint" in text(alone)
+    assert "Delete it now, in account 123456789012 (its configuration and models stay): aws sagemaker delete-endpoint" in text(
+        alone
+    )
     assert "delete-endpoint" not in text(finding(acts={StepName.STOP: None, StepName.DELETE: None})), "it can be scaled in"
     assert "delete-endpoint" not in text(finding(acts=one | {StepName.DELETE: Blocked(because="it is managed by a stack")}))
     host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", contained=(resource(),)))
@@ -200,7 +211,9 @@ def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     cached = Blocked(because="its configuration was not read", not_read=True)
     described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)
     again = finding(acts=one | {StepName.DELETE: cached}, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", described))
-    assert "Delete it now: aws sagemaker delete-endpoint" in text(again), "a person may delete what the reaper didn't read"
+    assert "Delete it now, in account 123456789012: aws sagemaker delete-endpoint" in text(again), (
+        "a person may delete what the reaper didn't read"
+    )
     assert "weights-and-capacities" not in text(finding(acts={StepName.STOP: cached}, resource=again.case.resource))
     busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", SimpleNamespace(traffic_percent=100))
     assert "deployment delete" not in text(finding(resource=busy, acts=one))
@@ -394,7 +407,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
         "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then. This saves",
         "It can't be stopped automatically because it already runs no more than one instance per variant.",
         "The evidence is indirect, so it won't be stopped automatically.",
-        "Scale it in now: aws", "Delete it now", "Stop it now: az", "n the console: https://", "Keep it: https://",
+        "Scale it in now, in account 123456789012: aws", "Delete it now", "Stop it now: az", "n the console: https://", "Keep it: https://",
         "Not yours, or questions? Contact ml-admins@example.com.",
     ):  # fmt: skip
         assert text in real.text

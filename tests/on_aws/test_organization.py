@@ -23,8 +23,9 @@ from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account as Seeded
-from reaper_sandbox.aws.fault import denied, empty, error, on, throttled
+from reaper_sandbox.aws.fault import Fault, denied, empty, error, on, throttled
 from reaper_sandbox.aws.organization import Organization, TargetRole, Unit
+from reaper_sandbox.aws.reply import Reply
 from reaper_sandbox.aws.server import Server
 
 HUB, RESEARCH, VISION, CLOSED = "123456789012", "111111111111", "222222222222", "333333333333"
@@ -348,6 +349,18 @@ def test_unreadable_regions_are_rows_if_all_are_wanted(server: Server, company: 
     server.rules.append(on("DescribeRegions", denied()))
     opened, [row] = sessions.open_account(ORGANIZATION, account, may_act=False)
     assert (opened, row.region, row.status, row.missing) == ([], None, Status.DENIED, "ec2:DescribeRegions")
+
+
+@pytest.mark.parametrize("account_id", [HUB, VISION])
+def test_an_account_without_any_region_does_not_vanish(server: Server, company: Organization, account_id: str):
+    settings = replace(ORGANIZATION, regions=("all",))
+    account = next(a for a in sessions.list_accounts(settings, "aws") if a.id == account_id)
+    answer = b"<DescribeRegionsResponse><regionInfo/></DescribeRegionsResponse>"
+    server.rules.append(
+        on("DescribeRegions", Fault(answer=lambda call: Reply(headers={"Content-Type": "text/xml"}, body=answer)))
+    )
+    opened, [row] = sessions.open_account(settings, account, may_act=False)
+    assert (opened, row.account, row.region, row.status) == ([], account_id, None, Status.FAILED)
 
 
 def test_unreadable_regions_leave_the_named_ones_to_the_kinds(server: Server, company: Organization):

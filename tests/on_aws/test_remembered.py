@@ -424,8 +424,8 @@ def test_owners_get_the_delete_command_from_the_cache_too(sweeper: Sweeper):
         "aws sagemaker delete-endpoint --region us-east-1 --endpoint-name quiet"
     ] * 2
     assert [command.label if command else None for command in shown] == [
-        "Delete it now (its configuration and models stay)",
-        "Delete it now",
+        "Delete it now, in account 123456789012 (its configuration and models stay)",
+        "Delete it now, in account 123456789012",
     ], "what was not read again is not promised"
 
 

@@ -15,7 +15,7 @@ from reaper.actions import hold_ledger
 from reaper.actions.holds import Hold, LimitName
 from reaper.case import Report
 from reaper.errors import CloudError
-from reaper.model import Mode, Status, StepName
+from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.sending import NOTIFIED
 from reaper.policy.file import load_policy
 from reaper.run import run
@@ -254,21 +254,34 @@ def test_nothing_is_begun_once_the_deployment_no_longer_enforces(due: Scene):
     assert [due.instances(region) for region in REGIONS] == [3, 3]
 
 
-@pytest.mark.parametrize(
-    ("change", "because"),
-    [
-        pytest.param({"exclude_accounts": ("123456789012",)}, "the deployment excludes this account by now", id="excluded"),
-        pytest.param({"accounts": ("210987654321",)}, "the deployment no longer sweeps this account", id="not named"),
-    ],
-)
-def test_nothing_is_begun_in_an_account_that_has_left_by_now(due: Scene, change: dict[str, tuple[str, ...]], because: str):
+def test_nothing_is_begun_in_an_account_that_is_excluded_by_now(due: Scene):
     run_id = due.workflow.decided()
-    due.use(lambda settings: replace(settings, **change))
+    due.use(lambda settings: replace(settings, exclude_accounts=("123456789012",)))
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == [3, 3]
     report = due.workflow.conclude(run_id)
-    assert {f.outcome.because for f in report.findings} == {because}
+    assert {f.outcome.because for f in report.findings} == {"the deployment excludes this account by now"}
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "instances"),
+    [
+        ({"accounts": ("111111111111",)}, [3, 3]),
+        ({"regions": REGIONS[:1]}, [1, 3]),
+        ({"regions": ("all",), "accounts": ("123456789012",)}, [1, 1]),
+    ],
+    ids=["another account", "one region", "still all"],
+)
+def test_nothing_is_begun_where_the_deployment_no_longer_sweeps(due: Scene, narrowed: dict[str, Any], instances: list[int]):
+    run_id = due.workflow.decided()
+    due.use(lambda settings: replace(settings, **narrowed))
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    assert [due.instances(region) for region in REGIONS] == instances
+    told = {f.outcome.because for f in due.workflow.conclude(run_id).findings if f.outcome.result is Result.REFUSED}
+    assert told <= {"the deployment doesn't sweep this account or region by now"}
+    assert bool(told) == (3 in instances)
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reaper.aws import protection
-from reaper.aws.owner_lines import sagemaker_line
+from reaper.aws.owner_lines import in_account, sagemaker_line
 from reaper.aws.scale_in_plan import BLOCKED_UNREAD
 from reaper.case import Blocked
 from reaper.kind import ActionSpec, Command
@@ -87,7 +87,7 @@ def _delete_blocked(resource: Resource) -> Blocked | None:
 def remove_copies_command(resource: Resource) -> Command:
     """The line that takes its copies to zero."""
     line = sagemaker_line(resource, "update-inference-component-runtime-config", inference_component_name=resource.name)
-    return Command(label="Scale it to zero now", line=f"{line} --desired-runtime-config CopyCount=0")
+    return Command(label=in_account(resource, "Scale it to zero now"), line=f"{line} --desired-runtime-config CopyCount=0")
 
 
 ACTION_SPECS = {

@@ -14,7 +14,7 @@ from typing import Any
 from reaper.aws import protection, restorable
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.endpoint_description import EndpointDescription, billed_parts
-from reaper.aws.owner_lines import sagemaker_line
+from reaper.aws.owner_lines import in_account, sagemaker_line
 from reaper.aws.scale_in_plan import AVAILABILITY_WARNING, ScaleInPlan, plan_scale_in
 from reaper.case import Blocked
 from reaper.kind import ActionSpec, Command
@@ -168,7 +168,7 @@ def scale_in_command(resource: Resource) -> Command | None:
         return None
     line = sagemaker_line(resource, "update-endpoint-weights-and-capacities", endpoint_name=resource.name)
     wanted = f"--desired-weights-and-capacities VariantName={variant},DesiredInstanceCount={count:d}"
-    return Command(label="Scale it in now", line=f"{line} {wanted}")
+    return Command(label=in_account(resource, "Scale it in now"), line=f"{line} {wanted}")
 
 
 def delete_command(resource: Resource) -> Command | None:
@@ -178,7 +178,7 @@ def delete_command(resource: Resource) -> Command | None:
     line = sagemaker_line(resource, "delete-endpoint", endpoint_name=resource.name)
     unrestorable = details_of(resource).unrestorable
     promise = "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
-    return Command(label=f"Delete it now{promise}", line=line)
+    return Command(label=f"{in_account(resource, 'Delete it now')}{promise}", line=line)
 
 
 ACTION_SPECS = {

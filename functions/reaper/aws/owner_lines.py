@@ -28,6 +28,11 @@ def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
     return f"aws sagemaker {operation} --region {quote(resource.region)}{named}"
 
 
+def in_account(resource: Resource, text: str) -> str:
+    """The text with the account: SageMaker's calls take names, and the same name in the account of other credentials is another resource."""
+    return f"{text}, in account {resource.target.account}"
+
+
 def keep_line(resource: Resource, key: str, value: str) -> str | None:
     """The line that puts a tag on any SageMaker resource."""
     return f"{sagemaker_line(resource, 'add-tags', resource_arn=resource.id)} --tags Key={key},Value={value}"

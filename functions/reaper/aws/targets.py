@@ -267,7 +267,10 @@ def _all_regions(session: boto3.Session, region: str, account: Account) -> list[
 
 def _enabled_regions(session: boto3.Session, start: CloudSession) -> list[str]:
     supported = set(session.get_available_regions("sagemaker", partition_name=start.partition))
-    return sorted(supported & _region_names(start))
+    names = sorted(supported & _region_names(start))
+    if not names:  # or the account would vanish from the report
+        raise CloudError(Reason.UNREADABLE, "ec2:DescribeRegions", "the reply has no region in which there is SageMaker")
+    return names
 
 
 def _region_names(start: CloudSession) -> set[str]:

@@ -1,7 +1,7 @@
 """Acts on one target in a step of a workflow. Loaded in mode enforce only.
 
-Everything since the decision may have changed: the deployment's mode, its policy, the accounts it excludes, and whether this one can still be
-reached.
+Everything since the decision may have changed: the deployment's mode, its policy, the accounts and regions it sweeps, and whether this one can
+still be reached.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     """Carry out the decisions about one target. Never raises ReaperError: what can't be carried out is refused, with the reason."""
     if not context.settings.mode.acts:
         return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
-    if because := _left_because(target, context.settings):
-        return refuse_target(decided, target, because)
+    if target.account in context.settings.exclude_accounts:
+        return refuse_target(decided, target, "the deployment excludes this account by now")
+    if _is_left_out(target, context.settings):
+        return refuse_target(decided, target, "the deployment doesn't sweep this account or region by now")
     try:
         current = load_policy(context.settings.policy).sha256
         setup = setup_of(stored, context)
@@ -40,13 +42,12 @@ def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: 
     return act(decided, act_context)
 
 
-def _left_because(target: Target, settings: Settings) -> str | None:
-    """Why the deployment, as it is by now, wouldn't sweep the target's account; None if it would, as far as the settings say."""
-    if target.account in settings.exclude_accounts:
-        return "the deployment excludes this account by now"
-    if target.cloud == "aws" and settings.accounts and target.account not in settings.accounts:
-        return "the deployment no longer sweeps this account"
-    return None
+def _is_left_out(target: Target, settings: Settings) -> bool:
+    """Whether the accounts and regions that the deployment names leave it out. What an organization has isn't asked again."""
+    if target.cloud != "aws":
+        return False
+    left_by_accounts = bool(settings.accounts) and target.account not in settings.accounts
+    return left_by_accounts or (bool(settings.regions) and not {"all", target.region} & {*settings.regions})
 
 
 def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str) -> ActContext:

@@ -67,7 +67,7 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Map
 def stop_command(resource: Resource) -> Command:
     """The line that stops it."""
     line = owner_lines.sagemaker_line(resource, "stop-notebook-instance", notebook_instance_name=resource.name)
-    return Command(label="Stop it now", line=line)
+    return Command(label=owner_lines.in_account(resource, "Stop it now"), line=line)
 
 
 def start_line(resource: Resource) -> str:

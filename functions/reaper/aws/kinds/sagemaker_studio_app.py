@@ -180,7 +180,7 @@ def shut_down_command(resource: Resource) -> Command | None:
     if not all(named.values()) or not is_pasteable(*named.values()):
         return None
     line = owner_lines.sagemaker_line(resource, "delete-app", **named)
-    return Command(label="Shut it down now (its files stay)", line=line)
+    return Command(label=f"{owner_lines.in_account(resource, 'Shut it down now')} (its files stay)", line=line)
 
 
 def app_and_parent_arns(cloud: CloudSession, row: Mapping[str, Any]) -> tuple[str, list[str]]:
