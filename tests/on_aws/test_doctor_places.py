@@ -115,6 +115,16 @@ def examined_elsewhere(server: Server, folder: Path, denied_there: str) -> list[
     return examined(REAPER_ACCOUNTS=",".join(OTHERS), REAPER_MODE="enforce", **stores)
 
 
+def test_an_excluded_account_that_is_no_target_may_be_a_typo(server: Server):
+    found = server.world.organization = Organization()
+    for account in OTHERS:
+        found.add(account, account)
+    excluded = f"{OTHERS[0]},222233334445"
+    checks = examined(REAPER_ACCOUNTS="organization", REAPER_EXCLUDE_ACCOUNTS=excluded)
+    [typo] = [check for check in to_fix(checks) if check.check == "targets.aws"]
+    assert typo.because == "222233334445 in REAPER_EXCLUDE_ACCOUNTS wouldn't be swept anyway, so it may be a typo"
+
+
 def test_it_ends_although_everything_hangs(server: Server):
     server.rules.append(on(".*", latency(20)))
     began = time.monotonic()

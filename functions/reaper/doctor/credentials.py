@@ -12,7 +12,7 @@ from reaper.doctor.check import Check, missing_permission, ok, to_fix
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Status
-from reaper.sessions import CloudSession, is_available, open_sessions
+from reaper.sessions import CloudSession, is_available, list_accounts, open_sessions
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
@@ -57,6 +57,8 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
             yield to_fix(name, str(error), SIGN_IN, error.missing)
     if sessions:
         yield ok(f"targets.{cloud}", _targets_text(sessions))
+    if sessions and cloud == "aws" and settings.exclude_accounts:
+        yield from _exclusion_checks(settings)
 
 
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Coverage]]:
@@ -89,6 +91,14 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
             yield to_fix(f"targets.{cloud}", because, advice, missing)
+
+
+def _exclusion_checks(settings: Settings) -> Iterator[Check]:
+    """A line about excluded accounts that wouldn't be swept anyway: with a typo in its ID, the account that was meant is swept."""
+    known = {account.id for account in list_accounts(replace(settings, exclude_accounts=()), "aws")}
+    if strangers := [account for account in settings.exclude_accounts if account not in known]:
+        because = f"{first_few(strangers)} in REAPER_EXCLUDE_ACCOUNTS wouldn't be swept anyway, so it may be a typo"
+        yield to_fix("targets.aws", because, "Correct the account ID, or remove it if the account has left.")
 
 
 def _without_account(row: Coverage) -> str:

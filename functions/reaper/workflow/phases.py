@@ -103,8 +103,8 @@ def act_on_item(context: WorkflowContext, run_id: str, item: Mapping[str, Any]) 
 
     stored, number = require_run(context.store), int(item["item"])
     target = _target_of(item, stored)
-    decided = _read_handed_over(f"decided/{number}.json", context)
-    acted = act_on_target(decided or _require_decided(context).for_target(target), target, stored, context)
+    decided = _read_handed_over(f"decided/{number}.json", context) or _require_decided(context)
+    acted = act_on_target(decided.for_target(target), target, stored, context)
     context.store.write(f"acted/{number}.json", handover.dump(acted))
     return {"run": run_id, "item": number, "actions": len(acted.outcomes)}
 
