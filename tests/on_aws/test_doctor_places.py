@@ -87,7 +87,7 @@ def test_accounts_whose_role_fails_alike_are_one_line(server: Server):
     assert "account 111122223333 us-east-1, account 123456789012 us-east-1" in reading.because
 
 
-def test_what_the_roles_of_other_accounts_lack_is_one_line_about_their_template(server: Server, tmp_path: Path):
+def test_what_other_accounts_roles_lack_is_one_line_about_their_template(server: Server, tmp_path: Path):
     permission = "sagemaker:DescribeEndpoint"
     checks = examined_elsewhere(server, tmp_path, permission)
     [check] = [check for check in to_fix(checks) if check.missing]
