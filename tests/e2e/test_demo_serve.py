@@ -85,7 +85,7 @@ def serving() -> Iterator[Practice]:
         out = process.stdout.read()
         yield Practice(process, out, _shell_environ(out, elsewhere))
     finally:
-        process.kill()
+        process.terminate()  # so that it deletes its folder
         process.communicate()
 
 
