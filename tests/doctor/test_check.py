@@ -10,7 +10,7 @@ import pytest
 
 from reaper.doctor import text
 from reaper.doctor.check import Check, CheckStatus, checks_json, exit_status, of_error, ok, summary_line, to_fix, unknown
-from reaper.doctor.right import Right, rights_checks
+from reaper.doctor.right import Right, right_of_call, rights_checks
 from reaper.errors import CloudError, Reason, SettingsError
 
 SCHEMA = {
@@ -90,6 +90,28 @@ def test_the_summary_counts_each_status():
 def test_what_proves_nothing_needs_no_mending(error, status: CheckStatus, missing: str | None):
     check = of_error("ledger", error, "do this")
     assert (check.status, check.missing) == (status, missing)
+
+
+class UnauthorizedSSOTokenError(Exception):
+    """As an SDK calls it."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        (UnauthorizedSSOTokenError("expired"), "Sign in"),
+        (ConnectionError("refused"), "Check the network"),
+        (None, "Check the network"),
+    ],
+)
+def test_without_credentials_the_network_is_not_blamed(cause: Exception | None, advice: str):
+    error = CloudError(Reason.UNREACHABLE, "sts:GetCallerIdentity", "nothing was sent")
+    error.__cause__ = cause
+    outer = error.reworded("the ledger can't be read")
+    outer.__cause__ = error
+    assert str(of_error("ledger", outer, "do this").fix).startswith(advice)
+    [check] = rights_checks("reading.aws", [right_of_call("a:B", "account 1", error, str)], "reading")
+    assert str(check.fix).startswith(advice)
 
 
 def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Right:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from fakes import sample_reports
@@ -30,6 +31,12 @@ rules:
 - {name: unused, match: {name: "z-*"}, action: notify}
 """
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+class TargetOnly:
+    """A session of which only the target is asked for."""
+
+    target = TARGET
 
 
 def context(**fields: Any) -> DoctorContext:
@@ -105,7 +112,41 @@ def test_idle_resources_without_an_address_need_one_above_audit():
     ],
 )
 def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: timedelta, status: CheckStatus):
-    assert only(schedule.examine_schedule(context(every=every), opened(report=saved(age)))).status is status
+    assert only(schedule.examine_schedule(context(every=every), Opened(stored=saved(age)))).status is status
+
+
+def test_a_report_from_a_file_says_nothing_about_the_schedule(tmp_path: Path):
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report_json(sample_reports.report())))
+    known = Opened(stored=saved(3 * DAY))
+    list(schedule.open_report(context(report_file=str(file)), known))
+    check = only(schedule.examine_schedule(context(), known))
+    assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
+
+
+def test_the_ledger_may_know_a_newer_sweep_than_the_reports(tmp_path: Path):
+    address = f"sqlite://{tmp_path}/ledger.db"
+    row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - HOUR, seen=1, idle=0)
+    opening.open_ledger(address, {}).record_statistics(row)
+    known = Opened(sessions={"aws": [TargetOnly()]}, stored=saved(3 * DAY))
+    check = only(schedule.examine_schedule(context(settings={"ledger": address}), known))
+    assert (check.status, "(ledger)" in check.because) == (CheckStatus.OK, True)
+
+
+def test_a_day_with_more_reports_than_are_read_proves_no_missing_sweep(moto_url: str, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"AWS_ENDPOINT_URL": moto_url, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket="bucket")
+    for number in range(24):
+        content = report_json(sample_reports.report())
+        content["run"]["started_at"] = f"{NOW - (24 - number) * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+        key = f"reports/{NOW:%Y/%m/%d}/{(number * 7) % 24:03}.json"
+        boto3.client("s3").put_object(Bucket="bucket", Key=key, Body=json.dumps(content))
+    asked, known = context(settings={"reports": "s3://bucket/reports"}, every=HOUR), Opened()
+    assert list(schedule.open_report(asked, known)) == []
+    check = only(schedule.examine_schedule(asked, known))
+    assert (check.status, "or later" in check.because) == (CheckStatus.UNKNOWN, True)
 
 
 def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path):
@@ -113,11 +154,7 @@ def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path
     ledger = opening.open_ledger(address, {})
     row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - 3 * DAY, seen=1, idle=0)
     ledger.record_statistics(row)
-
-    class Session:
-        target = TARGET
-
-    known = Opened(sessions={"aws": [Session()]})
+    known = Opened(sessions={"aws": [TargetOnly()]})
     check = only(schedule.examine_schedule(context(settings={"ledger": address}), known))
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 

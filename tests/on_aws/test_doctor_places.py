@@ -125,6 +125,17 @@ def test_an_excluded_account_that_is_no_target_may_be_a_typo(server: Server):
     assert typo.because == "222233334445 in REAPER_EXCLUDE_ACCOUNTS wouldn't be swept anyway, so it may be a typo"
 
 
+@pytest.mark.parametrize("setting", [{"REAPER_REGIONS": "us-est-1"}, {"REAPER_REGIONS": ""}], ids=["a typo", "no region"])
+def test_a_setting_that_cannot_be_used_is_not_blamed_on_the_credentials(
+    server: Server, monkeypatch: pytest.MonkeyPatch, setting: dict[str, str]
+):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    [check] = [check for check in examined(**setting) if check.check == "credentials.aws"]
+    assert "region" in check.because
+    assert str(check.fix).startswith("Correct the setting")
+
+
 def test_it_ends_although_everything_hangs(server: Server):
     server.rules.append(on(".*", latency(20)))
     began = time.monotonic()

@@ -15,6 +15,9 @@ from reaper.text import clean_line, count_noun
 SCHEMA = 1
 MAX_BECAUSE = 600
 """Characters of a reason."""
+SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
+SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
+"""In the names of the SDKs' errors about credentials, without which they don't send the request."""
 NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private endpoints."
 
 
@@ -71,13 +74,22 @@ def refused_resource(error: ReaperError) -> str:
     return named[2] or "" if named else ""
 
 
+def unreachable_advice(error: BaseException | None) -> str:
+    """What to do about a service that couldn't be asked: sign in if the SDK lacked credentials, else check the network."""
+    while error is not None:
+        if SIGN_IN_ERRORS.search(type(error).__name__):
+            return SIGN_IN
+        error = error.__cause__
+    return NETWORK_ADVICE
+
+
 def of_error(check: str, error: ReaperError, fix: str) -> Check:
     """The check of something that failed. What a cloud throttled, or answered oddly, proves nothing."""
     if isinstance(error, CloudError):
         if error.reason in {Reason.THROTTLED, Reason.UNREADABLE, Reason.PARTIAL}:
             return unknown(check, str(error), "Run reaper doctor again.")
         if error.reason is Reason.UNREACHABLE:
-            return to_fix(check, str(error), NETWORK_ADVICE)
+            return to_fix(check, str(error), unreachable_advice(error))
         return to_fix(check, str(error), fix, error.missing)
     return to_fix(check, str(error), fix, missing_permission(error))
 

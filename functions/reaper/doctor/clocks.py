@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from reaper.doctor.check import NETWORK_ADVICE, Check, ok, to_fix, unknown
+from reaper.doctor.check import Check, ok, to_fix, unknown, unreachable_advice
 from reaper.doctor.context import DoctorContext, doctor_of
 from reaper.duration import format_duration
 from reaper.errors import CloudError
@@ -23,7 +23,7 @@ def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
     try:
         theirs = doctor_of(cloud).reply_time()
     except CloudError as error:
-        yield unknown(name, str(error), NETWORK_ADVICE)
+        yield unknown(name, str(error), unreachable_advice(error))
         return
     if theirs is None:
         yield unknown(name, "the reply had no date")

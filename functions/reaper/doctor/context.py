@@ -44,11 +44,17 @@ class DoctorContext:
 
 @dataclass(slots=True, kw_only=True)
 class Opened:
-    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none."""
+    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none.
+
+    `stored`: the last report in REAPER_REPORTS, which alone says when a sweep ran. `report` may be a file from any other sweep.
+    `has_unread_reports`: that day has more reports than were read, so one of them may be newer.
+    """
 
     sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
     policy: PolicySource | None = None
     report: SavedReport | None = None
+    stored: SavedReport | None = None
+    has_unread_reports: bool = False
 
 
 def one_per_account(sessions: Sequence[CloudSession]) -> Iterator[CloudSession]:

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from reaper import registry
 from reaper.case import Coverage
-from reaper.doctor.check import Check, missing_permission, ok, to_fix
+from reaper.doctor.check import SIGN_IN, Check, missing_permission, ok, to_fix
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.model import Status
 from reaper.sessions import CloudSession, is_available, list_accounts, open_sessions
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
-SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
+SETTING_ADVICE = "Correct the setting, option or profile that the line names."
 ASSUME_ROLE = "sts:AssumeRole"
 TARGET_ROLE_ADVICE = (
     "Check the target role there: its name, its trust policy, the external ID, and that the stack set reached these accounts."
@@ -44,12 +43,12 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
     """Open the cloud's sessions and say who they are. What can't be opened is a line of its own."""
     name = f"credentials.{cloud}"
     settings = context.settings
-    sessions, rows = _open(settings, cloud)
+    sessions, checks = _open(settings, cloud)
     if not sessions and "all" in settings.regions:
         # Perhaps only the list of regions can't be read. The other subjects are examined in the session's own region.
         sessions, _ = _open(replace(settings, regions=()), cloud)
     opened.sessions[cloud] = sessions
-    yield from _failed_checks(cloud, rows, context.settings)
+    yield from checks
     for session in sessions[:1]:
         try:
             yield ok(name, doctor_of(cloud).describe_caller(session.for_kind()))
@@ -61,22 +60,15 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
         yield from _exclusion_checks(settings)
 
 
-def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Coverage]]:
-    """The sessions, which can only read, and a row for what couldn't be opened; invalid settings are such a row, too."""
+def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Check]]:
+    """The sessions, which can only read, and a line for what couldn't be opened; invalid settings are such a line, too."""
     try:
-        return open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
+        sessions, rows = open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
     except SettingsError as error:
-        return [], [
-            Coverage(
-                cloud=cloud,
-                account=UNKNOWN_ACCOUNT,
-                region=None,
-                kind="*",
-                status=Status.FAILED,
-                missing=missing_permission(error),
-                error=str(error),
-            )
-        ]
+        missing = missing_permission(error)
+        advice = _advice(cloud, missing, str(error), settings) if missing else SETTING_ADVICE
+        return [], [to_fix(f"credentials.{cloud}", str(error), advice, missing)]
+    return sessions, list(_failed_checks(cloud, rows, settings))
 
 
 def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> Iterator[Check]:

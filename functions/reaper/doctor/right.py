@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.doctor.check import NETWORK_ADVICE, Check, CheckStatus, ok, to_fix, unknown
+from reaper.doctor.check import NETWORK_ADVICE, Check, CheckStatus, ok, to_fix, unknown, unreachable_advice
 from reaper.errors import CloudError, Reason
 from reaper.text import count_noun, first_few
 
@@ -39,7 +39,9 @@ def right_of_call(permission: str, place: str, error: CloudError | None, grant: 
             permission=permission, place=place, status=CheckStatus.FIX, because=text, fix=grant(missing), missing=missing
         )
     if error.reason is Reason.UNREACHABLE:
-        return Right(permission=permission, place=place, status=CheckStatus.FIX, because=str(error), fix=NETWORK_ADVICE)
+        return Right(
+            permission=permission, place=place, status=CheckStatus.FIX, because=str(error), fix=unreachable_advice(error)
+        )
     return Right(permission=permission, place=place, status=CheckStatus.UNKNOWN, because=str(error))
 
 

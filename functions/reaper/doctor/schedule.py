@@ -1,4 +1,4 @@
-"""The last report: from a file, or the newest of those that the functions stored under REAPER_REPORTS."""
+"""The last report: from a file, or the newest of those that the functions stored under REAPER_REPORTS. When the last sweep was."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     try:
         if context.report_file:
             opened.report = load_report(Path(context.report_file))
-        elif place:
-            opened.report = _newest_report(place, context)
+        if place:
+            opened.stored = _newest_report(place, context, opened)
+            opened.report = opened.report or opened.stored
     except SettingsError as error:
         yield unknown("report", str(error), "Name another report with --report.")
     except CloudError as error:
@@ -45,28 +46,32 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 
 def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
-    """Whether the last sweep is as recent as it should be, by the last report, else by the ledger's statistics."""
-    started = opened.report.run.started_at if opened.report else None
-    source = "report"
-    if started is None:
-        started, source = _last_statistics(context, opened), "ledger"
-    if started is None:
+    """Whether the last sweep is as recent as it should be, by the last stored report or the ledger's statistics, whichever is newer."""
+    times = {
+        "report": opened.stored.run.started_at if opened.stored else None,
+        "ledger": _last_statistics(context, opened),
+    }
+    known = [(time, source) for source, time in times.items() if time]
+    if not known:
         because = "no stored report and no statistics in the ledger say when the last sweep was"
-        yield unknown("schedule", because, "Set REAPER_REPORTS or REAPER_LEDGER, or name a report with --report.")
+        yield unknown("schedule", because, "Set REAPER_REPORTS or REAPER_LEDGER to the deployment's.")
         return
+    started, source = max(known)
     age = context.clock() - started
     said = f"the last sweep began {format_time(started)} ({source})"
-    if age > context.every + MARGIN:
+    if age > context.every + MARGIN and opened.has_unread_reports:
+        yield unknown("schedule", f"{said}, or later: only {MAX_REPORTS} reports of a day are read", "Set REAPER_LEDGER.")
+    elif age > context.every + MARGIN:
         because = f"{said}: {format_duration(age)} ago, and one is expected every {format_duration(context.every)}"
         yield to_fix("schedule", because, SCHEDULE_ADVICE)
-    elif opened.report and not opened.report.is_complete:
-        gaps = sum(1 for row in opened.report.coverage if row.status != "ok")
+    elif source == "report" and opened.stored and not opened.stored.is_complete:
+        gaps = sum(1 for row in opened.stored.coverage if row.status != "ok")
         yield ok("schedule", f"{said}; its coverage has {gaps} gaps, which the report names")
     else:
         yield ok("schedule", said)
 
 
-def _newest_report(place: str, context: DoctorContext) -> SavedReport | None:
+def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedReport | None:
     """The newest report of the newest day that has any. Raises ReaperError."""
     if not place.startswith(("s3://", "https://")):
         return None
@@ -75,6 +80,7 @@ def _newest_report(place: str, context: DoctorContext) -> SavedReport | None:
         addresses = store.list_texts(f"{place.rstrip('/')}/{day:%Y/%m/%d}")
         reports = [parse_report(store.read_text(address), address) for address in addresses[-MAX_REPORTS:]]
         if reports:
+            opened.has_unread_reports = len(addresses) > MAX_REPORTS
             return max(reports, key=lambda report: report.run.started_at)
     return None
 
