@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -31,6 +32,10 @@ ODD_REPLY_ERRORS = (
 
 Any other exception ends the run, MemoryError above all: no result after it could be trusted.
 """
+
+
+NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
+"""How AWS names what it refuses: the permission, and the resource that it is about."""
 
 
 class ReaperError(Exception):
@@ -111,3 +116,15 @@ def odd_replies_as_errors(operation: str) -> Iterator[None]:
 
 class ActionWithdrawn(ReaperError):
     """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""
+
+
+def named_permission(text: str) -> str | None:
+    """The permission that AWS's refusal names. It may be that of another service, such as a bucket's key; None if it names none."""
+    named = NAMED_PERMISSION.search(text)
+    return named[1] if named else None
+
+
+def refused_resource(text: str) -> str:
+    """The ARN that AWS's refusal is about; empty if it names none."""
+    named = NAMED_PERMISSION.search(text)
+    return named[2] or "" if named else ""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -21,6 +20,7 @@ from deploy import step_functions
 from deploy.principals import TEST_KEY
 from deploy.step_functions import Workflow
 from deploy.test_template import NAMES
+from fakes.lambda_context import lambda_context
 from reaper.aws import dynamodb_ledger, workflow_function
 from reaper.aws.event_settings import event_settings
 from reaper.ledger.port import Ledger
@@ -49,13 +49,7 @@ channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 ENDPOINTS = {"kinds": ["sagemaker-endpoint"], "regions": ["us-east-1"]}
 """A run over less, which is quicker."""
 MOVED = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before", "held_at")
-CONTEXT = SimpleNamespace(
-    function_name="target",
-    memory_limit_in_mb=1024,
-    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:target",
-    aws_request_id="1",
-    get_remaining_time_in_millis=lambda: 900_000,
-)
+CONTEXT = lambda_context("target")
 
 
 @dataclass

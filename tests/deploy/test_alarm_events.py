@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from cfnlint.decode.cfn_yaml import load
 
 from deploy import policies, sam
 from deploy.bus import BUS, COMPOSITE, HUB_NAMES, RULES, Event, alarm, matches, metric, pattern
-from deploy.test_target_role import DEPLOYED, FILE
+from deploy.test_target_role import DEPLOYED
 from deploy.test_template import ALARM_RUNS, NAMES
 from deploy.translate import translate
 
@@ -22,11 +20,6 @@ FORWARDED = {"AlarmBus", "AlarmBusPolicy", "ForwardedAlarmRule"}
 @pytest.fixture(scope="module")
 def template() -> dict[str, Any]:
     return translate(sam.ROOT / "template.yaml")
-
-
-@pytest.fixture(scope="module")
-def target_template() -> dict[str, Any]:
-    return dict(json.loads(json.dumps(load(str(FILE)), default=str)))
 
 
 @pytest.mark.parametrize(

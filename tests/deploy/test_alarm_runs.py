@@ -11,7 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from cfnlint.decode.cfn_yaml import load
 
 from deploy import policies, sam
 from deploy.bus import Buses, alarm, buses, metric
@@ -21,9 +20,8 @@ from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
 from deploy.pythons import python
 from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
-from deploy.test_target_role import FILE, HUB_ROLE
+from deploy.test_target_role import HUB_ROLE
 from deploy.test_template import NAMES, NOTIFY
-from deploy.translate import translate
 from reaper.aws import dynamodb_ledger
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
@@ -74,16 +72,6 @@ def published(ran: Invocation) -> list[dict[str, Any]]:
     """The metrics in the function's log."""
     lines = [json.loads(line) for line in ran.log.splitlines() if line.startswith("{")]
     return [line for line in lines if "_aws" in line]
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
-
-
-@pytest.fixture(scope="module")
-def target_template() -> dict[str, Any]:
-    return dict(json.loads(json.dumps(load(str(FILE)), default=str)))
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import boto3
 import pytest
 
 from deploy import policies, sam
-from deploy.translate import translate
 from reaper import registry
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server
@@ -45,11 +44,6 @@ lambda_function.handler({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]},
 """
 Metric = tuple[str, str, tuple[tuple[str, str], ...]]
 """Namespace, name and dimensions, sorted."""
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
 
 
 def alarms(cloudformation: dict[str, Any]) -> dict[str, dict[str, Any]]:

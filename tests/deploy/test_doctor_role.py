@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import boto3
 import pytest
 
-from deploy import sam
 from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
 from deploy.test_template import NAMES
-from deploy.translate import translate
 from on_aws.test_lambda_event import CONTEXT
 from reaper.aws import lambda_function
 from reaper_sandbox.aws.server import Server
@@ -23,11 +20,6 @@ owners: {fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
 ONLY_THE_DOCTOR_NEEDS = {"iam:SimulatePrincipalPolicy", "s3:GetObject", "s3:ListBucket", "ses:GetEmailIdentity", "ses:GetAccount"}
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
 
 
 @pytest.fixture

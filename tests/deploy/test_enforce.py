@@ -17,7 +17,6 @@ from deploy.pythons import python
 from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import MODES, NAMES
-from deploy.translate import translate
 from reaper.aws import assumed_role, dynamodb_ledger
 from reaper.registry import kinds
 from reaper_sandbox.aws import scaled
@@ -82,11 +81,6 @@ def seed_actions(account: Account) -> Account:
     for module in SEEDING:
         module.seed_fleet(account.contents, NOW)
     return account
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
 
 
 @pytest.fixture

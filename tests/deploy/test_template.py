@@ -82,11 +82,6 @@ MODES = {"audit": {}, "notify": TELLING, "announce": TELLING, "enforce": {**TELL
 SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012:"
 
 
-@pytest.fixture(scope="module")
-def cloudformation():
-    return translate(ROOT / "template.yaml")
-
-
 def test_cfn_lint_finds_nothing_in_the_translated_template(cloudformation, tmp_path: Path):
     plain = tmp_path / "template.json"
     plain.write_text(json.dumps(cloudformation))

@@ -12,7 +12,6 @@ import boto3
 import pytest
 from typer.testing import CliRunner
 
-from deploy import sam
 from deploy.company import (
     ACCOUNTS,
     APPS,
@@ -31,7 +30,6 @@ from deploy.company import (
 )
 from deploy.step_functions import FunctionFailed
 from deploy.test_template import NAMES
-from deploy.translate import translate
 from reaper.actions import stop_switch
 from reaper.aws import lambda_function
 from reaper.aws.executions import run_id_of
@@ -47,11 +45,6 @@ READABLE = [endpoint_name(account, region) for account in (HUB, RESEARCH, APPS) 
 EAST = [name for name in READABLE if name.endswith("us-east-1")]
 KILLED = FunctionFailed("Runtime.ExitError", "RequestId: 1 Error: Runtime exited with error: signal: killed")
 TIMED_OUT = FunctionFailed("Sandbox.Timedout", "RequestId: 1 Error: Task timed out after 900.00 seconds")
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
 
 
 @pytest.fixture

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import boto3
 import pytest
-from cfnlint.decode.cfn_yaml import load
 
-from deploy import sam, step_functions
+from deploy import step_functions
 from deploy.company import ENDPOINTS, FORGOTTEN, HUB, RESEARCH, Company, deploy
 from deploy.hub import Hub, hub
 from deploy.principals import OWN_KEY, TEST_KEY
 from deploy.sandboxes import Sandboxes
 from deploy.test_bundle import bundle, libraries
 from deploy.test_enforce import AFTER, BEFORE, DUE, NOW, POLICY, seed_actions, state
-from deploy.test_target_role import FILE, HUB_ROLE
+from deploy.test_target_role import HUB_ROLE
 from deploy.test_template import NAMES
-from deploy.translate import translate
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault
@@ -45,16 +41,6 @@ class Deployment:
     company: Company
     guard: Hub
     sandboxes: Sandboxes
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
-
-
-@pytest.fixture(scope="module")
-def target_template() -> dict[str, Any]:
-    return dict(json.loads(json.dumps(load(str(FILE)), default=str)))
 
 
 @pytest.fixture

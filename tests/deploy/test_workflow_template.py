@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from deploy import policies, sam, step_functions
+from deploy import policies, step_functions
 from deploy.test_template import MODES, NAMES
-from deploy.translate import translate
 from reaper.aws import organization
 from reaper.settings import from_env
 
@@ -23,11 +22,6 @@ MACHINE = NAMES["Workflow"]
 EXECUTION = MACHINE.replace("stateMachine", "execution")
 TIMEOUTS = {"States.Timeout", "Sandbox.Timedout", "Lambda.Unknown", "States.ALL", "States.TaskFailed"}
 """The names under which a task that ran out of time may be retried."""
-
-
-@pytest.fixture(scope="module")
-def cloudformation() -> dict[str, Any]:
-    return translate(sam.ROOT / "template.yaml")
 
 
 @pytest.fixture(scope="module")

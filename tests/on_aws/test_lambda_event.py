@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fakes.lambda_context import lambda_context
 from reaper.aws import lambda_function
 from reaper.errors import SettingsError
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 
-CONTEXT = SimpleNamespace(
-    function_name="sweep",
-    memory_limit_in_mb=1024,
-    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:sweep",
-    aws_request_id="1",
-    get_remaining_time_in_millis=lambda: 900_000,
-)
+CONTEXT = lambda_context("sweep")
 
 
 def invoked(event: dict[str, Any]) -> dict[str, Any]:

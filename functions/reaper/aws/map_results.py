@@ -28,7 +28,7 @@ def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
     if not details:
         return {}
     failures: dict[int, str] = {}
-    manifest = _read(details, details["Key"], dict)
+    manifest = _read(details, details.get("Key"), dict)
     for status, files in (manifest.get("ResultFiles") or {}).items() if manifest else ():
         for record in (record for file in files for record in _read(details, file.get("Key"), list) or ()):
             try:
@@ -41,7 +41,7 @@ def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
 def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
     """A JSON file beside the manifest, if it is there and of that form."""
     try:
-        content = json.loads(text_store.read_text(f"s3://{details['Bucket']}/{key}"))
+        content = json.loads(text_store.read_text(f"s3://{details.get('Bucket')}/{key}"))
     except (ReaperError, ValueError) as error:
         logger.error("the results of the map can't be read", error=str(error), key=key)
         return None

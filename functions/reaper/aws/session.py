@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from reaper.aws import timestamps
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, named_permission
 from reaper.model import Target
 from reaper.planning.run_age import NOT_REACHED
 
@@ -205,12 +205,6 @@ def _client_config(session: boto3.Session) -> Config:
 _DENIED = re.compile(r"AccessDenied|Unauthorized|NotAuthorized|AuthorizationError|Forbidden|^403$", re.IGNORECASE)
 _THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimitExceeded|SlowDown", re.IGNORECASE)
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
-
-
-def named_permission(text: str) -> str | None:
-    """The permission that a refusal names. It may be that of another service, such as a bucket's key; None if it names none."""
-    named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
-    return named[1] if named else None
 
 
 def _error_from_reply(permission: str, error: ClientError, retried: bool) -> CloudError:

@@ -18,8 +18,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from reaper.aws.session import named_permission
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import CloudError, Reason, SettingsError, named_permission
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 """What each call needs."""

@@ -147,6 +147,8 @@ def _sdk_errors_as_cloud_errors(operation: str) -> Iterator[None]:
     """Turns the SDK's errors into CloudError with its message, which has no address of the engine."""
     try:
         yield
+    except MemoryError:
+        raise
     except Exception as error:  # the SDK raises nothing narrower, and its connection anything
         text = " ".join(str(error).split())[:MAX_MESSAGE_CHARS] or type(error).__name__
         raise CloudError(Reason.REFUSED, "Durable Functions", f"can't {operation}: {text}") from error

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from reaper.errors import CloudError, ReaperError, Reason
+from reaper.errors import CloudError, ReaperError, Reason, named_permission
 from reaper.text import clean_line, count_noun
 
 SCHEMA = 1
@@ -19,10 +19,6 @@ SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without
 SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
 """In the names of the SDKs' errors about credentials, without which they don't send the request."""
 NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private endpoints."
-
-
-NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
-"""How AWS names the permission that is missing, and the resource that it is about."""
 
 
 class CheckStatus(StrEnum):
@@ -64,14 +60,7 @@ def missing_permission(error: ReaperError) -> str | None:
     for known in (error, error.__cause__):
         if isinstance(known, CloudError) and known.missing:
             return known.missing
-    named = NAMED_PERMISSION.search(str(error))
-    return named[1] if named else None
-
-
-def refused_resource(error: ReaperError) -> str:
-    """The ARN of what an error refuses; empty if it names none."""
-    named = NAMED_PERMISSION.search(str(error))
-    return named[2] or "" if named else ""
+    return named_permission(str(error))
 
 
 def unreachable_advice(error: BaseException | None) -> str:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from reaper.doctor.check import missing_permission, refused_resource
-from reaper.errors import ReaperError
+from reaper.doctor.check import missing_permission
+from reaper.errors import ReaperError, refused_resource
 from reaper.kind import Kind
 from reaper.policy.file import PolicySource
 from reaper.report.saved import SavedReport
@@ -78,7 +78,7 @@ def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
     if missing is None or (":" not in missing and "/" not in missing):
         return otherwise
     try:
-        resource = refused_resource(error) if missing.startswith(KEY_PREFIX) else address
+        resource = refused_resource(str(error)) if missing.startswith(KEY_PREFIX) else address
         line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource)
     except (ImportError, ReaperError):
         return f"Allow this identity {missing}."
