@@ -35,7 +35,7 @@ START_S = 1.5
 
 def main() -> int:
     args = _arguments()
-    with tempfile.TemporaryDirectory() as folder, _cloud(args) as (cloud, env):
+    with tempfile.TemporaryDirectory() as folder, cloud(args) as (process, env):
         home = Path(folder)
         listed = _phase(home, env, "list")
         items = listed["answer"]["items"]
@@ -43,7 +43,7 @@ def main() -> int:
         shares = [range(start, items, processes) for start in range(processes)]
         with ThreadPoolExecutor(len(shares)) as pool:
             observed = list(pool.map(lambda share: _phase(home, env, "observe", *map(str, share)), shares))
-        calls = _calls(cloud)
+        counts = calls(process)
         decided, concluded = _phase(home, env, "decide"), _phase(home, env, "conclude")
         wrong = _wrong(args, json.loads((home / "states.json").read_text()))
     seconds = [seconds for part in observed for seconds in part["seconds"]]
@@ -53,8 +53,8 @@ def main() -> int:
         "silent": round(args.accounts * 4 * args.endpoints * args.idle / 100),
         "latency_ms": args.latency,
         "width": args.width,
-        "calls": sum(calls.values()),
-        "assumed": calls["sts:AssumeRole"],
+        "calls": sum(counts.values()),
+        "assumed": counts["sts:AssumeRole"],
         "list_s": round(listed["wall"], 1),
         "observe_s": round(_scheduled(seconds, args.width), 1),
         "longest_item_s": round(max(seconds), 1),
@@ -101,9 +101,9 @@ def _phase(home: Path, env: Mapping[str, str], *words: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _cloud(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+def cloud(args: argparse.Namespace, regions: int = 4) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """The organization in a process of its own, and the variables that lead there."""
-    words = [str(args.accounts), str(args.endpoints), str(args.idle / 100), str(args.latency / 1000)]
+    words = [str(args.accounts), str(args.endpoints), str(args.idle / 100), str(args.latency / 1000), str(regions)]
     command = [sys.executable, str(HERE / "organization_cloud.py"), *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -113,7 +113,7 @@ def _cloud(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen[str], di
             process.kill()
 
 
-def _calls(cloud: subprocess.Popen[str]) -> Counter[str]:
+def calls(cloud: subprocess.Popen[str]) -> Counter[str]:
     """The calls so far, by action."""
     assert cloud.stdin
     assert cloud.stdout

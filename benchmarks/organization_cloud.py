@@ -1,6 +1,6 @@
 """The simulated organization of `organization.py`, in a process of its own.
 
-usage: organization_cloud.py ACCOUNTS ENDPOINTS SHARE LATENCY
+usage: organization_cloud.py ACCOUNTS ENDPOINTS SHARE LATENCY REGIONS
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ def main() -> None:
     from reaper_sandbox.aws.server import Server
 
     accounts, endpoints, share, latency = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+    regions = REGIONS[: int(sys.argv[5])]
     now = datetime.now(UTC)
     with Server() as server:
         organization = server.world.organization = Organization()
         # Each region has a part of one mixed fleet, so that a share of a few percent is also right for fleets of 50.
-        plans = fleet.mixed(accounts * len(REGIONS) * endpoints, share)
+        plans = fleet.mixed(accounts * len(regions) * endpoints, share)
         for number in range(accounts):
             account_id = str(FIRST_ACCOUNT + number)
             organization.add(account_id, f"team-{number:03}")
-            for region in REGIONS:
+            for region in regions:
                 fleet.seed(Account(server, account_id, region), (next(plans) for _ in range(endpoints)), now)
         if latency:
             server.rules.append(fault.on(".*", fault.latency(latency)))

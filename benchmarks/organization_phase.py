@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from reaper.settings import Settings
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
 from reaper.workflow.store import FolderStore
+from reaper.workflow.stored_run import EngineState
 
-RUN = "0123456789ab"
+RUN, ENGINE = "0123456789ab", "engine.json"
 LEDGER_MS, STORE_MS = 8, 25
 POLICY = (Path(__file__).parent / "six_rules.yaml").read_text()
 
@@ -66,25 +68,31 @@ def main() -> None:
     answer: dict[str, Any] = {}
     if phase == "list":
         answer = phases.list_targets(context, RUN, "the benchmark", lambda holder: False)
+        folder.write(ENGINE, json.dumps(answer))
     elif phase == "observe":
-        every = json.loads(folder.read("items.json") or "[]")
         for number in items:
             started = time.monotonic()
-            answer = phases.observe_item(context, RUN, every[number])
+            answer = phases.observe_item(context, _engine(folder), number)
             seconds.append(time.monotonic() - started)
-            payloads += [len(json.dumps(every[number])), len(json.dumps(answer))]
+            payloads.append(len(json.dumps(answer)))
     elif phase == "decide":
-        answer = phases.decide_run(context, RUN, {})
+        answer = phases.decide_run(context, _engine(folder), {})
     else:
-        answer = _concluded(context, home)
+        answer = _concluded(context, _engine(folder), home)
     payloads.append(len(json.dumps(answer)))
     wall = time.monotonic() - began
     print(json.dumps({"wall": wall, "mb": peak(), "payload": max(payloads), "seconds": seconds, "answer": answer}))
 
 
-def _concluded(context: WorkflowContext, home: Path) -> dict[str, Any]:
+def _engine(folder: FolderStore) -> EngineState:
+    """What the engine carries from the first phase on."""
+    listed = json.loads(folder.read(ENGINE) or "{}")
+    return EngineState(**{each.name: listed[each.name] for each in fields(EngineState)})
+
+
+def _concluded(context: WorkflowContext, engine: EngineState, home: Path) -> dict[str, Any]:
     """The report, written out as the function does it."""
-    report = phases.conclude_run(context, RUN, {})
+    report = phases.conclude_run(context, engine, {})
     with (home / "report.json").open("w") as file:
         file.writelines(report_json.chunks(report))
         size = file.tell()

@@ -17,6 +17,8 @@ REAPER = "reaper"
 GOALS = {1_000: {"wall": 3.0}, 10_000: {"cpu": 30.0, "mb": 150.0}, 50_000: {"wall": 900.0, "mb": 1024.0}}
 """By number of endpoints. The goal for 10,000 applies to fleets of which 10% are silent, the one for 1,000 to fleets without silent endpoints."""
 
+ACCOUNTS_MB = 300
+
 
 def endpoints(rows: Mapping[str, Row]) -> str:
     """One line per sweep, and which goals are met."""
@@ -70,6 +72,38 @@ def _organization_goals(row: Row) -> str:
     goals = {"wall": 900, "decide_mb": 512, "payload_kb": 256, "wrong": 0, "gaps": 0}
     missed = [name for name, goal in goals.items() if row[name] > goal]
     return f"missed: {', '.join(missed)}" if missed else "met"
+
+
+def accounts(rows: Mapping[str, Row]) -> str:
+    """One line per organization that the command line swept."""
+    heads = [
+        "accounts",
+        "regions",
+        "endpoints",
+        "calls",
+        "CPU s",
+        "peak MB",
+        "wrong",
+        "before: CPU s",
+        "before: peak MB",
+        "goals",
+    ]
+    lines = [
+        [
+            *(str(row["accounts"]), str(row["regions"]), f"{row['endpoints']:,}", f"{row['calls']:,}", f"{row['cpu']:.1f}"),
+            *(str(row["mb"]), str(row["wrong"])),
+            *([f"{row['before']['cpu']:.1f}", str(row["before"]["mb"])] if "before" in row else ["–", "–"]),
+            "met" if row["mb"] <= ACCOUNTS_MB and not row["wrong"] else "missed",
+        ]
+        for _, row in sorted(rows.items())
+    ]
+    return f"""## Many accounts on the command line
+
+`python benchmarks/accounts.py --before CHECKOUT`. {measured(rows)}
+One `reaper sweep --organization` in one process, in mode audit, with the policy of six rules. It assumes a role in each account. *before*: the same
+sweep by an earlier version, in which each session had its own copy of the SDK's descriptions of services. Goal: {ACCOUNTS_MB} MB.
+
+{table(heads, lines)}"""
 
 
 def peers(rows: Mapping[str, Row]) -> str:
@@ -142,4 +176,10 @@ def _before(row: Row) -> list[str]:
     return [f"{before['cpu']:.2f}", f"{row['now']['cpu'] / before['cpu']:.2f}"] if before else ["–", "–"]
 
 
-RENDERERS: dict[str, Renderer] = {"endpoints": endpoints, "organization": organization, "peers": peers, "imports": imports}
+RENDERERS: dict[str, Renderer] = {
+    "endpoints": endpoints,
+    "organization": organization,
+    "accounts": accounts,
+    "peers": peers,
+    "imports": imports,
+}

@@ -9,13 +9,20 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.histories import history_of
 from reaper.act import act
+from reaper.actions import hold_ledger
 from reaper.case import Outcome
 from reaper.decide import decide
+from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
 from reaper.model import Memory, Mode, Result
 from reaper.observe import observe
+
+
+class Killed(BaseException):
+    """The process is gone."""
 
 
 @pytest.fixture
@@ -30,7 +37,7 @@ def deployment() -> FakeDeployment:
 
 def decided_run(deployment: FakeDeployment) -> Decided:
     opened = deployment.open_run()
-    return decide([observe(opened.run, opened.observe, opened.run.started_at)], opened.decide)
+    return decide([observe(opened.run, next(iter(opened.observe)), opened.run.started_at)], opened.decide)
 
 
 def acted(deployment: FakeDeployment, decided: Decided) -> Acted:
@@ -48,7 +55,7 @@ def test_what_is_due_is_carried_out(deployment: FakeDeployment):
     result = acted(deployment, decided_run(deployment))
     assert result.outcomes[deployment.cloud.id("churn")].result is Result.DONE
     assert [name for _, name, _ in deployment.cloud.log] == ["churn"]
-    assert result.calls[0].calls["sagemaker:DescribeEndpoint"] == 1
+    assert result.calls[0].calls["sagemaker:DescribeEndpoint"] == 3, "the first look, the last one, and one before the call"
 
 
 def test_without_a_lease_from_deciding_every_action_is_refused(deployment: FakeDeployment):
@@ -80,7 +87,37 @@ def test_a_second_act_of_the_same_run_makes_no_second_call(deployment: FakeDeplo
     decided = decided_run(deployment)
     acted(deployment, decided)
     again = outcome(deployment, decided)
-    assert (again.already_done or again.result is Result.REFUSED, len(deployment.cloud.log)) == (True, 1)
+    assert (again.result, again.begun, len(deployment.cloud.log)) == (Result.DONE, True, 1)
+
+
+def test_an_act_that_died_after_its_call_is_not_looked_at_again(deployment: FakeDeployment):
+    """Its repeated task would find the resource changed, and report its own action as refused."""
+    decided = decided_run(deployment)
+
+    def die(call: str, name: str) -> None:
+        if call == "carried":
+            raise Killed
+
+    deployment.cloud.fail_on = die
+    with pytest.raises(Killed):
+        acted(deployment, decided)
+    looks: list[str] = []
+    deployment.cloud.fail_on = lambda call, name: looks.append(call)
+    assert (outcome(deployment, decided).result, looks, len(deployment.cloud.log)) == (Result.PLANNED, [], 1)
+
+
+def test_an_intent_that_cannot_be_looked_for_allows_no_call(deployment: FakeDeployment):
+    decided = decided_run(deployment)
+    calls = iter(range(99))
+
+    def fail_first(call: str, id_: str) -> None:
+        if call == "recall" and next(calls) == 0:
+            raise CloudError(Reason.UNREACHABLE, "dynamodb:BatchGetItem", "no answer")
+
+    assert isinstance(deployment.ledger, FailingLedger)
+    deployment.ledger.fail_on = fail_first
+    refused = outcome(deployment, decided)
+    assert (refused.result, deployment.cloud.log) == (Result.REFUSED, [])
 
 
 def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeployment):
@@ -94,8 +131,11 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
     acted(deployment, decided)
     assert order == [
         "row",
+        "recall",
         "look",
         "recall",
+        "row",
+        "look",
         "row",
         "manifest",
         "begin",
@@ -103,6 +143,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "remember",
         "remembered",
         "ask",
+        "look",
         "recall",
         "row",
         "carry",
@@ -142,5 +183,61 @@ def test_a_guest_of_a_stopped_host_is_recorded_before_any_mail():
     guest = deployment.cloud.id("guest")
     assert result.outcomes[guest].host_id == deployment.cloud.id("host")
     assert guest in {hint.id for hint in deployment.ledger.unfinished(TARGET, deployment.now)}
-    assert [entry.what for entry in deployment.ledger.history(guest)][-1] == "went"
+    assert [entry.what for entry in history_of(deployment.ledger, guest)][-1] == "went"
     assert deployment.memory("guest") != Memory()
+
+
+# --- max_acts, whatever was decided
+
+
+def many_due() -> FakeDeployment:
+    """Five resources whose stop is due, where decide let all of them pass."""
+    deployment = FakeDeployment(ledger=FailingLedger())
+    for index in range(5):
+        deployment.cloud.add(f"idle-{index}")
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    return deployment
+
+
+def limited_outcomes(deployment: FakeDeployment, decided: Decided) -> list[Result]:
+    deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 2"))
+    return sorted(outcome.result for outcome in acted(deployment, decided).outcomes.values())
+
+
+def test_acting_stops_at_max_acts_whatever_was_decided():
+    deployment = many_due()
+    decided = decided_run(deployment)
+    deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 2"))
+    outcomes = acted(deployment, decided).outcomes.values()
+    assert (len(deployment.cloud.log), sorted(o.result for o in outcomes)) == (2, [Result.DONE] * 2 + [Result.REFUSED] * 3)
+    because = "this run has already carried out max_acts: 2 actions in account 123456789012; the next run decides again"
+    assert {o.because for o in outcomes if o.result is Result.REFUSED} == {because}
+
+
+def test_released_actions_do_not_count_toward_max_acts_in_acting():
+    deployment = many_due()
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    assert limited_outcomes(deployment, decided_run(deployment)) == [Result.DONE] * 5
+
+
+def test_what_cannot_be_counted_is_not_carried_out():
+    deployment = many_due()
+    decided, reads = decided_run(deployment), iter(range(99))
+
+    def first_read_fails(call: str, name: str) -> None:
+        if call == "row" and name.startswith(hold_ledger.ACTED_ROW) and next(reads) == 0:
+            raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", "still throttled")
+
+    deployment.ledger.fail_on = first_read_fails  # type: ignore[attr-defined]
+    outcomes = acted(deployment, decided).outcomes.values()
+    assert sorted(o.result for o in outcomes) == [Result.DONE] * 4 + [Result.REFUSED]
+    assert [o.because for o in outcomes if o.result is Result.REFUSED and "couldn't be counted" in (o.because or "")]
+
+
+def test_a_repeated_task_counts_what_it_began_before():
+    deployment = many_due()
+    decided = decided_run(deployment)
+    limited_outcomes(deployment, decided)
+    limited_outcomes(deployment, decided)
+    assert len(deployment.cloud.log) == 2

@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from fakes.fake_cloud import DENIED
-from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.fake_cloud import DENIED, STARTABLE
+from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
 from reaper import limits
-from reaper.actions import hold_ledger, holds
-from reaper.ledger.port import RunStatistics
+from reaper.actions import hold_ledger
 from reaper.model import State, StepName
 from reaper.policy import office_hours
 
@@ -63,10 +62,6 @@ def rows(deployment: FakeDeployment) -> int:
     return len(deployment.ledger.statistics(TARGET, KIND, 999))
 
 
-def jumping(deployment: FakeDeployment) -> list[frozenset[holds.KindInTarget]]:
-    return [holds.covered_places(h) for h in hold_ledger.current_holds(deployment.ledger) if h.limit == "jump"]
-
-
 def test_jump_in_one_place_puts_only_that_place_on_hold():
     deployment = fleet(regions=REGIONS)
     silence(deployment, "eu-west-1")
@@ -74,7 +69,7 @@ def test_jump_in_one_place_puts_only_that_place_on_hold():
         deployment.now += DAY / 2
         deployment.sweep()
     assert (acted(deployment, "us-east-1"), acted(deployment, "eu-west-1")) == (2, 0)
-    assert jumping(deployment) == [{("aws/123456789012/eu-west-1", KIND)}]
+    assert jumped_places(deployment) == {("aws/123456789012/eu-west-1", KIND)}
 
 
 def test_actions_on_hold_by_a_jump_do_not_count_for_max_acts():
@@ -131,22 +126,7 @@ def test_long_outage_leaves_the_breaker_unchanged():
     for _ in range(8):
         deployment.sweep()
         deployment.now += DAY / 2
-    assert (acted(deployment, "us-east-1"), len(jumping(deployment))) == (0, 1)
-
-
-def test_last_ten_normal_sweeps_count_despite_jumps_in_an_older_ledger():
-    deployment = fleet()
-    for index in range(150):
-        statistics = RunStatistics(
-            run=f"old-{index}", target=TARGET, kind=KIND, started=deployment.now, seen=10, idle=10, was_jump=True
-        )
-        deployment.ledger.record_statistics(statistics)
-        deployment.now += HOUR
-    silence(deployment, "us-east-1")
-    for _ in range(8):
-        deployment.sweep()
-        deployment.now += DAY / 2
-    assert acted(deployment, "us-east-1") == 0
+    assert (acted(deployment, "us-east-1"), len(jumped_places(deployment))) == (0, 1)
 
 
 def test_caps_alone_protect_before_three_sweeps():
@@ -166,7 +146,7 @@ def in_a_jump() -> FakeDeployment:
     for _ in range(8):
         deployment.now += DAY / 2
         deployment.sweep()
-    assert (acted(deployment, "us-east-1"), len(jumping(deployment))) == (0, 1)
+    assert (acted(deployment, "us-east-1"), len(jumped_places(deployment))) == (0, 1)
     return deployment
 
 
@@ -181,7 +161,12 @@ def test_jump_ends_when_the_share_is_back_to_normal():
     heal(deployment)
     deployment.now += HOUR
     deployment.sweep()
-    assert (jumping(deployment), acted(deployment, "us-east-1")) == ([], 2)
+    assert (jumped_places(deployment), acted(deployment, "us-east-1")) == (set(), 0)
+    deployment.now += 3 * DAY - HOUR
+    heal(deployment)
+    deployment.now += HOUR
+    deployment.sweep()
+    assert acted(deployment, "us-east-1") == 2, "their owners got new notices"
 
 
 def test_blind_sweep_does_not_end_a_jump():
@@ -189,7 +174,7 @@ def test_blind_sweep_does_not_end_a_jump():
     blind(deployment, DAY, "us-east-1-busy")
     deployment.now += HOUR
     deployment.sweep()
-    assert (len(jumping(deployment)), acted(deployment, "us-east-1")) == (1, 0)
+    assert (len(jumped_places(deployment)), acted(deployment, "us-east-1")) == (1, 0)
 
 
 def test_lasting_jump_does_not_become_usual():
@@ -203,13 +188,14 @@ def test_lasting_jump_does_not_become_usual():
 
 def test_release_restarts_the_usual_share_of_that_place():
     deployment = in_a_jump()
-    release = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
-    assert release.usual_since == {("aws/123456789012/us-east-1", KIND): deployment.now}
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     deployment.sweep()
-    assert (acted(deployment, "us-east-1"), jumping(deployment)) == (10, [])
-    later = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
-    assert later.usual_since == release.usual_since, "a later release forgets nothing of it"
+    assert (acted(deployment, "us-east-1"), jumped_places(deployment)) == (0, set())
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    deployment.now += 3 * DAY
+    deployment.sweep()
+    assert (acted(deployment, "us-east-1"), jumped_places(deployment)) == (10, set()), "a later release forgets nothing of it"
 
 
 # --- office hours
@@ -225,6 +211,7 @@ def test_resources_on_office_hours_are_not_part_of_the_idle_share():
 
 def test_half_a_fleet_on_office_hours_stops_every_evening():
     deployment = FakeDeployment(now=datetime.fromisoformat("2026-11-16T10:00+00:00"))
+    deployment.cloud.kind_name = STARTABLE
     hours = "[{name: office, match: {name: 'desk-*'}, grace: 1h, idle_after: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]"
     deployment.policy = policy(POLICY.replace("100%,", "25%,") + f"rules: {hours}\n")
     for index in range(6):
@@ -232,7 +219,7 @@ def test_half_a_fleet_on_office_hours_stops_every_evening():
         deployment.cloud.add(f"other-{index}", uses=[deployment.now + n * DAY / 4 for n in range(-8, 40)])
     for hour in range(0, 3 * 24, 3):
         deployment.sweep()
-        assert not hold_ledger.current_holds(deployment.ledger), hour
+        assert (standing_holds(deployment), jumped_places(deployment)) == ([], set()), hour
         deployment.now += 3 * HOUR
     stops = [when.date() for move, _, when in deployment.cloud.log if move is StepName.STOP]
     assert [stops.count(day) for day in sorted(set(stops))] == [6] * 3

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from fakes.builders import DAY, HOUR
 from fakes.failing_ledger import FailingLedger
-from fakes.fake_cloud import DENIED
+from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.act import act
 from reaper.case import Outcome, Report
@@ -43,7 +44,7 @@ class Phases:
 def phases(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> Phases:
     """The next run, observed, decided and acted on."""
     opened = deployment.open_run(mode)
-    observed = observe(opened.run, opened.observe, opened.run.started_at)
+    observed = observe(opened.run, next(iter(opened.observe)), opened.run.started_at)
     decided = decide([observed], opened.decide)
     acted = []
     for target in decided.leased if mode.acts else ():
@@ -139,6 +140,7 @@ def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment
 
 
 def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: FakeDeployment):
+    deployment.cloud.kind_name = STARTABLE
     hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
     deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
     deployment.sweep()
@@ -363,6 +365,7 @@ def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDepl
 def test_the_weekly_summary_is_sent_whatever_becomes_of_the_stop(deployment: FakeDeployment, held: bool):
     limits = f"limits: {{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000, max_scheduled: {0 if held else 20}}}"
     hours = 'hours: {on: "mon-sun 07:00-19:00", tz: UTC, start: ours}'
+    deployment.cloud.kind_name = STARTABLE
     deployment.policy = policy(f"""
 version: 1
 defaults: {{action: stop, idle_after: 2h, grace: 1d, remind_every: 7d}}
@@ -392,7 +395,7 @@ rules: [{{name: hours, match: {{name: "*"}}, action: stop, {hours}}}]
 def test_a_lease_that_cannot_be_prolonged_is_a_row_of_the_coverage(deployment: FakeDeployment):
     due(deployment)
     opened = deployment.open_run(Mode.ENFORCE)
-    observed = observe(opened.run, opened.observe, opened.run.started_at)
+    observed = observe(opened.run, next(iter(opened.observe)), opened.run.started_at)
     decided = decide([observed], opened.decide)
     leases = leases_of(decided, opened.conclude.ledger, opened.conclude.clock)
     assert leases is not None
@@ -437,3 +440,115 @@ def test_a_host_snoozed_since_the_decision_silences_what_lives_in_it(deployment:
     report = run.conclude()
     assert finding_of(report, "inner").step.because == "its host was snoozed since this was decided"
     assert to_owner(deployment) == []
+
+
+# --- two runs on one ledger: the first stalls past its lease, and a second one tells the owners meanwhile
+
+OWNERS = ("ana", "bo", "cy", "dee")
+
+
+@pytest.fixture
+def owned() -> FakeDeployment:
+    """Four resources of four owners, each warned three days ago."""
+    deployment = FakeDeployment(ledger=FailingLedger())
+    for name in OWNERS:
+        deployment.cloud.add(name, tags={"owner": f"{name}@example.com"})
+    return due(deployment)
+
+
+def mails(deployment: FakeDeployment) -> dict[str, int]:
+    """How many mails each owner got."""
+    to = [m.to.partition("@")[0] for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+    return {name: to.count(name) for name in OWNERS}
+
+
+def stall_at(deployment: FakeDeployment, read: int, meanwhile: Callable[[], object]) -> None:
+    """From now on the ledger's memories are read so many times before the run stalls for an hour. Only then is the last one read."""
+    reads = 0
+
+    def stall(call: str, _: str) -> None:
+        nonlocal reads
+        reads += call == "recall"
+        if reads == read:
+            deployment.ledger.fail_on = lambda call, id: None  # type: ignore[attr-defined]
+            deployment.now += HOUR
+            meanwhile()
+
+    deployment.ledger.fail_on = stall  # type: ignore[attr-defined]
+
+
+def begin_another_action(deployment: FakeDeployment) -> None:
+    """Every row gets the intent of a later run, and loses this one's."""
+    for name in OWNERS:
+        memory = deployment.memory(name)
+        begun = replace(memory, last_action=StepName.START, last_action_run="run-9", last_action_told_at=None)
+        assert deployment.ledger.remember(deployment.cloud.id(name), begun, memory.version, deployment.now)
+
+
+@pytest.mark.parametrize("read", [2, 3, 5], ids=["before its first mail", "before its second", "before its last"])
+def test_a_run_that_stalls_repeats_no_mail_of_its_successor(owned: FakeDeployment, read: int):
+    run = phases(owned)
+    stall_at(owned, read, owned.sweep)
+    report = run.conclude()
+    assert mails(owned) == dict.fromkeys(OWNERS, 1)
+    assert {finding_of(report, name).outcome.result for name in OWNERS} == {Result.DONE}
+    assert len(owned.cloud.log) == len(OWNERS)
+
+
+def test_a_mail_is_not_repeated_once_its_row_has_another_action(owned: FakeDeployment):
+    run = phases(owned)
+    stall_at(owned, 2, lambda: (owned.sweep(), begin_another_action(owned)))
+    run.conclude()
+    assert mails(owned) == dict.fromkeys(OWNERS, 1)
+
+
+def test_a_run_that_stalls_still_tells_what_was_not_told(owned: FakeDeployment):
+    def sweep_in_vain() -> None:
+        owned.channel.is_closed = True
+        owned.sweep()
+        owned.channel.is_closed = False
+
+    run = phases(owned)
+    stall_at(owned, 2, sweep_in_vain)
+    run.conclude()
+    assert mails(owned) == dict.fromkeys(OWNERS, 1)
+
+
+def test_an_outcome_is_told_although_its_row_has_another_action(owned: FakeDeployment):
+    run = phases(owned)
+    stall_at(owned, 2, lambda: begin_another_action(owned))
+    run.conclude()
+    assert mails(owned) == dict.fromkeys(OWNERS, 1)
+
+
+def test_an_earlier_runs_outcome_is_not_repeated_after_a_stall_either(owned: FakeDeployment):
+    phases(owned)  # its conclude never runs
+    owned.now += HOUR
+    run = phases(owned)
+    assert len(run.decided.untold) == len(OWNERS)
+    stall_at(owned, 2, owned.sweep)
+    run.conclude()
+    assert mails(owned) == dict.fromkeys(OWNERS, 1)
+
+
+# --- what a later sweep writes
+
+
+@pytest.mark.parametrize("quicker", [0.0, 0.5, 50.0], ids=["as quick", "half a second", "almost a minute"])
+def test_a_later_sweep_rewrites_no_idle_row_whose_notice_is_not_due(deployment: FakeDeployment, quicker: float):
+    deployment.cloud.add("used-once", tags={"owner": "fay@example.com"}, uses=[deployment.now - 2 * DAY])
+
+    def sweep(seconds: float) -> list[str]:
+        """One that reads for so long; the rows that it writes."""
+        end = deployment.now + timedelta(seconds=seconds)
+        deployment.cloud.fail_on = lambda call, name: setattr(deployment, "now", end)
+        return writes_during(deployment, deployment.sweep)
+
+    assert sorted(sweep(60)) == sorted(map(deployment.cloud.id, ("churn", "used-once")))
+    before = {name: deployment.memory(name) for name in ("churn", "used-once")}
+    deployment.now += 3 * HOUR
+    assert sweep(60 - quicker) == []
+    assert {name: deployment.memory(name) for name in before} == before
+    deployment.now += 2 * DAY  # over half of what is proven of one, so the time when that was last seen idle is renewed
+    assert sweep(60 - quicker) == [deployment.cloud.id("used-once")]
+    assert {name: deployment.memory(name).idle_since for name in before} == {n: m.idle_since for n, m in before.items()}

@@ -8,9 +8,9 @@ import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
-from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, policy, standing_holds
 from reaper import plan
-from reaper.actions import hold_ledger, plan_file
+from reaper.actions import plan_file
 from reaper.actions.plan_file import PlanFile
 from reaper.decide import decide
 from reaper.handover import Decided, Decision, Observed
@@ -22,7 +22,7 @@ from reaper.run import OpenRun
 def observed_run(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> tuple[OpenRun, Observed]:
     """The next run, observed."""
     opened = deployment.open_run(mode)
-    return opened, observe(opened.run, opened.observe, opened.run.started_at)
+    return opened, observe(opened.run, next(iter(opened.observe)), opened.run.started_at)
 
 
 def decided_run(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> Decided:
@@ -148,7 +148,7 @@ def test_an_unfinished_action_of_an_unlisted_resource_is_closed(deployment: Fake
 def test_holds_are_recorded_by_deciding(deployment: FakeDeployment):
     deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 0"))
     decision = only(decided_run(deployment))
-    [hold] = hold_ledger.current_holds(deployment.ledger)
+    [hold] = standing_holds(deployment)
     assert (decision.step.name, decision.on_hold_since) == (StepName.HOLD, (hold.since,))
 
 
@@ -156,7 +156,7 @@ def test_holds_are_recorded_before_any_mail(deployment: FakeDeployment):
     deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 0"))
     deployment.cloud.add("new")
     on_hold: list[int] = []
-    deployment.channel.on_message = lambda message: on_hold.append(len(hold_ledger.current_holds(deployment.ledger)))
+    deployment.channel.on_message = lambda message: on_hold.append(len(standing_holds(deployment)))
     deployment.sweep()
     assert on_hold == [1, 1]
 
@@ -165,7 +165,7 @@ def test_an_audit_says_what_is_due_and_writes_nothing(deployment: FakeDeployment
     deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 0"))
     decided = decided_run(deployment, Mode.AUDIT)
     assert (only(decided).step.name, decided.leased) == (StepName.HOLD, ())
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    assert standing_holds(deployment) == []
 
 
 def test_an_audit_without_its_ledger_plans_without_memories(deployment: FakeDeployment):

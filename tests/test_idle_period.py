@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from fakes.judged_cases import case
 from reaper.case import Owner
 from reaper.idle_period import (
     MAX_CLOCK_SKEW,
+    idle_period_start,
     notice_expired,
     notice_lapsed,
     notice_led_to_snooze,
@@ -120,3 +121,20 @@ def test_an_enrollment_is_answered_by_a_snooze_after_it_alone(announced: Announc
     assert notice_led_to_snooze(replace(memory, snoozed_until=NOW - 2 * DAY), NOW)
     assert not notice_led_to_snooze(replace(memory, snoozed_until=NOW + DAY), NOW)
     assert not notice_led_to_snooze(replace(memory, snoozed_until=NOW - 10 * DAY), NOW)
+
+
+@pytest.mark.parametrize(
+    ("idle_for", "last_busy", "moved"),
+    [
+        pytest.param(30 * HOUR, None, timedelta(), id="the same"),
+        pytest.param(30 * HOUR + timedelta(seconds=60), None, timedelta(), id="a minute more is proven"),
+        pytest.param(30 * HOUR + timedelta(seconds=61), None, timedelta(seconds=-61), id="over a minute more is proven"),
+        pytest.param(29 * HOUR, NOW - 29 * HOUR, HOUR, id="it was used since"),
+        pytest.param(30 * HOUR, NOW - 30 * HOUR + timedelta(seconds=1), timedelta(seconds=1), id="it was used a second later"),
+    ],
+)
+def test_the_start_moves_for_another_period_or_over_a_minute(idle_for: timedelta, last_busy: datetime | None, moved: timedelta):
+    memory = Memory(idle_since=NOW - 30 * HOUR, last_seen_idle_at=NOW - HOUR)
+    judged = case()
+    judged = replace(judged, verdict=replace(judged.verdict, idle_for=idle_for, last_busy=last_busy))
+    assert idle_period_start(judged, memory, NOW) - (NOW - 30 * HOUR) == moved

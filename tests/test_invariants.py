@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,24 +19,49 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from fakes.builders import DAY, HOUR, NOW
+from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.failing_ledger import FailingLedger
-from fakes.fake_cloud import ACTS, FakeCloud, FakeResource, FakeSession
+from fakes.fake_cloud import ACTS, STARTABLE, FakeCloud, FakeResource, FakeSession
 from fakes.fake_deployment import FakeDeployment
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.actions import hold_ledger, restore, stop_switch
-from reaper.actions.contract import Manifest
+from reaper.actions.contract import Manifest, unchanged
 from reaper.actions.manifest import parse_manifest
-from reaper.case import Pause, Report
+from reaper.case import Pause, Report, Step
 from reaper.errors import CloudError, Reason
+from reaper.handover import PLANNED, Decided
 from reaper.model import Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Message
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}
 PROFILE = os.environ.get("REAPER_INVARIANTS", "")
-NAMES = ("plain-1", "plain-2", "double-1", "likely-1", "waste-1", "waste-house", "waste-inner", "office-1", "strict-1", "prod-1")
+NAMES = (
+    "plain-1",
+    "plain-2",
+    "double-1",
+    "likely-1",
+    "waste-1",
+    "waste-house",
+    "waste-inner",
+    "office-1",
+    "strict-1",
+    "prod-1",
+    "away-1",
+    "away-2",
+)
 HOUSE, INNER = "waste-house", "waste-inner"
-FLEETS = (["double-1", "plain-1"], [HOUSE, INNER], [HOUSE, INNER, "double-1"], ["office-1", "strict-1"])
+AWAY = "210987654321"
+"""The account of those whose name begins with `away`."""
+AHEAD = (timedelta(minutes=9), timedelta(minutes=11), 5 * HOUR, 6 * DAY, 8 * DAY)
+HELD = ("plain-1", "waste-1", HOUSE)
+"""Those that have an autoscaling minimum, which an action lowers first."""
+FLEETS = (
+    ["double-1", "plain-1"],
+    ["plain-1", "away-1", "away-2"],
+    [HOUSE, INNER],
+    [HOUSE, INNER, "double-1"],
+    ["office-1", "strict-1"],
+)
 INSTANCES = {"ml.g5.xlarge": 1.408, "ml.p4d.24xlarge": 25.25125, "ml.unheard.of": 0.0}
 TAGS = (
     {},
@@ -60,6 +86,7 @@ SEEN: Counter[str] = Counter()
 EVERYTHING = (
     *("stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd", "rest", "by hours", "second call"),
     *("unpriced", "lost reply", "restored", "again", "hosted", "canary", "left out", "paused", "paused between"),
+    *("half done", "put back", "settled", "last look", "call look", "away", "ahead", "forged", "swapped"),
 )
 
 
@@ -68,9 +95,9 @@ class Killed(BaseException):
 
 
 ALL = -1
-LOST = {"lost": Reason.UNREACHABLE, "in progress": Reason.REFUSED, "not found": Reason.GONE}
-"""What a second try says of a call that the first one had made."""
-CALLS = ("list", "observe", "look", "again", "record", "carry", "write", "send")
+LOST = {"lost": Reason.UNREACHABLE, "cut": Reason.UNREADABLE}
+"""How a call fails that was made all the same: no reply (408 and 5xx too), or one that can't be read."""
+CALLS = ("list", "observe", "look", "last look", "call look", "again", "record", "lower", "carry", "put back", "write", "send")
 MEMORY = (
     "recall",
     "row",
@@ -86,10 +113,12 @@ MEMORY = (
     "unfinished",
 )
 FAILURES = ("denied", "throttled", "unreachable", "odd", "killed")
+AFTERWARDS = (*LOST, "killed")
+"""How a call can fail that took effect: what the cloud refuses or throttles did not."""
 faults = st.one_of(
     st.tuples(st.sampled_from(CALLS + MEMORY), st.sampled_from([ALL, 0, 1, 2, 3, 5]), st.sampled_from(FAILURES)),
-    st.tuples(st.sampled_from(["carry", "carried"]), st.sampled_from([0, 0, 1]), st.sampled_from(FAILURES)),
-    st.tuples(st.just("carried"), st.sampled_from([0, 0, 1]), st.sampled_from(list(LOST))),
+    st.tuples(st.sampled_from(["lower", "carry"]), st.sampled_from([0, 0, 1]), st.sampled_from(FAILURES)),
+    st.tuples(st.sampled_from(["lowered", "carried", "was put back"]), st.sampled_from([0, 0, 1]), st.sampled_from(AFTERWARDS)),
     st.tuples(st.sampled_from(["remembered", "began", "ended", "noted"]), st.sampled_from([0, 1, 2]), st.just("unreachable")),
     st.tuples(
         st.sampled_from(["remembered", "began", "ended", "noted", "send", "sent"]), st.sampled_from([0, 1]), st.just("killed")
@@ -100,6 +129,7 @@ ANYTHING = ("used", "kept", "tagged", "lost", "changed", "updating", "stopped", 
 events = st.one_of(
     st.tuples(st.sampled_from(["list", "observe", "look"]), st.sampled_from(ANYTHING)),
     st.tuples(st.just("again"), st.sampled_from(["used", "kept", "deleted", "later", "twice"])),
+    st.tuples(st.sampled_from(["last look", "call look"]), st.sampled_from([a for a in ANYTHING if a != "used"])),
     st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice", "paused", "paused"])),
     st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted", "paused", "paused"])),
 )
@@ -122,6 +152,7 @@ HAPPENINGS = (
     "hosted",
     "slow",
     "refused",
+    "resized",
 )
 waits = st.sampled_from(
     [timedelta(minutes=m) for m in (1, 16, 59, 61)]
@@ -179,6 +210,8 @@ class Deployment(RuleBasedStateMachine):
         self.ledger = FailingLedger()
         self.deployment = FakeDeployment(ledger=self.ledger)
         self.cloud = self.deployment.cloud
+        self.cloud.kind_name = STARTABLE
+        self.deployment.accounts = (TARGET.account, AWAY)
         self.oracle = Oracle()
         self.wrong: list[str] = []
         self.released: datetime | None = None
@@ -195,6 +228,8 @@ class Deployment(RuleBasedStateMachine):
         self.inner = self.dead = False
         self.paused_until: datetime | None = None
         self.was_paused = False
+        self.looks: Counter[str] = Counter()
+        self.forged = False
         for place in (self.cloud, self.deployment.store, self.deployment.channel, self.ledger):
             place.fail_on = self.fail_on  # type: ignore[attr-defined]
         self.cloud.before_permit = self.before_permit
@@ -220,7 +255,11 @@ class Deployment(RuleBasedStateMachine):
     def add(self, name: str, **fields: Any) -> FakeResource:
         """A thing in the shape that its name says."""
         variants, host = 2 if name == "double-1" else 1, HOUSE if name == INNER else ""
-        return self.cloud.add(name, without_heartbeat=name.startswith("likely"), variants=variants, host=host, **fields)
+        minimum, account = 2 if name in HELD else 0, AWAY if name.startswith("away") else TARGET.account
+        fields = {"account": account, **fields}
+        return self.cloud.add(
+            name, without_heartbeat=name.startswith("likely"), variants=variants, host=host, minimum=minimum, **fields
+        )
 
     @rule(turned=knobs)
     def turn(self, turned: Knobs) -> None:
@@ -243,6 +282,19 @@ class Deployment(RuleBasedStateMachine):
         self.oracle.garbled = names
         self.ledger.unreadable_ids = {self.cloud.id(name) for name in names}
 
+    @rule(which=which, by=st.sampled_from(AHEAD))
+    def ahead(self, which: int, by: timedelta) -> None:
+        """A process whose clock is fast writes to a row."""
+        for thing in self.pick(which):
+            if thing.name not in self.oracle.garbled:
+                SEEN["ahead"] += 1
+                memory, inner, self.inner = self.deployment.memory(thing.name), self.inner, True
+                assert self.ledger.remember(self.cloud.id(thing.name), memory, memory.version, self.deployment.now + by)
+                self.inner = inner
+                self.oracle.ahead.pop(thing.name, None)
+                if by <= 7 * DAY:  # what is further ahead is void, and the next write replaces it
+                    self.oracle.ahead[thing.name] = self.deployment.now + by
+
     @rule(lasting=st.sampled_from([None, None, HOUR, HOUR, DAY, 3 * DAY]))
     def pause(self, lasting: timedelta | None) -> None:
         """A person turns the stop switch on, or off."""
@@ -259,19 +311,24 @@ class Deployment(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        hold_ledger.release_hold(self.ledger, "lee@example.com", self.deployment.now)
+        hold_ledger.release_actions(self.ledger, "lee@example.com", self.deployment.now)
         self.released = self.deployment.now
 
-    @rule(which=which, refused=st.sampled_from([True, True, False]))
-    def restore(self, which: int, refused: bool) -> None:
-        """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had."""
+    @rule(which=which, refused=st.sampled_from([True, True, False]), swapped=st.booleans())
+    def restore(self, which: int, refused: bool, swapped: bool) -> None:
+        """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had. `swapped`:
+        the manifest is another one at first.
+        """
         inner, self.inner = self.inner, True
         can = [name for name in NAMES if self.is_restorable(name)]
         if can:
             name = can[which % len(can)]
             if name in self.cloud.things:
                 self.cloud.things[name].refused = refused
-            self.restored(name, self.deployment.memory(name).manifest_address or "")
+            manifest = self.deployment.memory(name).manifest_address or ""
+            if swapped:
+                self.swapped(name, manifest)
+            self.restored(name, manifest)
         self.inner = inner
 
     def is_restorable(self, name: str) -> bool:
@@ -281,9 +338,23 @@ class Deployment(RuleBasedStateMachine):
         thing = self.cloud.things.get(name)
         return thing is None or thing.running_since is None or thing.variants < thing.whole
 
+    def swapped(self, name: str, manifest: str) -> None:
+        """Somebody replaces the manifest by one of a better machine."""
+        SEEN["swapped"] += 1
+        texts, before = self.deployment.store.texts, deepcopy(self.cloud.things.get(name))
+        own = texts[manifest]
+        texts[manifest] = own.replace("ml.", "ml.p5.")
+        with suppress(CloudError):
+            result = restore.restore_resource(self.cloud.id(name), self.deployment.restore_context())
+            self.wrong.append(f"{name} was restored from a manifest that isn't ours: {result}")
+        if self.cloud.things.get(name) != before:
+            self.wrong.append(f"{name} was changed after a manifest that isn't ours")
+        texts[manifest] = own
+
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
         there_before = name in self.cloud.things
+        self.oracle.ahead.pop(name, None)
         result = restore.restore_resource(self.cloud.id(name), self.deployment.restore_context())
         if result.error or not result.undone:
             self.wrong.append(f"{name} could not be restored: {result}")
@@ -336,6 +407,7 @@ class Deployment(RuleBasedStateMachine):
 
     def _deleted(self, thing: FakeResource) -> None:
         self.gone[thing.name] = self.deployment.now
+        self.oracle.lowered.pop(thing.name, None)
         del self.cloud.things[thing.name]
 
     def _patchy(self, thing: FakeResource) -> None:
@@ -360,6 +432,11 @@ class Deployment(RuleBasedStateMachine):
     def _slow(self, thing: FakeResource) -> None:
         thing.slow = not thing.slow
 
+    def _resized(self, thing: FakeResource) -> None:
+        """A person sets another minimum."""
+        thing.minimum = 1 + self.trial.which % 3
+        self.oracle.lowered.pop(thing.name, None)
+
     def _refused(self, thing: FakeResource) -> None:
         thing.refused = not thing.refused
 
@@ -379,7 +456,7 @@ class Deployment(RuleBasedStateMachine):
 
     def _twice(self, thing: FakeResource) -> None:
         """Another sweep begins while the first one is at work."""
-        self.inner, run, count = True, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
+        self.inner, run, count = True, f"run-{self.deployment.runs + 1}", self.counted()
         self.wrong.append("the second sweep raised")
         known, self.oracle.known = self.oracle.known, {}
         self.deployment.sweep(self.oracle.mode)
@@ -404,6 +481,7 @@ class Deployment(RuleBasedStateMachine):
         """Written to the ledger by another process, which nothing fails for."""
         if name in self.oracle.garbled:
             return
+        self.oracle.ahead.pop(name, None)
         inner, self.inner = self.inner, True
         memory = self.deployment.memory(name)
         assert self.ledger.remember(self.cloud.id(name), change(memory), memory.version, self.deployment.now)
@@ -413,7 +491,7 @@ class Deployment(RuleBasedStateMachine):
         """What is to happen before that call is answered happens, once."""
         if self.inner:
             return
-        call = self.named(call)
+        call = self.named(call, name)
         # Time goes on last: what happens after the metrics were asked for, they cannot show.
         for event in sorted((e for e in self.pending if e[0] == call), key=lambda e: e[1] in {"later", "twice"}):
             self.pending.remove(event)
@@ -426,11 +504,13 @@ class Deployment(RuleBasedStateMachine):
             return
         if self.dead:
             raise Killed
-        call = self.named(call)
+        self.note(call, name)
+        call = self.named(call, name)
         index = self.calls[call]
         self.calls[call] += 1
         for how in [how for what, nth, how in self.trial.faults if what == call and nth in {ALL, index}]:
-            self.hit.append((call, name))
+            if not (how == "throttled" and call in {"lower", "carry"}):  # tried once more
+                self.hit.append((call, name))
             self.fail(call, how)
 
     def fail(self, call: str, how: str) -> None:
@@ -447,8 +527,29 @@ class Deployment(RuleBasedStateMachine):
         trouble = Reason.UNREADABLE if how == "odd" else Reason(how)
         raise CloudError(trouble, call, how, missing=call if how == "denied" else None)
 
-    def named(self, call: str) -> str:
-        """The second time that metrics are read is another call."""
+    def note(self, call: str, name: str) -> None:
+        """What was looked at how often, and what is half done or put back from now on."""
+        thing, now = self.cloud.things.get(name), self.deployment.now
+        if call == "look":
+            self.looks[name] += 1
+            SEEN[self.named(call, name)] += 1
+        if call == "lowered":
+            SEEN["half done"] += 1
+            self.oracle.lowered[name] = now
+        if call == "was put back" and thing:
+            SEEN["put back"] += 1
+            self.oracle.lowered.pop(name, None)
+        if call in {"lowered", "was put back"}:
+            self.oracle.called[name] = now
+        if call == "carried":
+            self.oracle.lowered.pop(name, None)
+            if name == INNER and self.cloud.things[HOUSE].slow:  # that part of the action is done
+                self.oracle.lowered.pop(HOUSE, None)
+
+    def named(self, call: str, name: str) -> str:
+        """The second time that metrics are read is another call, and so is each further look at a resource."""
+        if call == "look":
+            return {0: "look", 1: "look", 2: "last look"}.get(self.looks[name], "call look")
         return "again" if call == "observe" and self.calls["look"] else call
 
     # The reaper
@@ -461,15 +562,17 @@ class Deployment(RuleBasedStateMachine):
     def sweep(self, mode: Mode, trial: Trial, wait: timedelta) -> None:
         self.deployment.now += wait
         self.trial, self.pending, self.hit, self.calls = trial, list(trial.events), [], Counter()
+        self.looks = Counter()
         self.addresses = {name: {address(thing)} for name, thing in self.cloud.things.items()}
-        self.oracle.mode, run, count = mode, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
+        self.oracle.mode, run, count = mode, f"run-{self.deployment.runs + 1}", self.counted()
         report = self.swept(mode)
         self.looked_at = self.deployment.now
         self.trial, self.pending = replace(trial, faults=[]), []
         self.capped(run, count)
-        if report:
+        if report and not self.forged:
             self.shown(report)
             self.known(run)
+            self.settled(report, trial)
 
     @rule(trial=trials, wait=st.sampled_from([timedelta(), timedelta(minutes=10), 6 * HOUR]))
     def due(self, trial: Trial, wait: timedelta) -> None:
@@ -480,6 +583,8 @@ class Deployment(RuleBasedStateMachine):
     @rule(trial=trials, first=trials, turned=st.none() | knobs, what=st.none() | st.sampled_from(HAPPENINGS), which=which)
     def parts(self, trial: Trial, first: Trial, turned: Knobs | None, what: str | None, which: int) -> None:
         """A first part is acted on, something happens, and the rest comes due."""
+        if "double-1" not in self.cloud.things:
+            self.add("double-1")
         self.due(first, timedelta())
         if what:
             self.happening(which=which, what=what, tags=trial.tags)
@@ -487,6 +592,25 @@ class Deployment(RuleBasedStateMachine):
             self.turn(turned)
         self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
+
+    @rule(
+        at=st.sampled_from(["lowered", "lowered", "carry", "carried", "lower"]),
+        what=st.none() | st.sampled_from(HAPPENINGS),
+        which=which,
+        wait=st.sampled_from([timedelta(minutes=16), 5 * HOUR, 5 * HOUR, DAY]),
+        trial=trials,
+    )
+    def half_done(self, at: str, what: str | None, which: int, wait: timedelta, trial: Trial) -> None:
+        """The process ends in the middle of an action, something happens, and the next runs find what it left."""
+        for name in HELD[:2]:
+            if name not in self.cloud.things:
+                self.add(name)
+        self.due(replace(QUIET, faults=[(at, 0, "killed")]), timedelta())
+        if what:
+            self.happening(which=which, what=what, tags={})
+        self.sweep(Mode.ENFORCE, trial, wait)
+        self.sweep(Mode.ENFORCE, QUIET, HOUR)
+        self.sweep(Mode.ENFORCE, QUIET, GRACES[self.oracle.knobs.grace])
 
     @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "paused", "hosted", "kept", "odd"]))
     def between(self, call: str, what: str) -> None:
@@ -521,6 +645,21 @@ class Deployment(RuleBasedStateMachine):
         self.happen("tagged", self.pick(which))
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
 
+    @rule(move=st.sampled_from([StepName.STOP, StepName.DELETE]), trial=trials, wait=waits)
+    def forge(self, move: StepName, trial: Trial, wait: timedelta) -> None:
+        """What decide handed to act is replaced by what asks for an action on everything."""
+
+        def forged(value: Any) -> Any:
+            if not isinstance(value, Decided) or not value.run.mode.acts:
+                return value
+            SEEN["forged"] += 1
+            step = Step(name=move, because="it was forged")
+            return replace(value, decisions=tuple(replace(d, step=step, outcome=PLANNED) for d in value.decisions))
+
+        self.forged, self.deployment.hand_over = True, forged
+        self.sweep(Mode.ENFORCE, trial, wait)
+        self.forged, self.deployment.hand_over = False, unchanged
+
     @rule(first=trials, second=trials, morning=trials, late=st.booleans())
     def night(self, first: Trial, second: Trial, morning: Trial, late: bool) -> None:
         """Office hours end, and begin again."""
@@ -552,6 +691,10 @@ class Deployment(RuleBasedStateMachine):
     def on_action(self, manifest: Manifest, thing: FakeResource) -> None:
         """Right before a call takes effect."""
         now, move = self.deployment.now, manifest.action
+        began = [when for _, name, when, run in self.oracle.acts if (name, run) == (manifest.name, manifest.run)]
+        half_done = now - self.oracle.lowered.get(manifest.name, now - DAY) < DAY
+        if half_done and not began and move is not StepName.START:
+            self.wrong.append(f"{move} {thing.name} at {now}, and an earlier action on it is half done")
         if self.was_paused:
             self.wrong.append(f"{move} {thing.name} at {now}, and the stop switch was on")
         if move is not StepName.START:
@@ -590,7 +733,7 @@ class Deployment(RuleBasedStateMachine):
         """What undoes it is in the store, and brings back the same thing."""
         manifests = [parse_manifest(text, address) for address, text in self.deployment.store.texts.items()]
         mine = [m for m in manifests if (m.id, m.action, m.run) == (manifest.id, manifest.action, manifest.run)]
-        if mine != [manifest]:
+        if manifest not in mine:  # one that was throttled is looked at again, and has another
             self.wrong.append(f"{manifest.action} {thing.name} without its manifest: {mine}")
             return
         elsewhere = FakeCloud(clock=lambda: self.deployment.now)
@@ -598,7 +741,7 @@ class Deployment(RuleBasedStateMachine):
             self.deleted[thing.name] = deepcopy(thing)
         else:
             elsewhere.things[thing.name] = replace(thing, running_since=None, refused=False)
-        ACTS.undo(FakeSession(elsewhere), mine[0])
+        ACTS.undo(FakeSession(elsewhere), manifest)
         self.same(thing, elsewhere.things[thing.name])
 
     def known(self, run: str) -> None:
@@ -616,6 +759,19 @@ class Deployment(RuleBasedStateMachine):
             elif memory.last_action is None:
                 self.wrong.append(f"{move} {name} at {when} is forgotten")
 
+    def settled(self, report: Report, trial: Trial) -> None:
+        """After a sweep that acts and that nothing disturbed, nothing is half done for less than a day."""
+        quiet = not (trial.faults or trial.events or self.paused_until or self.oracle.garbled)
+        whole = all(c.status is Status.OK for c in report.coverage if c.kind in {"acts", "ledger"})
+        busy = any("another sweep" in (f.step.because + str(f.outcome.because)) for f in report.findings)
+        if self.oracle.mode is not Mode.ENFORCE or not quiet or not whole or busy:
+            return
+        SEEN["settled"] += 1
+        for name, when in self.oracle.lowered.items():
+            thing = self.cloud.things.get(name)
+            if thing and thing.minimum == 0 and thing.running_since and thing.created < when and self.deployment.now - when < DAY:
+                self.wrong.append(f"{name} was left half done at {when}")
+
     def same(self, before: FakeResource, after: FakeResource) -> None:
         if (before.instance, before.tags) != (after.instance, after.tags) or after.running_since is None:
             self.wrong.append(f"{before} came back as {after}")
@@ -625,19 +781,32 @@ class Deployment(RuleBasedStateMachine):
             return
         self.wrong += self.oracle.hear(message, self.addresses, self.deployment.now)
 
-    def capped(self, run: str, count: int) -> None:
-        """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""
+    def counted(self) -> Counter[str]:
+        """How many things there are in each account."""
+        return Counter(thing.account for thing in self.cloud.things.values())
+
+    def capped(self, run: str, counts: Counter[str]) -> None:
+        """No more was acted on in any account than the limits allow; what a person released does not count, and office hours count for money
+        alone. What was forged keeps to `max_acts`.
+        """
         acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not StepName.START]
         acts = [name for name in acts if (run, name) not in self.covered]
+        SEEN["away"] += len([name for name in acts if name.startswith("away")])
+        for account in (TARGET.account, AWAY):
+            self.capped_in(run, [name for name in acts if name.startswith("away") is (account == AWAY)], counts[account])
+
+    def capped_in(self, run: str, acts: list[str], count: int) -> None:
         plain = [name for name in acts if not name.startswith(("office", "strict"))]
         limits = self.oracle.knobs
         usd = sum(self.spent[run, name] for name in acts)
         most = max(1 if limits.share else 0, floor(limits.share * count / 100 + 1e-9))
-        if len(plain) > min(limits.acts, most) or usd > (1000 if limits.usd is None else limits.usd):
-            self.wrong.append(f"{run} acted on {acts} of {count} for ${usd} an hour: {limits}")
+        if len(plain) > limits.acts or (not self.forged and len(plain) > most):
+            self.wrong.append(f"{run} acted on {acts} of {count}: {limits}")
+        if not self.forged and usd > (1000 if limits.usd is None else limits.usd):
+            self.wrong.append(f"{run} acted on {acts} for ${usd} an hour: {limits}")
         unpriced = [name for name in plain if self.spent[run, name] == 0]
         SEEN["unpriced"] += len(unpriced)
-        if unpriced and limits.usd is not None:
+        if unpriced and limits.usd is not None and not self.forged:
             self.wrong.append(f"{run} acted on {unpriced} without a price under max_usd_per_hour")
 
     def shown(self, report: Report) -> None:

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, HOUR, NOW
-from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from fakes.builders import DAY, HOUR, NOW, TARGET
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.judged_cases import case
 from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import RunScope
+from reaper.actions.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.limits import IdleShare, PastRuns, count_places, idle_jumps
-from reaper.limits import hold_over_limits as limited_steps
+from reaper.limits import IdleShare, LimitedSteps, count_places, hold_over_limits, idle_jumps
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
@@ -26,7 +25,7 @@ from reaper.policy.schema import Limits
 def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
     """`count` idle things and `busy` used ones, all warned of, all due at the next sweep."""
     deployment = FakeDeployment()
-    deployment.policy = limited(**limits)
+    deployment.policy = limited_policy(**limits)
     for index in range(count):
         deployment.cloud.add(f"idle-{index:02}")
     for index in range(busy):
@@ -38,7 +37,13 @@ def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
     return deployment
 
 
-def limited(**limits: Any) -> Any:
+def limited(planned: list[tuple[Case, Step]], limits: Limits, scope: RunScope) -> LimitedSteps:
+    """The planned steps under these limits, in a ledger without holds."""
+    rows = {key: HoldRow() for key in (ALL_ACCOUNTS, holds.account_key(TARGET))}
+    return hold_over_limits(planned, {}, limits, rows, scope, count_places(case for case, _ in planned))
+
+
+def limited_policy(**limits: Any) -> Any:
     all_limits = {"max_acts": 20, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
     return policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(all_limits).replace("'", "")))
 
@@ -74,12 +79,15 @@ def test_hold_names_its_reason_and_command_and_notifies_admins():
     finding = finding_of(deployment.sweep(), "idle-00")
     assert finding.outcome.result is Result.PLANNED
     since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
-    assert finding.step.because == f"{since}: 4 actions exceed max_acts: 3. Run `reaper release` to allow it"
+    release = "Run `reaper release --account 123456789012` to allow it"
+    assert finding.step.because == f"{since}: 4 actions in account 123456789012 exceed max_acts: 3. {release}"
     assert any("on hold" in m.text.lower() and m.audience == "admins" for m in deployment.channel.messages[-3:])
 
 
 def test_hold_of_one_action_is_worded_in_the_singular():
-    assert "1 action exceeds max_acts: 0" in finding_of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
+    assert (
+        "1 action in account 123456789012 exceeds max_acts: 0" in finding_of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
+    )
 
 
 def test_notices_go_out_while_actions_are_on_hold():
@@ -101,7 +109,7 @@ def test_release_allows_actions_on_hold_when_given():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
     deployment.now += HOUR
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += HOUR
     assert moves(deployment) == ["stop"] * 4
 
@@ -109,13 +117,13 @@ def test_release_allows_actions_on_hold_when_given():
 def test_release_at_the_moment_of_the_hold_counts():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     assert moves(deployment) == ["stop"] * 4
 
 
 def test_release_does_not_cover_later_actions():
     deployment = fleet(4, max_acts=3)
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now - HOUR)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now - HOUR)
     assert moves(deployment) == ["hold"] * 4
     deployment.now += HOUR
     assert moves(deployment) == ["hold"] * 4
@@ -123,21 +131,21 @@ def test_release_does_not_cover_later_actions():
 
 def test_hold_is_known_until_its_release_and_from_the_next_hold_on():
     deployment = fleet(4, max_acts=3)
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    assert standing_holds(deployment) == []
     deployment.sweep()
-    [hold] = hold_ledger.current_holds(deployment.ledger)
-    assert (hold.run, hold.since, hold.limit) == (f"run-{deployment.runs}", deployment.now, "actions")
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    [hold] = standing_holds(deployment)
+    assert (hold.run, hold.since, hold.exceeded.limit) == (f"run-{deployment.runs}", deployment.now, LimitName.ACTIONS)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    assert standing_holds(deployment) == []
     deployment.now += DAY
     deployment.sweep()
-    assert [h.since for h in hold_ledger.current_holds(deployment.ledger)] == [deployment.now]
+    assert [h.since for h in standing_holds(deployment)] == [deployment.now]
 
 
 def test_release_ends_after_a_day():
     deployment = fleet(4, max_acts=3)
     deployment.sweep()
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += DAY
     assert moves(deployment) == ["hold"] * 4
 
@@ -161,9 +169,11 @@ def test_jump_of_the_idle_share_trips_the_breaker_until_a_release(every):
     assert step.name is StepName.HOLD
     assert "are idle, up from 20%" in step.because or "suddenly many more were idle" in step.because
     assert deployment.cloud.log == []
-    hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += HOUR
-    assert "stop" in moves(deployment)
+    assert moves(deployment) == ["warn"] * 2, "notices from before the jump lapsed"
+    deployment.now += 3 * DAY
+    assert moves(deployment) == ["stop"] * 2
     deployment.cloud.add("another", created=NOW - 90 * DAY)
     for _ in range(5):
         deployment.now += DAY
@@ -182,7 +192,8 @@ def test_fleet_would_be_stopped_without_the_breaker():
 
 
 def test_unreadable_earlier_sweeps_put_every_action_on_hold():
-    deployment = fleet(1)
+    """Earlier sweeps are read where so many are idle that it may be a jump."""
+    deployment = fleet(5)
 
     def summaries(*args: Any) -> Any:
         raise CloudError(Reason.THROTTLED, "dynamodb:Query", "still throttled")
@@ -206,7 +217,7 @@ def test_most_expensive_resource_is_stopped_first():
 
 def test_release_lasts_for_its_given_time():
     deployment = fleet(4, max_acts=3)
-    assert hold_ledger.release_hold(
+    assert hold_ledger.release_actions(
         deployment.ledger, "lee", deployment.now, timedelta(hours=2)
     ).valid_until == deployment.now + timedelta(hours=2)
 
@@ -238,9 +249,9 @@ def test_narrower_sweeps_do_not_carry_out_a_wider_sweeps_hold():
     for region in deployment.regions:
         findings = deployment.sweep(regions=(region,)).findings
         assert {f.step.name for f in findings} == {StepName.HOLD}
-    assert "4 actions exceed max_acts: 3" in findings[0].step.because
+    assert "4 actions in account 123456789012 exceed max_acts: 3" in findings[0].step.because
     assert deployment.cloud.log == []
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     deployment.sweep(regions=("eu-west-1",))
     assert len(deployment.cloud.log) == 2
@@ -272,7 +283,7 @@ def test_release_in_one_region_leaves_the_breaker_of_another():
     deployment = fleet(2, 8, max_jump="25%", max_acts=1)
     deployment.now = NOW + 3 * DAY
     deployment.sweep()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
     for _ in range(2):
         deployment.now += HOUR
         deployment.sweep()
@@ -307,7 +318,7 @@ def test_share_is_counted_by_kind():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
     cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
     acts = [(c, Step(name=StepName.STOP if c.verdict.state is State.IDLE else StepName.NONE, because="due")) for c in cases]
-    steps = limited_steps(acts, {}, Limits(), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset())).steps
+    steps = limited(acts, Limits(), RunScope(run="r", now=NOW, read_places=frozenset())).steps
     assert [s.name for s in steps].count(StepName.STOP) == 2
 
 
@@ -321,7 +332,7 @@ def caps(*cases: Case, limits: Limits | None = None) -> list[StepName]:
         for n, c in enumerate(cases)
     ]
     look = RunScope(run="r", now=NOW, read_places=frozenset({holds.kind_in_target_of(case())}))
-    return [s.name for s in limited_steps(due, {}, limits or Limits(), PastRuns(), look).steps]
+    return [s.name for s in limited(due, limits or Limits(), look).steps]
 
 
 OFFICE = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
@@ -359,7 +370,7 @@ def test_resources_with_tag_hours_count_like_any_other():
 
 def test_actions_in_a_partly_denied_place_are_on_hold_like_the_rest():
     due = [(plain(), Step(name=StepName.STOP, because="due"))]
-    limited_plan = limited_steps(due, {}, Limits(max_acts=0), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset()))
+    limited_plan = limited(due, Limits(max_acts=0), RunScope(run="r", now=NOW, read_places=frozenset()))
     assert [s.name for s in limited_plan.steps] == [StepName.HOLD]
     assert limited_plan.since == {due[0][0].resource.id: {NOW}}
 

@@ -43,13 +43,7 @@ OPEN = Memory(last_action=StepName.STOP, last_action_at=NOW - HOUR, warned_at=NO
         pytest.param({"last_action_run": "another"}, True, id="another run's"),
         pytest.param({"last_action_run": "ours"}, False, id="this run's own"),
         pytest.param({"last_action_run": "another", "last_action_result": Result.DONE}, False, id="its result is known"),
-        pytest.param({}, True, id="49f8b6c: its notice is still there"),
-        pytest.param({"warned_at": None}, False, id="49f8b6c: its notice is used up"),
-        pytest.param({"warned_at": NOW}, False, id="49f8b6c: a later notice"),
-        pytest.param({"warned_at": NOW - HOUR}, True, id="49f8b6c: in the same second"),
-        pytest.param({"last_action": StepName.START}, False, id="49f8b6c: a start needs no notice"),
         pytest.param({"last_action": None}, False, id="no action"),
-        pytest.param({"last_action_at": None}, False, id="no time"),
     ],
 )
 def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):

@@ -31,7 +31,7 @@ def deployment() -> FakeDeployment:
 
 def observed(deployment: FakeDeployment, **context: object) -> Observed:
     opened = deployment.open_run()
-    return observe(opened.run, replace(opened.observe, **context), opened.run.started_at)  # type: ignore[arg-type]
+    return observe(opened.run, replace(next(iter(opened.observe)), **context), opened.run.started_at)  # type: ignore[arg-type]
 
 
 def test_what_earlier_runs_had_no_time_for_is_read_before_all_else():
@@ -43,7 +43,7 @@ def test_what_earlier_runs_had_no_time_for_is_read_before_all_else():
     def discover(session: FakeSession) -> list[Resource]:
         if session.target.region == regions[-1]:
             was_read.set()
-        elif not was_read.wait(5):
+        elif not was_read.wait(60):
             raise CloudError(Reason.UNREACHABLE, "list", "the last region wasn't read first")
         return []
 
@@ -144,5 +144,5 @@ def test_progress_is_printed_for_each_list(deployment: FakeDeployment):
 def test_resources_are_judged_at_the_given_time_and_dated_at_the_end(deployment: FakeDeployment):
     opened = deployment.open_run()
     deployment.now += HOUR
-    part = observe(opened.run, opened.observe, opened.run.started_at)
+    part = observe(opened.run, next(iter(opened.observe)), opened.run.started_at)
     assert part.observed_at == deployment.now == opened.run.started_at + HOUR

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from fakes.builders import DAY, HOUR
+from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
 from reaper import memory_updates
@@ -23,6 +26,7 @@ OFFICE = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
 def enrolled() -> FakeDeployment:
     """One busy thing whose owner got a notice on Monday evening that its hours apply."""
     deployment = FakeDeployment(policy=policy(POLICY + FORCED), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("churn", tags={})
     used(deployment)
     deployment.sweep()
@@ -57,7 +61,7 @@ def test_summary_mentions_a_forced_stop_but_is_no_notice_of_the_day():
     used(deployment)
     deployment.sweep()
     [summary] = mails(deployment)
-    assert "scaled in, even while it is in use" in summary
+    assert "stopped, even while it is in use" in summary
     deployment.now += timedelta(hours=1, minutes=5)
     used(deployment)
     assert only(deployment.sweep()).step.name is StepName.REMIND
@@ -94,6 +98,7 @@ OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:0
 def week(mode: Mode, rules: str, *, without_heartbeat: bool = False) -> list[str]:
     """The subjects of the mails to the owner of something that is used every day of a fortnight, swept every evening."""
     deployment = FakeDeployment(policy=policy(POLICY + rules), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("churn", tags={}, without_heartbeat=without_heartbeat)
     for _ in range(14):
         deployment.cloud.things["churn"].uses.append(deployment.now - 4 * HOUR)
@@ -110,8 +115,24 @@ def test_resource_that_lacks_proof_for_a_stop_brings_one_mail_a_week():
     assert len(week(Mode.ENFORCE, OFFICE_RULE, without_heartbeat=True)) == 2
 
 
+@pytest.mark.parametrize("rules", [OFFICE_RULE, FORCED], ids=["idle in the evening", "forced"])
+@pytest.mark.parametrize(("kind_name", "is_stopped"), [(STARTABLE, True), (KIND, False)], ids=["startable", "for good"])
+def test_the_evening_stops_only_what_the_morning_starts(rules: str, kind_name: str, is_stopped: bool):
+    deployment = FakeDeployment(policy=policy(POLICY + rules), now=MONDAY)
+    deployment.cloud.kind_name = kind_name
+    deployment.cloud.add("churn", tags={}, uses=[MONDAY - 4 * HOUR])
+    for _ in range(4 * 24 // 2):
+        if 8 <= deployment.now.hour <= 17 and deployment.cloud.things["churn"].running_since:
+            used(deployment)
+        deployment.sweep()
+        deployment.now += 2 * HOUR
+    moves = [move for move, _, _ in deployment.cloud.log]
+    assert moves[:2] == ([StepName.STOP, StepName.START] if is_stopped else [])
+
+
 def test_weekly_summary_comes_even_if_every_sweep_stops_or_starts():
     deployment = FakeDeployment(policy=policy(POLICY + OFFICE_RULE.replace("mon-fri", "mon-sun")), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("churn", tags={})
     for _ in range(15):
         deployment.sweep()
@@ -125,6 +146,7 @@ def test_weekly_summary_comes_even_if_every_sweep_stops_or_starts():
 
 def test_likely_idle_resource_is_force_stopped_after_a_notice_that_day():
     deployment = FakeDeployment(policy=policy(POLICY + FORCED), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("churn", tags={}, without_heartbeat=True)
     deployment.sweep()
     deployment.now = MONDAY + DAY
@@ -156,12 +178,13 @@ def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
 
 def test_subject_of_a_mail_about_office_hours_alone_says_so():
     deployment = FakeDeployment(policy=policy(POLICY + OFFICE_RULE), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("churn", tags={})
     deployment.sweep()
     deployment.now += 7 * DAY
     deployment.sweep()
     subjects = [m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert subjects == [
-        "1 ML resource will be scaled in outside office hours from Mon 16 Nov: churn",
+        "1 ML resource will be stopped outside office hours from Mon 16 Nov: churn",
         "Weekly summary: office hours apply to 1 ML resource: churn",
     ]

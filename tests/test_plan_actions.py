@@ -13,6 +13,7 @@ from fakes.judged_cases import case
 from reaper.actions import intent
 from reaper.case import Blocked, Case, Owner, Step
 from reaper.memory_updates import (
+    BegunAction,
     after_action,
     after_judging,
     after_notice,
@@ -22,7 +23,7 @@ from reaper.memory_updates import (
     is_unfinished,
     without_intent,
 )
-from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Result, State, StepName
+from reaper.model import AnnouncedAction, Ceiling, Confidence, ManifestReference, Memory, Result, State, StepName
 from reaper.plan import plan_steps
 from reaper.planning.dates import action_due_at, earliest_action_at, valid_notice_at
 from reaper.planning.enrolment import hours_digest
@@ -113,7 +114,8 @@ def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
         pytest.param(told_of(StepName.STOP, 5 * DAY, act_not_before=NOW + HOUR), StepName.NONE, id="promised for later"),
         pytest.param(told_of(StepName.STOP, 5 * DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept"),
         pytest.param(told_of(StepName.STOP, 5 * DAY, snoozed_until=NOW - HOUR), StepName.WARN, id="kept until an hour ago"),
-        pytest.param(told_of(StepName.STOP, -HOUR), StepName.WARN, id="told by a clock that was ahead"),
+        pytest.param(told_of(StepName.STOP, -HOUR), StepName.NONE, id="told by a clock that was ahead"),
+        pytest.param(told_of(StepName.STOP, -8 * DAY), StepName.WARN, id="told by a clock that was far ahead"),
         pytest.param(told_of(StepName.STOP, 11 * DAY), StepName.WARN, id="told before this spell"),
         pytest.param(
             told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - timedelta(minutes=59)),
@@ -156,9 +158,9 @@ def test_warning_remembers_its_action_and_its_date():
 
 def test_action_after_an_undo_needs_a_new_notice():
     memory = after_undo(
-        told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - 2 * DAY, manifest_address="s3://m")
+        told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - 2 * DAY, manifest_address="s3://m"), NOW
     )
-    assert memory == Memory()
+    assert memory == Memory(last_call_at=NOW)
     assert step(case(acts=BOTH), memory) is StepName.WARN
 
 
@@ -446,6 +448,9 @@ def test_reasons_of_starts_and_of_stopped_resources():
     assert reason(barred, OURS) == "nothing to do: it is exempt"
 
 
+NEW = ManifestReference(address="new", sha256="f" * 64)
+
+
 def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
     before = Memory(
         last_action=StepName.STOP,
@@ -455,25 +460,40 @@ def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
         last_action_result=Result.DONE,
         last_action_told_at=NOW,
     )
-    memory = before_action(before, StepName.DELETE, "new", "b", NOW)
-    assert memory == Memory(last_action=StepName.DELETE, last_action_at=NOW, manifest_address="new", last_action_run="b")
+    memory = before_action(before, BegunAction(action=StepName.DELETE, run="b", at=NOW, manifest=NEW))
+    assert memory == Memory(
+        last_action=StepName.DELETE,
+        last_action_at=NOW,
+        manifest_address="new",
+        manifest_sha256="f" * 64,
+        last_action_run="b",
+        last_call_at=NOW,
+    )
     assert without_intent(memory, before) == before
-    assert before_action(before, StepName.START, None, "b", NOW).manifest_address == "old"
+    assert before_action(before, BegunAction(action=StepName.START, run="b", at=NOW)).manifest_address == "old"
 
 
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        pytest.param(before_action(Memory(), StepName.STOP, "m", "a", NOW), True, id="of another run"),
-        pytest.param(before_action(Memory(), StepName.STOP, "m", "b", NOW), False, id="of this run"),
         pytest.param(
-            replace(before_action(Memory(), StepName.STOP, "m", "a", NOW), last_action_result=Result.DONE), False, id="done"
+            before_action(Memory(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
+            True,
+            id="of another run",
         ),
-        pytest.param(told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW), True, id="of 49f8b6c"),
         pytest.param(
-            told_of(StepName.STOP, HOUR, last_action=StepName.STOP, last_action_at=NOW - DAY), False, id="of 49f8b6c, told since"
+            before_action(Memory(), BegunAction(action=StepName.STOP, run="b", at=NOW, manifest=NEW)),
+            False,
+            id="of this run",
         ),
-        pytest.param(Memory(last_action=StepName.STOP, last_action_at=NOW), False, id="of 49f8b6c, done"),
+        pytest.param(
+            replace(
+                before_action(Memory(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
+                last_action_result=Result.DONE,
+            ),
+            False,
+            id="done",
+        ),
         pytest.param(Memory(), False, id="none"),
     ],
 )
@@ -564,7 +584,10 @@ def test_start_before_closing_time_is_not_outside_office_hours():
 def test_action_requested_this_moment_is_unconfirmed():
     of = case(idle_for=10 * DAY, acts=BOTH)
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW)) is StepName.NONE
-    assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW + HOUR)) is StepName.STOP
+    assert (
+        step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW + timedelta(minutes=9)))
+        is StepName.STOP
+    )
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP)) is StepName.STOP
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action_at=NOW)) is StepName.STOP
 

@@ -60,7 +60,7 @@ def eventful(deployment: FakeDeployment) -> list[Report]:
     for day in range(14):
         deployment.channel.is_closed = day in {6, 7, 8}
         if day == 5:
-            hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=2))
+            hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=2))
         deployment.now += DAY if day % 3 else DAY - 13 * HOUR
         reports.append(deployment.sweep())
     return reports

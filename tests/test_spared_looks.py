@@ -79,7 +79,14 @@ def test_a_rule_shortens_the_wait_only_for_what_it_may_match(match: str, expecte
     ],
 )
 def test_hours_shorten_the_wait_only_outside_them_and_of_whom_they_are_for(now: datetime, tags: dict, expected: tuple):
-    assert waits(f"rules: [{{name: a, match: {{tags: {{team: web}}}}, hours: {OFFICE}}}]", listed(tags=tags), now) == expected
+    assert (
+        waits(
+            f"rules: [{{name: a, match: {{tags: {{team: web}}}}, hours: {OFFICE}}}]",
+            listed(kind="sagemaker-notebook", tags=tags),
+            now,
+        )
+        == expected
+    )
 
 
 def quiet(policy: Policy, one: Resource, now: datetime, ran: Ran = (None, None), *, priced: bool = True) -> Window:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, TARGET
+from fakes.histories import history_of
 from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
 from reaper.actions import restore, unfinished
@@ -59,7 +60,7 @@ def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
     assert ledger.remember(NEW, Memory(warned_at=NOW), 1, NOW)
     assert ledger.recall([OLD], NOW)[OLD].warned_at == NOW
     ledger.add_history(HistoryEntry(id=OLD, when=NOW, what="warned", by="r", because="x"))
-    assert [entry.id for entry in ledger.history(NEW)] == [OLD]
+    assert [entry.id for entry in history_of(ledger, NEW)] == [OLD]
 
 
 def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):

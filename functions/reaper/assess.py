@@ -13,7 +13,7 @@ from typing import Any
 from reaper import judge
 from reaper.case import Blocked, Case, Price
 from reaper.errors import ODD_REPLY_ERRORS
-from reaper.evidence import summarize
+from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
 from reaper.model import Ceiling, Resource, Rule, State, StepName
 from reaper.observation import Observation
@@ -36,6 +36,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     verdict = judge.judge_resource(resource, observation, rule, now)
     resource = replace(resource, stop_by=rule.stop_by)
     drawn = verdict.state in DRAWN_STATES
+    busy_from, bits = busy_hours(observation)
     return Case(
         resource=resource,
         rule=rule,
@@ -47,6 +48,8 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
         blocked=_blocked_actions(resource, kind, policy, now),
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
+        busy_from=busy_from,
+        busy_hours=bits,
     )
 
 

@@ -76,7 +76,8 @@ class Evidence:
 class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
-    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle.
+    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
     """
 
     resource: Resource
@@ -89,6 +90,8 @@ class Case:
     evidence: tuple[Evidence, ...] = ()
     blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
+    busy_from: datetime | None = None
+    busy_hours: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

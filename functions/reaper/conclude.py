@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from reaper import memory_updates
 from reaper.actions import intent, unfinished
+from reaper.actions.own_intent import own_outcome
 from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
-from reaper.errors import ReaperError
+from reaper.errors import ReaperError, SettingsError
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics
-from reaper.ledger.unreached import record_unreached
-from reaper.model import ACTIONS, NOTICES, Memory, Result, StepName
+from reaper.ledger.unreached import record_doubted, record_unreached
+from reaper.model import ACTIONS, NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
@@ -33,17 +35,18 @@ from reaper.notices.sending import (
     NOT_NOTIFIED,
     channel_failures,
     drop_changed_notices,
+    is_told,
     send_owner_notices,
     unsent_notices_rows,
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.report.findings import finding_of, join_findings, with_memory
+from reaper.notices.take_back import send_take_backs
+from reaper.report.findings import finding_of, join_findings, left_alone, with_memory
 from reaper.report.run_report import run_coverage, run_report
 
 NOTHING = Recalled({}, {})
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
-NOT_KNOWN = "it isn't known whether the action was carried out"
 
 
 def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted], context: ConcludeContext) -> Report:
@@ -81,6 +84,9 @@ def _conclude_run(
     findings = join_findings(parts, decided, acted)
     cloud_rows, own_rows = run_coverage(parts, decided, acted)
     rows = [*context.failures, *own_rows]
+    if context.outcomes_only and any(f.step.name in NOTICES for f in findings):
+        findings = [left_alone(f, context.outcomes_only) if f.step.name in NOTICES else f for f in findings]
+        rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))
     if leases is None:
         findings = _with_memories(findings, decided, context, rows)
         return run_report(findings, (*cloud_rows, *rows), decided, context)
@@ -88,22 +94,25 @@ def _conclude_run(
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _new_round(findings, rows, decided, context, leases)
     mails.was_recalled = _recall(mails)
-    untold = {action.hint.id: action for action in _still_untold(decided, mails)}
+    settled = [action for part in acted for action in part.settled]
+    untold = {action.hint.id: action for action in _still_untold([*decided.untold, *settled], mails)}
     untold_findings = {
         resource_id: untold_finding(action, _case_of(resource_id, mails)) for resource_id, action in untold.items()
     }
-    needing_summary = [d for d in mails.decisions.values() if d.needs_summary and mails.was_recalled]
+    may_notify = mails.was_recalled and not context.outcomes_only
+    needing_summary = [d for d in mails.decisions.values() if d.needs_summary and may_notify]
     summaries = {d.case.resource.id: _summary_finding(d) for d in needing_summary}
     notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
     deliveries += _send_summaries(summaries, notices, mails)
-    if mails.was_recalled:
+    if may_notify:
         _record_verdicts(deliveries, mails)
+        deliveries += send_take_backs(mails)
     deliveries += _send_untold(untold, untold_findings, notices, mails)
     mails.rows += channel_failures(deliveries)
     mails.rows += unsent_notices_rows(mails.findings.values())
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
-    if not context.notices_only:
+    if not (context.notices_only or context.outcomes_only):
         _record_run(findings, cloud_rows, decided, mails)
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
     if context.notices_only:
@@ -135,6 +144,7 @@ def _new_round(
         decisions=decisions,
         findings={f.case.resource.id: f for f in findings if f.case.resource.id in decisions},
         memories=NOTHING,
+        jumps=decided.jumps,
         rows=rows,
     )
 
@@ -161,17 +171,9 @@ def _recall(mails: NoticeRound) -> bool:
     return True
 
 
-def _still_untold(decided: Decided, mails: NoticeRound) -> list[UntoldAction]:
+def _still_untold(untold: Iterable[UntoldAction], mails: NoticeRound) -> list[UntoldAction]:
     """The actions of earlier runs without an accepted mail, not even from a conclude that ran before."""
-    return [action for action in decided.untold if not _has_accepted_mail(action.hint, mails)]
-
-
-def _has_accepted_mail(hint: Unfinished, mails: NoticeRound) -> bool:
-    try:
-        return unfinished.accepted_mail(hint, mails.ledger) is not None
-    except ReaperError as error:
-        mails.note_ledger_failure(error)
-        return False
+    return [action for action in untold if not is_told(action.hint, mails.memories, mails)]
 
 
 def _not_notified(finding: Finding, error: ReaperError) -> Finding:
@@ -181,19 +183,13 @@ def _not_notified(finding: Finding, error: ReaperError) -> Finding:
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
-    """The finding with the outcome that this run's intent shows, if `act` returned none, or was repeated and found everything done."""
+    """The finding with the outcome that this run's intent shows, unless `act` returned that of its own call: done, not begun, or not known."""
     if not (mails.run.mode.acts and finding.step.name in ACTIONS) or finding.outcome.begun or finding.outcome.host_id:
         return finding
+    if outcome := own_outcome(memory, mails.run.id, finding.step.name):
+        return replace(finding, outcome=outcome)
     is_missing = finding.outcome.result is Result.PLANNED
-    has_own_intent = memory.last_action_run == mails.run.id and memory.last_action is finding.step.name
-    if not (has_own_intent and (is_missing or memory.last_action_result)):
-        return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
-    because = memory.last_action_because
-    if memory.last_action_result is Result.DONE:
-        outcome = Outcome(result=Result.DONE, because=because, begun=True, part_done=memory.last_action_part)
-    else:
-        outcome = Outcome(result=Result.FAILED, error=because or NOT_KNOWN, begun=True)
-    return replace(finding, outcome=outcome)
+    return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
 
 
 def _summary_finding(decision: Decision) -> Finding:
@@ -217,7 +213,8 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
         for resource_id, f in mails.findings.items()
         if not (_is_failed_notice(f) or _is_told_or_must_wait(f, mails))
     }
-    return send_owner_notices(due, notices, accept, mails)
+    hints = {resource_id: _hint_of(f, mails) for resource_id, f in due.items() if f.step.name in ACTIONS}
+    return send_owner_notices(due, hints, notices, accept, mails)
 
 
 def _is_failed_notice(finding: Finding) -> bool:
@@ -237,15 +234,16 @@ def _is_told_or_must_wait(finding: Finding, mails: NoticeRound) -> bool:
     """Whether its owner got the mail about this run's action from a conclude that ran before, or will get it from the next run.
 
     A mail about one part announces the date of the rest, which depends on the memory. If that can't be read, the next run sends the mail.
+    The mail about an interrupted action waits until it is settled.
     """
     if finding.step.name not in ACTIONS or not is_reportable(finding):
         return False
     if finding.outcome.part_done and not mails.was_recalled:
         return True
     memory = dict(mails.memories).get(finding.case.resource.id, Memory())
-    if memory.last_action_run == mails.run.id and memory.last_action_told_at:
+    if memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory):
         return True
-    return _has_accepted_mail(_hint_of(finding, mails), mails)
+    return is_told(_hint_of(finding, mails), mails.memories, mails)
 
 
 def _hint_of(finding: Finding, mails: NoticeRound) -> Unfinished:
@@ -256,7 +254,7 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
         record_notice(summaries[resource_id], receipt, sent, mails)
 
-    return send_owner_notices(summaries, notices, accept, mails)
+    return send_owner_notices(summaries, {}, notices, accept, mails)
 
 
 def _send_untold(
@@ -267,9 +265,11 @@ def _send_untold(
         return []
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
-        record_action_told(findings[resource_id], untold[resource_id].hint, receipt, mails)
+        action = untold[resource_id]
+        record_action_told(findings[resource_id], action.hint, receipt, mails, is_open=action.is_open)
 
-    return send_owner_notices(findings, notices, accept, mails)
+    hints = {resource_id: action.hint for resource_id, action in untold.items()}
+    return send_owner_notices(findings, hints, notices, accept, mails)
 
 
 def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
@@ -283,7 +283,20 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
     mails.attempt(lambda: record_unreached(mails.ledger, cloud_rows, mails.now))
+    mails.attempt(lambda: _record_doubted(mails))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
+
+
+def _record_doubted(mails: NoticeRound) -> None:
+    """Remember what is in use although its last notice called it idle, so that the next runs look far enough back to prove that notice wrong."""
+    claims = {
+        f.case.resource.id: f.memory.claimed_until
+        for f in mails.findings.values()
+        if f.memory and f.case.verdict.state is not State.IDLE
+    }
+    doubted = {resource_id: until for resource_id, until in claims.items() if until}
+    oldest = mails.now - mails.context.policy.defaults.lookback
+    record_doubted(mails.ledger, doubted, mails.findings, oldest, mails.now)
 
 
 def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:

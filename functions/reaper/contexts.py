@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper.case import Coverage
+from reaper.coverage import PlaceName
 from reaper.ledger import opening
 from reaper.model import Run
 from reaper.planning import run_age
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Policy
     from reaper.sessions import CloudSession
 
+NO_HINTS: tuple[frozenset[PlaceName], frozenset[str]] = (frozenset(), frozenset())
 MAIL_MARGIN = timedelta(seconds=45)
 """The time that conclude needs after its last message to an owner: for the statistics, the report and the admins' summary."""
 
@@ -82,6 +84,7 @@ def observe_context(
     from reaper.observing.cache import open_cache
 
     writes, ledger, progress = setup.settings.mode.writes, setup.ledger, setup.progress
+    read_first, in_full = _read_hints(ledger, progress) if ledger and writes else NO_HINTS
     return ObserveContext(
         sessions=sessions,
         kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
@@ -90,7 +93,8 @@ def observe_context(
         progress=progress,
         cache=open_cache(ledger, run.started_at, progress, may_write=writes) if ledger else None,
         unopened=tuple(unopened),
-        read_first=_read_unreached(ledger, progress) if ledger and writes else frozenset(),
+        read_first=read_first,
+        in_full=in_full,
         deadline=run_age.observe_deadline(run, setup.clock(), setup.deadline, setup.observe_share),
     )
 
@@ -102,12 +106,10 @@ def decide_context(setup: RunSetup, agreed: PlanFile | None = None) -> DecideCon
     return DecideContext(policy=setup.policy, ledger=setup.ledger, clock=setup.clock, agreed=agreed)
 
 
-def act_context(
-    setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str | None = None
-) -> ActContext:
+def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str) -> ActContext:
     """The context of acting on the session's target, while the process keeps these leases alive.
 
-    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began.
+    `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
     """
     from reaper.actions.executor import ActContext
 
@@ -145,20 +147,20 @@ def read_unreached_accounts(settings: Settings, ledger: Ledger | None) -> frozen
     """The accounts in which earlier runs had no time for something. Empty in an audit."""
     if ledger is None or not settings.mode.writes:
         return frozenset()
-    return frozenset(account for _, account, _, _ in _read_unreached(ledger, no_progress))
+    return frozenset(account for _, account, _, _ in _read_hints(ledger, no_progress)[0])
 
 
 def _is_chosen(kind: str, settings: Settings) -> bool:
     return not settings.kinds or kind in settings.kinds
 
 
-def _read_unreached(ledger: Ledger, progress: Callable[[str], None]) -> frozenset[tuple[str, str, str | None, str]]:
-    """The places to read first. If the ledger fails, the order doesn't matter: what failed there is reported when it is needed."""
+def _read_hints(ledger: Ledger, progress: Callable[[str], None]) -> tuple[frozenset[PlaceName], frozenset[str]]:
+    """The places to read first, and the IDs of what to read as a whole. If the ledger fails, neither matters: that is reported when it is needed."""
     from reaper.errors import ReaperError
-    from reaper.ledger.unreached import read_unreached
+    from reaper.ledger.unreached import read_hints
 
     try:
-        return read_unreached(ledger)
+        return read_hints(ledger)
     except ReaperError as error:
         progress(f"ledger: {error}")
-        return frozenset()
+        return NO_HINTS

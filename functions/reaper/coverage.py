@@ -12,6 +12,9 @@ from reaper.model import Account, Status, Target
 
 OWN = "reaper"
 """The cloud of rows about failures in the reaper itself."""
+RUNS = "runs"
+"""The kind of rows about runs as such: a start that was skipped, a run that was ended or could do nothing."""
+SKIPPED = "this run was skipped: another sweep is processing every target that it wanted"
 PlaceName = tuple[str, str, str | None, str]
 """Cloud, account, region and kind of a row."""
 
@@ -28,6 +31,16 @@ def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
         missing=getattr(error, "missing", None),
         error=text,
     )
+
+
+def skipped_row() -> Coverage:
+    """The row of a run that got no lease at all."""
+    return Coverage(cloud=OWN, account="", region=None, kind=RUNS, status=Status.FAILED, error=SKIPPED)
+
+
+def is_skipped(rows: Iterable[Coverage]) -> bool:
+    """Whether the run did nothing, because another one has every target that it wanted."""
+    return any((row.kind, row.error) == (RUNS, SKIPPED) for row in rows)
 
 
 def unopened_rows(account: Account, kinds: Iterable[str], error: CloudError, region: str | None = None) -> list[Coverage]:

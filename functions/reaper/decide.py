@@ -11,23 +11,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import __version__, limits, memory_updates, plan
-from reaper.actions import hold_ledger, holds, intent, plan_file
-from reaper.actions.holds import KindInTarget, RunScope
+from reaper import __version__, idle_period, limits, memory_updates, plan
+from reaper.actions import hold_ledger, holds, intent, plan_file, unfinished
+from reaper.actions.holds import Breaker, HoldRows, KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
 from reaper.actions.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
-from reaper.coverage import OWN, failure_row, with_replaced_rows
+from reaper.coverage import OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.port import Ledger, Recalled
+from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.ledger.update import write_until_accepted
-from reaper.limits import PlaceCount, StepsAndHolds
-from reaper.model import ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
-from reaper.planning import contained, possible_actions, reminders, run_age, snoozed_cases
+from reaper.limits import PlaceCount, PlaceCounts
+from reaper.model import ENDING_ACTIONS, NOTICES, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.planning import contained, jumps, possible_actions, reminders, run_age, snoozed_cases
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -41,8 +41,9 @@ NO_MEMORIES = Recalled({}, {})
 class DecideContext:
     """The context of deciding. `agreed`: a plan file; only what it asks for is carried out.
 
-    `notices_only`: the run is about single resources. It takes their leases, not those of their targets, and leaves limits and holds to the
-    runs over whole targets.
+    `notices_only`: the run is about single resources. It takes their leases, not those of their targets, sends no notice where the idle share
+    jumped, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why nothing that was observed may be
+    decided. `dead_runs`: runs whose leases this one may take.
     """
 
     policy: Policy
@@ -50,6 +51,8 @@ class DecideContext:
     clock: Callable[[], datetime]
     agreed: PlanFile | None = None
     notices_only: bool = False
+    refused_because: str | None = None
+    dead_runs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,9 +67,11 @@ class _Draft:
     memories: dict[str, Memory] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     others: dict[KindInTarget, PlaceCount] = field(default_factory=dict)
-    places: dict[KindInTarget, tuple[Target, str]] = field(default_factory=dict)
+    places: dict[KindInTarget, Target] = field(default_factory=dict)
     left_targets: set[Target] = field(default_factory=set)
+    meets_other_run: bool = False
     untold: list[UntoldAction] = field(default_factory=list)
+    interrupted: list[Unfinished] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     failures: list[Coverage] = field(default_factory=list)
     refused_rows: list[Coverage] = field(default_factory=list)
@@ -75,6 +80,14 @@ class _Draft:
     def announces(self) -> bool:
         """Whether the plan may contain actions: an audit says what would be done."""
         return self.run.mode.announces or self.run.mode is Mode.AUDIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unusual:
+    """The places whose idle share says nothing about what is usual, and the jumps that stand."""
+
+    places: frozenset[KindInTarget] = frozenset()
+    jumps: tuple[Breaker, ...] = ()
 
 
 def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
@@ -94,6 +107,8 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
             raise ValueError("there is nothing to decide: no part was observed")
         if draft.leases and draft.ledger and not context.notices_only:
             draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
+        if draft.meets_other_run and draft.leases and not (draft.leases.targets or draft.leases.failures):
+            draft.failures.append(skipped_row())
         decided = _decided(draft)
         on_failure.pop_all()
         return decided
@@ -103,7 +118,7 @@ def _new_draft(run: Run, context: DecideContext) -> _Draft:
     now, ledger = context.clock(), context.ledger
     draft = _Draft(run=run, now=now, context=context, ledger=ledger, leases=None)
     if run.mode.writes and ledger is not None:
-        draft.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now)
+        draft.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
         try:
             ensure_format(ledger, now)
         except ReaperError as error:
@@ -128,11 +143,9 @@ def _decide_part(part: Observed, draft: _Draft) -> None:
         _decide_resources(part.cases, draft.leases, draft)
         return
     targets = take_leases(part, draft.leases, draft.now, draft.failures) if draft.ledger else set()
-    _leave_alone(
-        [case for case in part.cases if case.resource.target not in targets],
-        OTHER_RUN if draft.ledger else LEDGER_UNREADABLE,
-        draft,
-    )
+    left = [case for case in part.cases if case.resource.target not in targets]
+    _leave_alone(left, OTHER_RUN if draft.ledger else LEDGER_UNREADABLE, draft)
+    draft.meets_other_run = draft.meets_other_run or bool(left and draft.ledger)
     _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
 
 
@@ -154,7 +167,7 @@ def _decide_resources(cases: Sequence[Case], leases: RunLeases, draft: _Draft) -
 def _refused_because(part: Observed, draft: _Draft) -> str | None:
     if part.run.version != __version__:
         return f"version {part.run.version} observed it, and this is {__version__}"
-    return run_age.too_old_to_decide(part.run, draft.now)
+    return draft.context.refused_because or run_age.too_old_to_decide(part.run, draft.now)
 
 
 def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -> None:
@@ -164,7 +177,10 @@ def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -
         if draft.leases:
             draft.leases.give_back(targets)
         return
-    draft.untold += recalled.untold
+    draft.untold += [action for action in recalled.untold if not (action.is_open and draft.run.mode.acts)]
+    draft.interrupted += recalled.interrupted
+    if not draft.run.mode.acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
+        add_failure_row(draft.failures, failure_row("acts", error))
     _plan_cases(cases, recalled.memories, draft)
 
 
@@ -174,7 +190,7 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> Non
     counted: list[Case] = []
     for case in cases:
         place = holds.kind_in_target_of(case)
-        draft.places[place] = (case.resource.target, case.resource.kind)
+        draft.places[place] = case.resource.target
         if intent.is_unreadable(case.resource, memories):
             _keep_left(case, ROW_UNREADABLE, draft)
         elif not _needs_decision(case, memories):
@@ -210,10 +226,21 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
-    memory = memory_updates.after_host_snooze(stored, host)
-    reported = snoozed_cases.with_snooze(case, memory, draft.now, host)
+    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored), host)
+    reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
+    if because := _interrupted_because(case, memories, draft):
+        step = step if step.name is StepName.START else Step(name=StepName.NONE, because=because)
     return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
+
+
+def _interrupted_because(case: Case, memories: Recalled, draft: _Draft) -> str | None:
+    """Why it may only be started: an action on it, on its host or on something inside may be half done."""
+    for resource_id in intent.remembered_ids(case.resource):
+        memory = None if resource_id in memories.unreadable else memories.get(resource_id)
+        if memory and memory_updates.is_interrupted(memory, draft.run.id):
+            return unfinished.interrupted_because(memory)
+    return None
 
 
 def _leave_alone(cases: Iterable[Case], because: str, draft: _Draft) -> None:
@@ -237,47 +264,86 @@ def _decided(draft: _Draft) -> Decided:
         leased=leased,
         decisions=tuple(_narrowed(_with_reminders(decision, draft), draft) for decision in draft.decisions),
         untold=tuple(draft.untold),
-        unusual=tuple(sorted(unusual)),
+        interrupted=tuple(draft.interrupted),
+        unusual=tuple(sorted(unusual.places)),
+        jumps=unusual.jumps,
         coverage=(*draft.refused_rows, *draft.failures),
     )
 
 
-def _apply_limits(draft: _Draft) -> frozenset[KindInTarget]:
-    """Put on hold what exceeds a limit, and record that, by version, before anything is changed or sent.
+def _apply_limits(draft: _Draft) -> _Unusual:
+    """Put on hold what exceeds a limit, send no notices where the idle share jumped, and record both, by version, before any mail.
 
-    Returns the places whose idle share says nothing about what is usual. If the ledger fails, everything is on hold.
+    If the ledger fails, everything is on hold.
     """
     ledger = draft.ledger
-    if ledger is None or draft.context.notices_only:
-        return frozenset()
+    if ledger is None:
+        return _Unusual()
     try:
         return _hold_over_limits(ledger, draft)
     except CloudError as error:
-        because = f"on hold, because the holds and the usual idle shares couldn't be read or written: {error}"
-        step = Step(name=StepName.HOLD, because=because)
-        draft.decisions = [replace(d, step=step) if d.step.name in ENDING_ACTIONS else d for d in draft.decisions]
+        because = f"the holds and the usual idle shares couldn't be read or written: {error}"
+        draft.decisions = [_without_step(decision, because, draft) for decision in draft.decisions]
         draft.failures.append(failure_row("ledger", error))
-        return frozenset(draft.places)
+        return _Unusual(places=frozenset(draft.places))
 
 
-def _hold_over_limits(ledger: Ledger, draft: _Draft) -> frozenset[KindInTarget]:
-    counted = [index for index, decision in enumerate(draft.decisions) if decision.row_version is not None]
-    planned = [(draft.decisions[index].reported_case, draft.decisions[index].step) for index in counted]
+def _without_step(decision: Decision, because: str, draft: _Draft) -> Decision:
+    """The decision if nothing is known of holds and jumps: no action, and no notice of idleness."""
+    memory = draft.memories.get(decision.case.resource.id, Memory())
+    if decision.step.name in ENDING_ACTIONS:
+        return replace(decision, step=Step(name=StepName.HOLD, because=f"on hold, because {because}"))
+    by_hours = draft.announces and plan.follows_hours(decision.reported_case, memory, draft.now)
+    is_notice = decision.step.name in NOTICES and not by_hours
+    return jumps.without_notice_of(decision, f"no notice is sent, because {because}") if is_notice else decision
+
+
+def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
+    counts = limits.count_places(d.reported_case for d in draft.decisions if d.row_version is not None)
+    limits.add_counts(counts, draft.others)
     others = draft.left_targets - (draft.leases.targets if draft.leases else set())
     coverage = with_replaced_rows(draft.coverage, draft.refused_rows)
     scope = RunScope(run=draft.run.id, now=draft.now, read_places=holds.read_places(coverage, others))
+    targets = {*draft.places.values(), *(target_of_row(row) for row in coverage if row.cloud != OWN and row.account)}
+    planned = list(draft.decisions), dict(draft.memories)
 
-    def attempt() -> StepsAndHolds | None:
-        before, version = hold_ledger.holds_with_version(ledger)
-        past = hold_ledger.past_runs(ledger, before, draft.places, draft.now)
-        limited = limits.hold_over_limits(planned, draft.memories, draft.context.policy.limits, past, scope, draft.others)
-        recorded = not draft.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, draft.now)
-        return limited if recorded else None
+    def attempt() -> HoldRows | None:
+        draft.decisions, draft.memories = list(planned[0]), dict(planned[1])
+        read = hold_ledger.read_hold_rows(ledger, targets, draft.now)
+        if draft.context.notices_only:
+            _apply_jumps(read.rows, draft)
+            return read.rows
+        shares = hold_ledger.past_shares(ledger, counts, read.rows)
+        rows: HoldRows = limits.rows_with_jumps(counts, draft.context.policy.limits, shares, read.rows, scope)
+        _apply_jumps(rows, draft)
+        if draft.announces:
+            rows = _apply_caps(rows, counts, scope, draft)
+        rows = holds.with_held_accounts(rows)
+        recorded = not draft.run.mode.writes or hold_ledger.record_rows(ledger, rows, read, draft.now)
+        return rows if recorded else None
 
-    limited = write_until_accepted(attempt, f"the row {hold_ledger.HOLD_ROW!r}")
+    rows = write_until_accepted(attempt, f"the row {hold_ledger.HOLD_ROW!r}")
+    jumped = tuple(breaker for row in rows.values() for breaker in row.jumps)
+    return _Unusual(places=frozenset(jump.place for jump in jumped), jumps=jumped)
+
+
+def _apply_jumps(rows: HoldRows, draft: _Draft) -> None:
+    for index, decision in enumerate(draft.decisions):
+        breakers = holds.breakers_over(decision.case, rows) if decision.row_version is not None else []
+        if breakers:
+            resource_id = decision.case.resource.id
+            draft.decisions[index], draft.memories[resource_id] = jumps.after_jumps(
+                decision, draft.memories[resource_id], breakers, draft.now, acting=draft.announces
+            )
+
+
+def _apply_caps(rows: HoldRows, counts: PlaceCounts, scope: RunScope, draft: _Draft) -> HoldRows:
+    counted = [index for index, decision in enumerate(draft.decisions) if decision.row_version is not None]
+    planned = [(draft.decisions[index].reported_case, draft.decisions[index].step) for index in counted]
+    limited = limits.hold_over_limits(planned, draft.memories, draft.context.policy.limits, rows, scope, counts)
     for index, step in zip(counted, limited.steps, strict=True):
         draft.decisions[index] = _with_hold(draft.decisions[index], step, limited.since)
-    return frozenset(hold_ledger.jumped_places(limited.holds))
+    return limited.rows
 
 
 def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[datetime]]) -> Decision:

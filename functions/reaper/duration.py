@@ -8,6 +8,8 @@ from datetime import timedelta
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 MAX_DURATION = timedelta(days=455)
 """CloudWatch keeps hourly points for 455 days, so there is no evidence for a longer time."""
+MAX_VALIDITY = timedelta(days=7)
+"""How long a plan or a release may last. What is due or on hold changes too much in more time."""
 DURATION_PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
 EXPECTED_DURATION = "a duration such as 30m, 4h, 3d or 2w"
 

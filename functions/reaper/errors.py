@@ -6,6 +6,7 @@
   x CloudError        one call to a cloud that failed, with the permission that was missing
   x ActionWithdrawn   permission to act ended between two calls of one action (`actions`)
   x StepRefused       an action that isn't carried out, before its first call (`actions.recheck`)
+  x ConcludeTakenOver another process is concluding the run by now (`workflow`)
   x InvalidLink       an invalid snooze link (`snooze.token`)
 """
 
@@ -66,10 +67,14 @@ class Reason(StrEnum):
     REFUSED = "refused"
 
 
+UNCERTAIN_REASONS = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE, Reason.PARTIAL})
+"""Failures after which a call may have been carried out all the same, unless the session knows better."""
+
+
 class CloudError(ReaperError):
     """One failed call. `operation` is spelled as the permission it needs (`sagemaker:ListEndpoints`); `missing` is set when denied.
 
-    `retried`: the SDK sent the request more than once, so an earlier copy may have been carried out although this reply is an error.
+    `may_have_been_made`: the call may have been carried out although it failed: 408, 5xx, a broken connection, an unreadable reply.
     """
 
     def __init__(
@@ -80,18 +85,25 @@ class CloudError(ReaperError):
         *,
         code: str = "",
         missing: str | None = None,
-        retried: bool = False,
+        may_have_been_made: bool | None = None,
     ) -> None:
         super().__init__(f"{operation}: {text}")
         self.reason = reason
         self.operation = operation
         self.code = code
         self.missing = missing
-        self.retried = retried
+        self.may_have_been_made = reason in UNCERTAIN_REASONS if may_have_been_made is None else may_have_been_made
 
     def reworded(self, text: str, reason: Reason | None = None) -> CloudError:
-        """The same failure in other words: its operation, code, permission and whether it was sent more than once stay."""
-        return CloudError(reason or self.reason, self.operation, text, code=self.code, missing=self.missing, retried=self.retried)
+        """The same failure in other words: its operation, code, permission and whether the call may have been made stay."""
+        return CloudError(
+            reason or self.reason,
+            self.operation,
+            text,
+            code=self.code,
+            missing=self.missing,
+            may_have_been_made=self.may_have_been_made,
+        )
 
 
 @contextmanager
@@ -116,6 +128,10 @@ def odd_replies_as_errors(operation: str) -> Iterator[None]:
 
 class ActionWithdrawn(ReaperError):
     """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""
+
+
+class ConcludeTakenOver(ReaperError):
+    """Another process has claimed to conclude the run since. This one may send no further message; what it sent is in the ledger."""
 
 
 def named_permission(text: str) -> str | None:

@@ -14,6 +14,7 @@ from reaper.observation import Observation, Reading, RecentSince, Series, Window
 
 ARRIVAL_DELAY = timedelta(minutes=25)
 """Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five minutes: a bucket that began earlier has a point."""
+HOUR = timedelta(hours=1)
 SLOT_LENGTH = timedelta(hours=6)
 MAX_SLOTS = 56
 """Two weeks in quarter days: what a small chart can show."""
@@ -46,6 +47,25 @@ def last_used(observation: Observation) -> datetime | None:
     return max(times, default=None)
 
 
+def busy_hours(observation: Observation) -> tuple[datetime | None, int]:
+    """The whole hours in which any activity series was busy, as bits, and when that of bit 0 began. None if a reply was incomplete.
+
+    An hour in which the query ended is left out: it isn't over. So are single events, which may be recorded late.
+    """
+    series = [(r.series, r.busy_above) for r in observation.readings if r.role is Role.ACTIVITY and r.series and r.series.values]
+    first = min((each.start for each, _ in series), default=None)
+    if first is None or not all(reading.complete for reading in observation.readings):
+        return None, 0
+    bits = 0
+    for each, busy_above in series:
+        offset, rest = divmod(each.start - first, HOUR)
+        if each.step == HOUR and not rest:
+            whole = (each.end - each.start) // HOUR if each.end else len(each.values)
+            for index, value in enumerate(each.values[:whole]):
+                bits |= (value > busy_above) << offset + index
+    return (first, bits) if bits else (None, 0)
+
+
 def is_recent(observation: Observation, window: Window) -> bool:
     """Whether it was used, created or changed so recently that no rule that may match it, and no tag of its own, can call it idle.
 
@@ -64,7 +84,7 @@ def first_read_from(resource: Resource, window: Window) -> datetime:
     that only a full read covers (the queue of an asynchronous endpoint, the components of a host) aren't shown while it is young.
     """
     quiet = _recent_since(resource, window)
-    if window.reads_in_full or _is_young(resource, quiet):
+    if window.reads_in_full or resource.id in window.in_full or _is_young(resource, quiet):
         return window.start
     start = min(quiet.under_some_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
     return max(window.start, start)

@@ -13,9 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper import registry
-from reaper.actions.holds import KindInTarget
+from reaper.actions.holds import Breaker, KindInTarget
 from reaper.actions.unfinished import UntoldAction
 from reaper.case import Case, Coverage, Outcome, Step
+from reaper.ledger.port import Unfinished
 from reaper.model import Resource, Result, Run, Target, Verdict
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Decided:
     """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or inside another resource.
 
     `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
-    whose idle share jumped. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
+    whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: the hints of actions that may be
+    half done, and that act puts back. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
     """
 
     run: Run
@@ -74,6 +76,8 @@ class Decided:
     decisions: tuple[Decision, ...]
     untold: tuple[UntoldAction, ...] = ()
     unusual: tuple[KindInTarget, ...] = ()
+    interrupted: tuple[Unfinished, ...] = ()
+    jumps: tuple[Breaker, ...] = ()
     coverage: tuple[Coverage, ...] = ()
 
     def for_target(self, target: Target) -> Decided:
@@ -84,6 +88,8 @@ class Decided:
             decisions=tuple(d for d in self.decisions if d.case.resource.target == target),
             untold=(),
             unusual=(),
+            interrupted=tuple(hint for hint in self.interrupted if hint.target == target),
+            jumps=(),
             coverage=(),
         )
 
@@ -98,13 +104,17 @@ class KindCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acted:
-    """What `act` did on one target: the outcomes by resource id, the API calls, and a row for each failure."""
+    """What `act` did on one target: the outcomes by resource id, the API calls, and a row for each failure.
+
+    `settled`: interrupted actions of earlier runs that were settled, whose owners have no mail yet.
+    """
 
     run: Run
     target: Target
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     calls: tuple[KindCalls, ...] = ()
     coverage: tuple[Coverage, ...] = ()
+    settled: tuple[UntoldAction, ...] = ()
 
 
 def dump(value: Observed | Decided | Acted) -> str:
@@ -152,7 +162,9 @@ def _read_resource(resource: Resource) -> Resource:
 
 
 def _read_details(resource: Resource) -> Any:
-    form = registry.kind(resource.kind).details
+    if (kind := registry.find_kind(resource.kind)) is None:
+        raise ValueError(f"this version has no kind {resource.kind!r}")
+    form = kind.details
     if resource.details is None or form is None:
         return resource.details
     return _map_resources(_adapter(form).validate_python(resource.details), _read_resource)

@@ -1,26 +1,25 @@
-"""Too many actions at once means none: caps by count, by share and by money, and a breaker for a jump of the idle share. Pure.
+"""Too many actions at once means none: caps by count, by share and by money, per account and over the run, and a breaker. Pure.
 
-Over a cap, every stop and delete that it counts is on hold. Over the breaker, all of them in that place are. They wait until a person runs
-`reaper release` or a later run is under the limit. Notices still go out, and starts are never on hold.
+Over a cap, every stop and delete that it counts is on hold. Where the idle share of a place jumps, so is every one there that no calendar asks
+for, and no notice of idleness goes out (`planning.jumps`). They wait until a person runs `reaper release` or a later run is under the limit.
+Over a cap notices still go out, and starts are never on hold.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import floor
+from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
 from reaper.actions import holds
-from reaper.actions.holds import Hold, KindInTarget, LimitName, Release, RunScope
+from reaper.actions.holds import ALL_ACCOUNTS, Exceeded, HoldRow, HoldRows, KindInTarget, LimitName, RunScope
 from reaper.case import Case, Step
-from reaper.model import ENDING_ACTIONS, Memory, State, StepName
-from reaper.planning.dates import action_due_at
+from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
 from reaper.planning.enrolment import is_stopped_by_hours
-from reaper.policy import office_hours
 from reaper.text import format_usd
 
 if TYPE_CHECKING:
@@ -50,87 +49,85 @@ class PlaceCount:
 
 
 PlaceCounts = Mapping[KindInTarget, PlaceCount]
-NO_OTHERS: PlaceCounts = {}
+Shares = Mapping[KindInTarget, Sequence[IdleShare]]
+"""The idle shares of earlier runs by place, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastRuns:
-    """Results of earlier runs: the idle shares by place, newest first, the holds in effect, and the last release."""
-
-    shares: Mapping[KindInTarget, Sequence[IdleShare]] = field(default_factory=dict)
-    holds: Sequence[Hold] = ()
-    release: Release | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsAndHolds:
-    """One step for each case, in the same order, and the holds in effect from now on.
+class LimitedSteps:
+    """One step for each case, in the same order, and the hold rows after this run.
 
     `since`: when each hold over a resource began, by resource ID.
     """
 
     steps: list[Step]
-    holds: list[Hold]
+    rows: dict[str, HoldRow]
     since: Mapping[str, frozenset[datetime]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Caps:
+    """The caps of an account, or of the whole run. `where` and `prefix` name it and its keys in reasons. `has_kinds`: a share holds its own
+    kind only. `needs_price`: what has no price is on hold.
+    """
+
+    where: str
+    max_acts: float
+    max_share: float
+    max_usd_per_hour: float
+    max_scheduled: float = inf
+    prefix: str = ""
+    has_kinds: bool = False
+    needs_price: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reason:
+    """Why an action is on hold: since when, by the row with that key, and the sentence. `after`: what follows a release."""
+
+    key: str
+    since: datetime
+    because: str
+    after: str = ""
+
+
 PlannedCases = Sequence[tuple[Case, Step]]
+
+
+def rows_with_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, rows: HoldRows, scope: RunScope) -> dict[str, HoldRow]:
+    """The rows with the places, and the kinds over the whole run, in which many more resources are idle than in earlier runs."""
+    sound = places_with_known_share(counts, scope.read_places)
+    after_places = holds.rows_after_breakers(rows, idle_jumps(counts, limits, shares), sound, scope)
+    jumping = {breaker.place for row in after_places.values() for breaker in row.jumps}
+    run_counts = counts_over_run(counts, jumping)
+    sudden = idle_jumps(run_counts, limits, shares, " in this run")
+    return holds.rows_after_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), scope)
 
 
 def hold_over_limits(
     planned: PlannedCases,
     memories: Mapping[str, Memory],
     limits: Limits,
-    past: PastRuns,
+    rows: HoldRows,
     scope: RunScope,
-    others: PlaceCounts = NO_OTHERS,
-) -> StepsAndHolds:
-    """The steps, with every stop and delete that a limit forbids turned into `hold`. Actions that a release covers count toward no limit.
-
-    `others`: how many more resources the run saw, without a planned step.
-    """
-    counts = count_places(case for case, _ in planned)
-    add_counts(counts, others)
-    due = _unreleased_cases(planned, memories, past.release, scope.now)
-    jumped = _jump_holds(counts, limits, past, scope)
-    exceeded = _exceeded_limits(counts, [case for case in due if not any(holds.covers_case(h, case) for h in jumped)], limits)
-    whole = holds.updated_holds([hold for hold in past.holds if hold.limit is not LimitName.JUMP], exceeded, scope)
-    over = {case.resource.id: _holds_over([*whole, *jumped], case, exceeded) for case in due}
-    return StepsAndHolds(
-        steps=[_held_step(step, over.get(case.resource.id, ())) for case, step in planned],
-        holds=[*whole, *jumped],
-        since={resource_id: frozenset(hold.since for hold in over_it) for resource_id, over_it in over.items() if over_it},
-    )
-
-
-def _unreleased_cases(
-    planned: PlannedCases, memories: Mapping[str, Memory], release: Release | None, now: datetime
-) -> list[Case]:
-    """The cases with a planned stop or delete that no release covers."""
+    counts: PlaceCounts,
+) -> LimitedSteps:
+    """The steps, with every stop and delete that a limit or a jump forbids turned into `hold`. What a release covers counts toward no limit."""
     ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
     # By ID: some IDs occur more than once in a list.
-    released = {case.resource.id for case in ending if is_released(case, memories.get(case.resource.id, Memory()), release, now)}
-    return [case for case in ending if case.resource.id not in released]
-
-
-def _jump_holds(counts: PlaceCounts, limits: Limits, past: PastRuns, scope: RunScope) -> list[Hold]:
-    """The breaker's holds from now on."""
-    return holds.updated_jump_holds(
-        [hold for hold in past.holds if hold.limit is LimitName.JUMP],
-        idle_jumps(counts, limits, past.shares),
-        places_with_known_share(counts, scope.read_places),
-        scope,
+    jumped = {case.resource.id: _jumps_over(case, rows) for case in ending}
+    released = {c.resource.id for c in ending if holds.is_released(c, memories.get(c.resource.id, Memory()), rows, scope.now)}
+    due = [case for case in ending if case.resource.id not in released and not jumped[case.resource.id]]
+    after = _rows_after_limits(due, counts, limits, rows, scope)
+    over = {
+        case.resource.id: jumped[case.resource.id] or ([] if case.resource.id in released else _holds_over(case, after))
+        for case in ending
+    }
+    return LimitedSteps(
+        steps=[_held_step(step, case, over.get(case.resource.id, ())) for case, step in planned],
+        rows=after,
+        since={resource_id: frozenset(why.since for why in reasons) for resource_id, reasons in over.items() if reasons},
     )
-
-
-def is_released(case: Case, memory: Memory, release: Release | None, now: datetime) -> bool:
-    """Whether a release covers its action: it is valid now, and the action was due, or its office hours were over, when it was given."""
-    if release is None or not release.given_at <= now < release.valid_until:
-        return False
-    hours = case.rule.hours if is_stopped_by_hours(case) else None
-    dates = [action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
-    known = [date for date in dates if date]
-    return bool(known) and max(known) <= release.given_at
 
 
 def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
@@ -153,12 +150,29 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
         )
 
 
-def idle_jumps(
-    counts: PlaceCounts, limits: Limits, shares: Mapping[KindInTarget, Sequence[IdleShare]]
-) -> dict[KindInTarget, str]:
+def counts_over_run(counts: PlaceCounts, jumping: Collection[KindInTarget] = ()) -> dict[KindInTarget, PlaceCount]:
+    """Each kind over the run, if it has several places, without those in `jumping`: their own breaker holds them."""
+    sums: dict[KindInTarget, PlaceCount] = {}
+    places: dict[KindInTarget, int] = defaultdict(int)
+    for place, count in counts.items():
+        if place not in jumping:
+            places[holds.run_place(place)] += 1
+            add_counts(sums, {holds.run_place(place): count})
+    return {place: count for place, count in sums.items() if places[place] > 1}
+
+
+def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str = "") -> dict[KindInTarget, str]:
     """The places where many more resources are idle than in earlier runs, with the reason. A broken signal is likelier than an empty office."""
-    jumps = {place: _jump_because(place[1], idle_share(count), shares.get(place, ()), limits) for place, count in counts.items()}
+    jumps = {
+        place: _jump_because(f"{place[1]} resources{where}", idle_share(count), shares.get(place, ()), limits)
+        for place, count in counts.items()
+    }
     return {place: because for place, because in jumps.items() if because}
+
+
+def can_jump(count: PlaceCount) -> bool:
+    """Whether so many are idle that it may be a jump, whatever was usual."""
+    return count.idle > MIN_FOR_JUMP
 
 
 def idle_share(count: PlaceCount) -> IdleShare:
@@ -172,74 +186,139 @@ def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -
     return frozenset(place for place, count in counted if 2 * count.unknown <= count.total)
 
 
-def _jump_because(kind: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:
+def _jump_because(subject: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:
     before = [share for share in shares if share.seen]
     if len(before) < MIN_FOR_JUMP or not now.seen:
         return None
     usual, count = median(share.idle / share.seen for share in before), median(share.idle for share in before)
     if now.idle - count <= MIN_FOR_JUMP or now.idle / now.seen - usual <= limits.max_jump:
         return None
-    return f"{now.idle} of {now.seen} {kind} resources are idle, up from {usual:.0%}; max_jump is {limits.max_jump:.0%}"
+    return f"{now.idle} of {now.seen} {subject} are idle, up from {usual:.0%}; max_jump is {limits.max_jump:.0%}"
 
 
-def _exceeded_limits(counts: PlaceCounts, due: Sequence[Case], limits: Limits) -> dict[LimitName, str]:
-    """The caps that the actions on `due` exceed, each with the reason."""
-    unpriced = [case for case in due if _lacks_required_price(case, limits)]
-    others = [case for case in due if not _lacks_required_price(case, limits)]
+def _rows_after_limits(
+    due: Sequence[Case], counts: PlaceCounts, limits: Limits, rows: HoldRows, scope: RunScope
+) -> dict[str, HoldRow]:
+    """The rows after this run. What an account's limits hold doesn't count toward those of the run: it isn't carried out anyway."""
+    by_account: dict[str, list[Case]] = defaultdict(list)
+    for case in due:
+        by_account[holds.account_key(case.resource.target)].append(case)
+    totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for (target, kind), count in counts.items():
+        for key in (holds.key_of_place((target, kind)), ALL_ACCOUNTS):
+            totals[key][kind] += count.total
+    exceeded = {
+        key: _exceeded_limits(cases, totals[key], _account_caps(limits, cases[0].resource.target))
+        for key, cases in by_account.items()
+    }
+    after = holds.rows_after_limits({key: row for key, row in rows.items() if key != ALL_ACCOUNTS}, exceeded, scope)
+    left = [case for case in due if not holds.holds_over(case, after)]
+    over_run = _exceeded_limits(left, totals[ALL_ACCOUNTS], _run_caps(limits))
+    run_row = {ALL_ACCOUNTS: rows.get(ALL_ACCOUNTS, HoldRow())}
+    return {**after, **holds.rows_after_limits(run_row, {ALL_ACCOUNTS: over_run}, scope)}
+
+
+def _account_caps(limits: Limits, target: Target) -> _Caps:
+    return _Caps(
+        where=f" in {account_text(target.cloud, target.account, target.account_name)}",
+        max_acts=limits.max_acts,
+        max_share=limits.max_share,
+        max_usd_per_hour=limits.max_usd_per_hour,
+        max_scheduled=limits.max_scheduled,
+        has_kinds=True,
+        needs_price="max_usd_per_hour" in limits.model_fields_set,
+    )
+
+
+def _run_caps(limits: Limits) -> _Caps:
+    """The caps over the run. One that the policy doesn't set is never below that of an account."""
+    run = limits.run
+
+    def cap(key: str) -> float:
+        own: float = getattr(run, key)
+        return own if key in run.model_fields_set else max(own, getattr(limits, key))
+
+    return _Caps(
+        where=" in this run",
+        max_acts=cap("max_acts"),
+        max_share=cap("max_share"),
+        max_usd_per_hour=cap("max_usd_per_hour"),
+        prefix="run.",
+    )
+
+
+def account_text(cloud: str, account: str, name: str | None = None) -> str:
+    """`account 123456789012 (ml-prod)`."""
+    return f"{'subscription' if cloud == 'azure' else 'account'} {account}{f' ({name})' if name and name != account else ''}"
+
+
+def _exceeded_limits(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
+    """The caps that the actions on `due` exceed, each with the reason. `totals`: how many resources there are of each kind."""
+    unpriced = [case for case in due if _lacks_required_price(case, caps)]
+    others = [case for case in due if not _lacks_required_price(case, caps)]
     calendar, ordinary = [c for c in others if is_stopped_by_hours(c)], [c for c in others if not is_stopped_by_hours(c)]
     usd = sum(case.usd_per_hour for case in others if case.usd_per_hour is not None)
-    exceeded = {
-        LimitName.ACTIONS: "; ".join(
-            [*_over_count(ordinary, "max_acts", limits.max_acts), *_over_share(counts, ordinary, limits)]
+    reasons = {
+        Exceeded(limit=LimitName.ACTIONS): _over_count(len(ordinary), "max_acts", caps.max_acts, caps),
+        Exceeded(limit=LimitName.SCHEDULED): _over_count(len(calendar), "max_scheduled", caps.max_scheduled, caps),
+        Exceeded(limit=LimitName.DOLLARS): _over_cost(len(others), usd, caps),
+        Exceeded(limit=LimitName.UNPRICED): (
+            f"its price is unknown, and the policy sets max_usd_per_hour: {caps.max_usd_per_hour:g}" if unpriced else ""
         ),
-        LimitName.SCHEDULED: "; ".join(_over_count(calendar, "max_scheduled", limits.max_scheduled)),
-        LimitName.DOLLARS: _over_cost(len(others), usd, limits),
-        LimitName.UNPRICED: f"its price is unknown, and the policy sets max_usd_per_hour: {limits.max_usd_per_hour:g}"
-        if unpriced
-        else "",
+        **_over_shares(ordinary, totals, caps),
     }
-    return {limit: because for limit, because in exceeded.items() if because}
+    return {exceeded: because for exceeded, because in reasons.items() if because}
 
 
-def _lacks_required_price(case: Case, limits: Limits) -> bool:
+def _lacks_required_price(case: Case, caps: _Caps) -> bool:
     """Whether its price is unknown and the policy sets a cost cap. Never for stops by office hours."""
-    return case.usd_per_hour is None and not is_stopped_by_hours(case) and "max_usd_per_hour" in limits.model_fields_set
+    return case.usd_per_hour is None and not is_stopped_by_hours(case) and caps.needs_price
 
 
-def _over_count(due: Sequence[Case], key: str, most: int) -> Iterator[str]:
-    if len(due) > most:
-        yield f"{len(due)} action{' exceeds' if len(due) == 1 else 's exceed'} {key}: {most}"
-
-
-def _over_cost(count: int, usd: float, limits: Limits) -> str:
-    if usd <= limits.max_usd_per_hour:
+def _over_count(count: int, key: str, most: float, caps: _Caps) -> str:
+    if count <= most:
         return ""
-    whose = "its" if count == 1 else "their"
-    return f"{whose} cost of {format_usd(usd, 2)} an hour exceeds max_usd_per_hour: {limits.max_usd_per_hour:g}"
+    return f"{count} action{'' if count == 1 else 's'}{caps.where} exceed{'s' if count == 1 else ''} {caps.prefix}{key}: {most}"
 
 
-def _over_share(counts: PlaceCounts, due: Sequence[Case], limits: Limits) -> Iterator[str]:
+def _over_cost(count: int, usd: float, caps: _Caps) -> str:
+    if usd <= caps.max_usd_per_hour:
+        return ""
+    whose = f"the cost of {count} action{'' if count == 1 else 's'}{caps.where}"
+    return f"{whose}, {format_usd(usd, 2)} an hour, exceeds {caps.prefix}max_usd_per_hour: {caps.max_usd_per_hour:g}"
+
+
+def _over_shares(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
     """Kinds of which too large a share would be stopped. One resource is always allowed, or small fleets could never be cleaned up."""
-    totals: dict[str, int] = defaultdict(int)
-    for (_, kind), count in counts.items():
-        totals[kind] += count.total
-    for kind, total in totals.items():
-        count_due = sum(1 for case in due if case.resource.kind == kind)
-        if count_due > max(1 if limits.max_share else 0, floor(limits.max_share * total + 1e-9)):
-            yield f"{count_due} of {total} {kind} resources exceed max_share: {limits.max_share:.0%}"
+    reasons: dict[Exceeded, list[str]] = defaultdict(list)
+    for kind, count in Counter(case.resource.kind for case in due).items():
+        total = totals.get(kind, 0)
+        if count > max(1 if caps.max_share else 0, floor(caps.max_share * total + 1e-9)):
+            because = f"{count} of {total} {kind} resources{caps.where} exceed {caps.prefix}max_share: {caps.max_share:.0%}"
+            reasons[Exceeded(limit=LimitName.SHARE, kind=kind if caps.has_kinds else "")].append(because)
+    return {exceeded: "; ".join(sorted(texts)) for exceeded, texts in reasons.items()}
 
 
-def _holds_over(standing: Iterable[Hold], case: Case, exceeded: Collection[LimitName]) -> list[Hold]:
-    """The holds over an action. A limit that this run exceeds covers everything it counts, even in places with incomplete coverage."""
-    return [h for h in standing if holds.covers_case(h, case) or (h.limit in exceeded and holds.limit_counts_case(h.limit, case))]
+def _jumps_over(case: Case, rows: HoldRows) -> list[_Reason]:
+    """The jumps over an action. No calendar's action is on hold because of one, and no release of that action helps."""
+    if is_stopped_by_hours(case):
+        return []
+    after = "; its owner then gets a new notice first"
+    standing = ((b, b.since) for b in holds.breakers_over(case, rows) if b.since)
+    return [_Reason(key=holds.key_of_place(b.place), since=since, because=b.because, after=after) for b, since in standing]
 
 
-def _held_step(step: Step, why: Sequence[Hold]) -> Step:
+def _holds_over(case: Case, rows: HoldRows) -> list[_Reason]:
+    return [_Reason(key=key, since=hold.since, because=hold.because) for key, hold in holds.holds_over(case, rows)]
+
+
+def _held_step(step: Step, case: Case, why: Sequence[_Reason]) -> Step:
     if not why or step.name not in ENDING_ACTIONS:
         return step
-    since = f"{min(h.since for h in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    reasons = "; ".join(dict.fromkeys(h.because for h in why))
+    since = f"{min(reason.since for reason in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    reasons = "; ".join(dict.fromkeys(reason.because for reason in why))
+    options = "--all" if any(reason.key == ALL_ACCOUNTS for reason in why) else f"--account {case.resource.target.account}"
     return Step(
         name=StepName.HOLD,
-        because=f"would {step.name}, but is on hold since {since}: {reasons}. Run `reaper release` to allow it",
+        because=f"would {step.name}, but is on hold since {since}: {reasons}. Run `reaper release {options}` to allow it{why[0].after}",
     )

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import idle_period
 from reaper.case import Case, Step
-from reaper.model import AnnouncedAction, Memory, Result, State, StepName
+from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, enrolment, possible_actions, snoozed_cases
 
 
@@ -31,7 +31,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     is_enrolled = enrolment.enrolled_since(case, memory, now) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
-    return replace(
+    reminded = replace(
         memory,
         reminded_at=now,
         notice_receipt=receipt,
@@ -39,12 +39,21 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
         announced_action=announced,
         notified_fingerprint=fingerprint,
     )
+    return idle_period.without_claim(reminded) if is_enrolled else _with_claim(case, reminded, now)
+
+
+def _with_claim(case: Case, memory: Memory, now: datetime) -> Memory:
+    """The memory with the time that a notice at `now` calls idle. Late metrics may yet prove it wrong."""
+    if case.verdict.state is not State.IDLE:
+        return idle_period.without_claim(memory)
+    since = idle_period.proven_idle_since(case, now)
+    return replace(memory, claimed_since=since, claimed_until=now, claimed_to=case.owner.address)
 
 
 def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
     action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
     enrols = action is not None and hours is not None and enrolment.is_stopped_by_hours(case)
-    return replace(
+    warned = replace(
         memory,
         warned_at=now,
         reminded_at=None,
@@ -54,8 +63,13 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
         act_not_before=dates.earliest_action_at(case, now) if action else None,
         enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
-        held_at=None,
     )
+    return idle_period.without_claim(warned) if enrols else _with_claim(case, warned, now)
+
+
+def after_take_back(memory: Memory, hour: datetime | None) -> Memory:
+    """The memory once the addressee of a wrong notice has the message about that hour."""
+    return replace(memory, wrong_hour=None, wrong_notice_at=None, wrong_notice_to=None) if memory.wrong_hour == hour else memory
 
 
 def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
@@ -71,19 +85,46 @@ def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -
     )
 
 
-def before_action(memory: Memory, action: StepName, manifest: str | None, run: str, now: datetime) -> Memory:
-    """The memory just before an action, so that later runs know that it may have been carried out. A start keeps the manifest of its stop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunAction:
+    """What the intent of an action records before its first call."""
+
+    action: StepName
+    run: str
+    at: datetime
+    manifest: ManifestReference | None = None
+    created: datetime | None = None
+    changes: tuple[SideChange, ...] = ()
+
+
+def before_action(memory: Memory, begun: BegunAction) -> Memory:
+    """The memory just before an action, so that later runs know that it may have been carried out.
+
+    A start keeps the manifest of its stop. What goes with its host has none of its own, and an earlier one would undo something else.
+    """
+    manifest = manifest_reference(memory) if begun.action is StepName.START else begun.manifest
     return replace(
         memory,
-        last_action=action,
-        last_action_at=now,
-        manifest_address=manifest or memory.manifest_address,
-        last_action_run=run,
+        last_action=begun.action,
+        last_action_at=begun.at,
+        manifest_address=manifest.address if manifest else None,
+        manifest_sha256=manifest.sha256 if manifest else None,
+        last_action_run=begun.run,
         last_action_result=None,
         last_action_because=None,
         last_action_part=None,
         last_action_told_at=None,
+        last_action_changes=begun.changes or None,
+        last_action_created=begun.created if begun.changes else None,
+        last_call_at=begun.at,
     )
+
+
+def manifest_reference(memory: Memory) -> ManifestReference | None:
+    """The manifest that the row names with its hash; None if it names none."""
+    if memory.manifest_address is None or memory.manifest_sha256 is None:
+        return None
+    return ManifestReference(address=memory.manifest_address, sha256=memory.manifest_sha256)
 
 
 def without_intent(memory: Memory, before: Memory) -> Memory:
@@ -93,22 +134,34 @@ def without_intent(memory: Memory, before: Memory) -> Memory:
         last_action=before.last_action,
         last_action_at=before.last_action_at,
         manifest_address=before.manifest_address,
+        manifest_sha256=before.manifest_sha256,
         last_action_run=before.last_action_run,
         last_action_result=before.last_action_result,
         last_action_because=before.last_action_because,
         last_action_part=before.last_action_part,
         last_action_told_at=before.last_action_told_at,
+        last_action_changes=before.last_action_changes,
+        last_action_created=before.last_action_created,
+        last_call_at=before.last_call_at,
     )
 
 
 def with_result(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:
     """The memory once the result of an action is known, or can't be known: its notice is used up."""
-    return replace(after_action(memory), last_action_result=result, last_action_because=because, last_action_part=part)
+    return replace(
+        after_action(memory),
+        last_action_result=result,
+        last_action_because=because,
+        last_action_part=part,
+        last_action_told_at=None,
+        last_action_changes=None,
+        last_action_created=None,
+    )
 
 
-def after_going_with_host(memory: Memory, action: StepName, because: str, run: str, now: datetime) -> Memory:
-    """The memory of a resource that was stopped or deleted with its host: done, and its owner not yet notified."""
-    return with_result(before_action(memory, action, None, run, now), Result.DONE, because)
+def after_call(memory: Memory, now: datetime) -> Memory:
+    """The memory after a call that changed the resource: its idle time counts from here."""
+    return replace(memory, last_call_at=now)
 
 
 def with_unknown_result(memory: Memory) -> Memory:
@@ -123,39 +176,37 @@ def with_unknown_result(memory: Memory) -> Memory:
 
 
 def is_unfinished(memory: Memory, run: str | None = None) -> bool:
-    """Whether a run other than `run` began an action whose result is unknown.
+    """Whether a run other than `run` began an action whose result is unknown."""
+    return memory.last_action is not None and memory.last_action_result is None and memory.last_action_run != run
 
-    Version 49f8b6c stored no result. Its action is open if the notice that it used up is still there.
-    """
-    if memory.last_action is None or memory.last_action_at is None or memory.last_action_result is not None:
-        return False
-    if memory.last_action_run is not None:
-        return memory.last_action_run != run
-    return (
-        memory.warned_at is not None
-        and memory.warned_at <= memory.last_action_at
-        and memory.last_action in possible_actions.ACTION_STRENGTH
-    )
+
+def is_interrupted(memory: Memory, run: str | None = None) -> bool:
+    """Whether a run other than `run` began an action that may be half done. What is silent because of it proves nothing."""
+    return is_unfinished(memory, run) and bool(memory.last_action_changes)
 
 
 def after_action(memory: Memory) -> Memory:
     """The memory after an action: its notice is used up, and another action needs another notice. An enrolment lasts."""
     base = memory if idle_period.notice_was_about_hours(memory) else idle_period.without_notice(memory)
-    return replace(base, idle_since=None, last_seen_idle_at=None)
+    return replace(idle_period.without_claim(base), idle_since=None, last_seen_idle_at=None)
 
 
-def after_undo(memory: Memory) -> Memory:
-    """The memory after an undo: it has no trace of the action, and another action needs a new notice."""
-    return without_intent(after_action(memory), Memory())
+def after_undo(memory: Memory, now: datetime) -> Memory:
+    """The memory after an undo: of the action it keeps only when the resource was last changed. Another action needs a new notice."""
+    return after_call(without_intent(after_action(memory), Memory()), now)
 
 
 def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory once this verdict is known; equal to `memory` if nothing needs to be written.
 
-    Use, change and protection end the idle period. `unknown` and free resources leave it as it was. Pass the case as judged, before
+    A notice that this look proves wrong is void. Use, change and protection end the idle period. `unknown` and free resources leave it as it was. Pass the case as judged, before
     `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are only touched once they are over, or if
-    a snooze was for an earlier resource with this ID.
+    a snooze was for an earlier resource with this ID. A row that is dated ahead stays, so that later runs see it.
     """
+    if idle_period.dated_ahead_because(memory, now):
+        return memory
+    memory = idle_period.without_wrong_notice(case, memory)
+    case = idle_period.since_own_call(case, memory, now)
     if memory.snoozed_until and not snoozed_cases.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(
             case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now

@@ -194,8 +194,8 @@ class Hours:
     """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
 
     `restart`: which resources are started when they begin, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a
-    manual start outside them is respected. `by_rule`: the policy's rule asks for them. Otherwise only the resource's own tag does: they
-    protect it inside office hours, and neither shorten nor force anything.
+    manual start outside them is respected. `by_rule`: the policy's rule asks for them, and for this kind. Otherwise they only protect it
+    inside office hours, and neither shorten nor force anything. `also`: further hours in which it is open, too; only their times count.
     """
 
     days: frozenset[int]
@@ -206,6 +206,7 @@ class Hours:
     force: bool = False
     override: timedelta = timedelta(hours=4)
     by_rule: bool = True
+    also: Hours | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,18 +243,45 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideChange:
+    """A number that an action changes beside its main call, such as an autoscaling minimum: what it was and what the reaper set.
+
+    `what` names it for the resource's kind, which alone can read it.
+    """
+
+    what: str
+    before: int
+    ours: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestReference:
+    """Where a manifest is stored, and the SHA-256 of its bytes in hexadecimal: whatever else is stored there isn't ours."""
+
+    address: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The ledger record of a resource. `version` counts its writes, 0 before the first: a conditional write names the version it read.
+    `written_at` is the time of the last write by the clock of its writer. The ledger itself sets both.
 
     `idle_since` is the start of the current idle period, `last_seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
     moment, it is still the same period. `notice_receipt` is the last notice's, `notified_owner` its recipient, and `notified_fingerprint` the
     resource's `fingerprint` then. `announced_action` is the action in the last warning, `act_not_before` the earliest time for it.
-    `enrolment_digest` is the digest of what an enrolment notice named. `held_at` is read from older ledgers only. `snoozed_at` is when the
+    `enrolment_digest` is the digest of what an enrolment notice named. `claimed_since` and `claimed_until`: the time that the
+    last notice of idleness called idle, whether it still counts or not, and `claimed_to` its recipient. `wrong_hour`: an hour of use that
+    proved such a notice wrong, until `wrong_notice_to` has a message about the notice of `wrong_notice_at`. `snoozed_at` is when the
     owner snoozed it.
 
-    The intent of the last action: `last_action`, `last_action_at`, `last_action_run` and `manifest_address`, all written before its first
-    call. `last_action_result` and `last_action_because`: its result, None while that is unknown. `last_action_part`: the part it did if it
-    left something (`1 of 2 variants`). `last_action_told_at`: when its owner was notified of the result.
+    The intent of the last action: `last_action`, `last_action_at`, `last_action_run`, `manifest_address` and `manifest_sha256`, all written
+    before its first call. `last_action_result` and `last_action_because`: its result, None while that is unknown. `last_action_part`: the part
+    it did if it left something (`1 of 2 variants`). `last_action_told_at`: when its owner was notified of the result. `last_action_changes`:
+    what it changes beside its main call, and `last_action_created` when the resource was created, for putting that back if the action is
+    interrupted.
+
+    `last_call_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its idle time counts from then.
     """
 
     idle_since: datetime | None = None
@@ -266,7 +294,12 @@ class Memory:
     announced_action: AnnouncedAction | None = None
     act_not_before: datetime | None = None
     enrolment_digest: str | None = None
-    held_at: datetime | None = None
+    claimed_since: datetime | None = None
+    claimed_until: datetime | None = None
+    claimed_to: str | None = None
+    wrong_hour: datetime | None = None
+    wrong_notice_at: datetime | None = None
+    wrong_notice_to: str | None = None
     snoozed_until: datetime | None = None
     snoozed_at: datetime | None = None
     snoozed_by: str | None = None
@@ -274,11 +307,16 @@ class Memory:
     last_action: StepName | None = None
     last_action_at: datetime | None = None
     manifest_address: str | None = None
+    manifest_sha256: str | None = None
     last_action_run: str | None = None
     last_action_result: Result | None = None
     last_action_because: str | None = None
     last_action_part: str | None = None
     last_action_told_at: datetime | None = None
+    last_action_changes: tuple[SideChange, ...] | None = None
+    last_action_created: datetime | None = None
+    last_call_at: datetime | None = None
+    written_at: datetime | None = field(default=None, compare=False)
     version: int = 0
 
 

@@ -47,7 +47,8 @@ class Window:
     """The time range over which signals are read, and by resource ID how long each must have been silent.
 
     What was busy, created or changed after `RecentSince.under_some_rule` needs no closer look: no rule calls it idle. `recent_since` is that
-    time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range. `read_cached(ids)`
+    time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range; `in_full`: that of
+    these IDs does. `read_cached(ids)`
     has what earlier sweeps stored.
     """
 
@@ -56,6 +57,7 @@ class Window:
     recent_since: datetime
     recent_since_by_id: Mapping[str, RecentSince] = field(default_factory=dict)
     reads_in_full: bool = False
+    in_full: frozenset[str] = frozenset()
     read_cached: Callable[[Iterable[str]], Mapping[str, CachedDescription]] = nothing_cached
 
 

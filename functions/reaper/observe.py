@@ -36,7 +36,8 @@ MAX_CONCURRENT_JOBS = 8
 class ObserveContext:
     """The context of observing. `unopened`: a row for each cloud that couldn't even be opened.
 
-    `only`: the resources to look at, if not all. `read_first`: places that earlier runs had no time for. `deadline`: what isn't read by then is a failed row of the coverage.
+    `only`: the resources to look at, if not all. `read_first`: places that earlier runs had no time for. `in_full`: IDs of
+    resources whose whole window is read, even if they are in use. `deadline`: what isn't read by then is a failed row of the coverage.
     """
 
     sessions: Sequence[CloudSession]
@@ -49,6 +50,7 @@ class ObserveContext:
     unopened: tuple[Coverage, ...] = ()
     only: Callable[[Resource], bool] = lambda resource: True
     read_first: frozenset[PlaceName] = frozenset()
+    in_full: frozenset[str] = frozenset()
     deadline: datetime | None = None
 
     def is_over(self) -> bool:
@@ -162,6 +164,7 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
             resources, policy, job.context.prices, job.now, read_cached, has_price=kind.has_price
         ),
         read_cached=_without_deletable(resources, policy, read_cached),
+        in_full=job.context.in_full,
     )
     described: dict[str, CachedDescription] = {}
     unobserved = {(resource.id, resource.name): resource for resource in resources}

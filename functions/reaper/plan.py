@@ -31,11 +31,14 @@ def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datet
 
 
 def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
+    if because := idle_period.dated_ahead_because(memory, now):
+        return _no_step(because)
+    memory = idle_period.without_void_times(memory, now)
     if acting and may_start(case, memory, now):
         return _start_step(case, memory, now)
     if because := _no_step_because(case, memory, now, acting):
         return _no_step(because)
-    if acting and _follows_hours(case, memory, now):
+    if acting and follows_hours(case, memory, now):
         return _hours_step(case, memory, now)
     return (_due_step(case, memory, now) if acting else None) or _notice_step(case, memory, now, acting)
 
@@ -62,7 +65,7 @@ def _has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
     return notified_at is not None and memory.announced_action is not None
 
 
-def _follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
+def follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours, and not idleness alone, decide about it."""
     can_enrol = enrolment.is_stopped_by_hours(case) and strongest_action(case, now) is not None
     return can_enrol or _is_enrolled(case, memory, now)

@@ -41,6 +41,12 @@ def find_kind(name: str) -> Kind[Any] | None:
     return next((kind for kind in kinds() if kind.name == name), None)
 
 
+def can_be_started(name: str) -> bool:
+    """Whether the reaper can start a resource of that kind again, so that office hours may stop it. Not one that this version doesn't know."""
+    found = find_kind(name)
+    return found is not None and found.can_be_started
+
+
 def action_functions(name: str) -> ActionFunctions[Any]:
     """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
     module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"

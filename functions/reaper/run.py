@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
-from itertools import chain
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from reaper import __version__, contexts
 from reaper.case import Coverage, Report
 from reaper.contexts import RunSetup, no_progress
 from reaper.coverage import failure_row, unopened_rows
-from reaper.errors import CloudError, ReaperError, Reason
+from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.model import Account, Run
 from reaper.planning import run_age
 from reaper.sessions import list_all_accounts, open_account, open_accounts, session_of
@@ -40,7 +39,7 @@ HandedOver = TypeVar("HandedOver", "Observed", "Decided", "Acted")
 OpenActContext = Callable[["Target", "RunLeases"], "ActContext"]
 """The context of acting on one target, while the process keeps these leases alive."""
 ACCOUNTS_AT_ONCE = 8
-"""Accounts that are open at the same time. Each of their regions has clients of its own."""
+"""Accounts that are open at the same time. Each of their regions has clients of its own, which take up to 3 MB."""
 
 
 class HandOver(Protocol):
@@ -60,15 +59,15 @@ def unchanged(value: HandedOver) -> HandedOver:
 class OpenRun:
     """A run with the context of each phase. `act` is None below mode enforce: the acting code isn't even loaded.
 
-    `later`: the contexts of observing further accounts. They are opened one after the other, when their turn comes.
+    `observe`: a context for each few accounts. Iterate over it once and keep none of them: the sessions of one are opened when those before are
+    no longer needed.
     """
 
     run: Run
-    observe: ObserveContext
+    observe: Iterable[ObserveContext]
     decide: DecideContext
     act: OpenActContext | None
     conclude: ConcludeContext
-    later: Iterable[ObserveContext] = ()
 
 
 def run(
@@ -95,7 +94,9 @@ def open_run(
     deadline: datetime | None = None,
     agreed: PlanFile | None = None,
 ) -> OpenRun:
-    """The run with every context opened. Raises SettingsError."""
+    """The run with every context, of which those of observing open their sessions in turn. Raises SettingsError."""
+    if agreed and agreed.policy_sha256 != source.sha256:
+        raise SettingsError(f"the plan was made under a different policy than {source.name}; run reaper plan again")
     new = new_run(settings, source, clock)
     conclude = contexts.conclude_context(settings, source.policy, clock, deadline)
     setup = RunSetup(
@@ -103,14 +104,12 @@ def open_run(
     )
     archive = contexts.open_archive(settings)
     accounts, unlisted = list_all_accounts(settings, contexts.clouds_of(settings), progress)
-    parts = _observe_contexts(new, setup, accounts, unlisted)
     return OpenRun(
         run=new,
-        observe=next(parts),
+        observe=_observe_contexts(new, setup, accounts, unlisted),
         decide=contexts.decide_context(setup, agreed),
-        act=_act_opener(setup, accounts, archive) if archive else None,
+        act=_act_opener(setup, accounts, archive, source.where) if archive else None,
         conclude=conclude,
-        later=parts,
     )
 
 
@@ -131,8 +130,11 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
     from reaper.decide import decide
     from reaper.observe import observe
 
-    parts = chain([opened.observe], opened.later)
-    observed = [hand_over(observe(opened.run, part, opened.run.started_at)) for part in parts]
+    def observe_some(context: ObserveContext) -> Observed:
+        return hand_over(observe(opened.run, context, opened.run.started_at))
+
+    # The variable of a loop would keep the sessions of one context while those of the next are opened.
+    observed = list(map(observe_some, opened.observe))
     decided = decide(observed, opened.decide)
     leases = leases_of(decided, opened.conclude.ledger, opened.conclude.clock)
     with ExitStack() as on_failure:
@@ -166,15 +168,19 @@ def _observe_contexts(
     """The contexts of observing, one for a few accounts at a time: 500 accounts don't fit into memory. First what earlier runs had no time for."""
     unreached = contexts.read_unreached_accounts(setup.settings, setup.ledger) if len(accounts) > 1 else frozenset()
     ordered = sorted(accounts, key=lambda account: account.id not in unreached)
-    opened = open_accounts(setup.settings, ordered[:ACCOUNTS_AT_ONCE], setup.progress)
-    context = contexts.observe_context(run, setup, opened[0], [*unlisted, *opened[1]])
-    yield context
-    for start in range(ACCOUNTS_AT_ONCE, len(ordered), ACCOUNTS_AT_ONCE):
-        some = ordered[start : start + ACCOUNTS_AT_ONCE]
-        opened = (
-            ([], _unreached_rows(context, some)) if context.is_over() else open_accounts(setup.settings, some, setup.progress)
-        )
-        yield replace(context, sessions=opened[0], unopened=tuple(opened[1]))
+    base = contexts.observe_context(run, setup, ())
+    for start in range(0, len(ordered) or 1, ACCOUNTS_AT_ONCE):
+        yield _opened_context(base, setup, ordered[start : start + ACCOUNTS_AT_ONCE], () if start else unlisted)
+
+
+def _opened_context(
+    base: ObserveContext, setup: RunSetup, accounts: Sequence[Account], unlisted: Sequence[Coverage]
+) -> ObserveContext:
+    """The context of observing these accounts. Once the time is over, they get their rows only."""
+    if base.is_over():
+        return replace(base, unopened=(*unlisted, *_unreached_rows(base, accounts)))
+    sessions, unopened = open_accounts(setup.settings, accounts, setup.progress)
+    return replace(base, sessions=sessions, unopened=(*unlisted, *unopened))
 
 
 def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> list[Coverage]:
@@ -187,15 +193,19 @@ def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> lis
     ]
 
 
-def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive) -> OpenActContext:
+def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, policy: str | None) -> OpenActContext:
+    """Opens the context of acting on one target. The policy is read again for each: a person may have changed it since the run began."""
+    from reaper.policy.file import load_policy
+
     by_id = {(account.cloud, account.id): account for account in accounts}
 
-    @cache
+    @lru_cache(ACCOUNTS_AT_ONCE)
     def open_once(cloud: str, account: str) -> tuple[list[CloudSession], list[Coverage]]:
         return open_account(setup.settings, by_id[cloud, account], may_act=True)
 
     def open_act(target: Target, leases: RunLeases) -> ActContext:
+        current = load_policy(policy)
         session = session_of(target, *open_once(target.cloud, target.account))
-        return contexts.act_context(setup, session, leases, archive)
+        return contexts.act_context(setup, session, leases, archive, current.sha256)
 
     return open_act

@@ -11,7 +11,9 @@ import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
+from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
+from reaper import memory_updates
 from reaper.ledger import lease
 from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
@@ -173,10 +175,13 @@ def test_the_rest_of_a_slow_delete_is_an_action_of_its_own():
     deployment = housed(slow=True)
     finding = finding_of(deployment.sweep(), "host")
     assert (finding.outcome.part_done, deleted(deployment)) == ("what lived inside it", ["inner-1", "inner-2"])
-    first = deployment.memory("host").manifest_address
+    first = deployment.memory("host")
     deployment.now += 3 * DAY
     assert only(deployment.sweep()).outcome.result is Result.DONE
-    assert deployment.archive.read_manifest(deployment.memory("host").manifest_address or "").undo_state["previous"] == first
+    latest = memory_updates.manifest_reference(deployment.memory("host"))
+    assert latest is not None
+    previous = {"address": first.manifest_address, "sha256": first.manifest_sha256}
+    assert deployment.archive.read_manifest(latest).undo_state["previous"] == previous
 
 
 def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
@@ -192,6 +197,7 @@ def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
 def office(**fields: Any) -> FakeDeployment:
     """A resource whose owner got the enrolment notice on a Monday at 19:17, with an hour of grace."""
     deployment = FakeDeployment(ledger=FailingLedger())
+    deployment.cloud.kind_name = STARTABLE
     deployment.policy = policy(QUICK.replace("grace: 3d", "grace: 1h") + HOURS)
     deployment.now += 2 * DAY + 9 * HOUR
     deployment.cloud.add("churn", **fields)

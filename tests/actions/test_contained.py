@@ -8,7 +8,6 @@ from typing import Any
 from fakes.builders import DAY, NOW, TARGET, resource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.sample_findings import finding, occasion
-from reaper.act import outcomes_of_guests
 from reaper.case import Blocked, Finding, Outcome, Owner
 from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import ACTIONS, Mode, Result, Run, StepName
@@ -29,20 +28,27 @@ def inner(move: StepName = StepName.NONE) -> Finding:
     return replace(base, case=replace(base.case, resource=within, owner=fay), owner=fay)
 
 
-def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
-    """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
+def carried(host: Finding, guest: Finding, ended: Outcome | None) -> list[Finding]:
+    """Both after a run whose action on the host ended the guest, with `ended`, or didn't."""
     cases = tuple(replace(f.case, owner=f.owner, price=f.price) for f in (host, guest))
     decisions = tuple(Decision(case=c, verdict=c.verdict, step=f.step) for c, f in zip(cases, (host, guest), strict=True))
-    gone = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
-    outcomes = {host.case.resource.id: outcome} | ({guest.case.resource.id: gone} if guest.step.name in ACTIONS else {})
+    refused = Outcome(result=Result.REFUSED, because="no")
+    outcomes = {host.case.resource.id: refused} | (
+        {guest.case.resource.id: ended or refused} if guest.step.name in ACTIONS else {}
+    )
+    outcomes |= {guest.case.resource.id: ended} if ended else {}
     run = Run(id="r", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="")
     part = Observed(run=run, observed_at=NOW, targets=(TARGET,), coverage=(), cases=cases)
     decided = Decided(run=run, decided_at=NOW, leased=(TARGET,), decisions=decisions)
-    acted = Acted(run=run, target=TARGET, outcomes=outcomes | outcomes_of_guests(decisions, outcomes))
-    return join_findings([part], decided, [acted])
+    return join_findings([part], decided, [Acted(run=run, target=TARGET, outcomes=outcomes)])
 
 
-DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
+WENT = Outcome(
+    result=Result.DONE,
+    because="it was deleted with its host host; restoring the host restores it",
+    already_done=True,
+    host_id=HOST.case.resource.id,
+)
 
 
 def to_fay(findings: list[Finding]) -> list[str]:
@@ -51,29 +57,13 @@ def to_fay(findings: list[Finding]) -> list[str]:
 
 def test_owner_of_a_resource_that_went_with_its_host_is_notified():
     for guest in (inner(), inner(StepName.DELETE), inner(StepName.WARN)):
-        [text] = to_fay(carried(HOST, guest, DONE))
+        [text] = to_fay(carried(HOST, guest, WENT))
         assert "It was deleted with its host host; restoring the host restores it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 
 def test_owner_is_not_notified_of_an_inner_resource_if_its_host_stayed():
-    for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already_done=True)):
-        assert to_fay(carried(HOST, inner(), outcome)) == []
-
-
-def test_own_action_of_an_inner_resource_is_reported_as_its_own():
-    guest = inner(StepName.DELETE)
-    decisions = [Decision(case=f.case, verdict=f.case.verdict, step=f.step) for f in (HOST, guest)]
-    outcomes = {HOST.case.resource.id: DONE, guest.case.resource.id: DONE}
-    assert outcomes_of_guests(decisions, outcomes) == {}
-
-
-def test_stopped_inner_resource_is_not_reported_with_its_host():
-    host, guest = finding("host", move=StepName.STOP), inner()
-    bar = Blocked(because="it runs no copies already", already_done=True)
-    asleep = replace(guest, case=replace(guest.case, blocked={StepName.STOP: bar}))
-    assert to_fay(carried(host, asleep, DONE)) == []
-    assert to_fay(carried(host, guest, DONE)) != []
+    assert to_fay(carried(HOST, inner(), None)) == []
 
 
 def house(**inner: Any) -> FakeDeployment:

@@ -11,6 +11,7 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, only, policy, stopped
+from fakes.histories import history_of
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
@@ -59,7 +60,7 @@ def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     finding = only(deployment.sweep_after(hours=1))
     assert finding.step.name is StepName.NONE
     assert "unchanged since the reaper's action" in finding.step.because
-    assert [e.what for e in deployment.ledger.history(deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
+    assert [e.what for e in history_of(deployment.ledger, deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
 
 
 def test_a_late_outcome_is_reported_once_to_an_owner_no_longer_allowed(deployment):
@@ -167,7 +168,8 @@ def test_an_action_that_may_have_happened_is_not_repeated_too_soon(deployment):
     assert "it isn't known whether the action was carried out" in str(finding.outcome.error)
     deployment.cloud.fail_on = lambda call, name: None
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
-    assert only(deployment.sweep_after(seconds=CONFIRM_WITHIN.total_seconds())).step.name is StepName.WARN
+    assert only(deployment.sweep_after(seconds=CONFIRM_WITHIN.total_seconds())).step.name is StepName.NONE
+    assert only(deployment.sweep_after(days=1)).step.name is StepName.WARN
     assert only(deployment.sweep_after(days=3)).step.name is StepName.STOP
 
 
@@ -268,7 +270,9 @@ def test_an_action_of_a_killed_sweep_is_reported_once_and_not_continued(deployme
     assert "It isn't known whether the action was carried out" in letter.text
     assert "reaper restore" in letter.text
     deployment.channel.messages.clear()
-    assert only(deployment.sweep_after(hours=1)).step.name is StepName.WARN
+    assert only(deployment.sweep_after(hours=1)).case.rule.idle_after == DAY
+    assert only(deployment.sweep_after(hours=1)).step.name is StepName.NONE
+    assert only(deployment.sweep_after(days=1)).step.name is StepName.WARN
     assert not [m for m in deployment.channel.messages if "isn't known" in m.text]
     assert deployment.cloud.log == []
 
@@ -301,7 +305,7 @@ def test_office_hours_start_what_they_stopped_without_a_manifest(deployment):
     finding = only(deployment.sweep_after(days=2))
     assert (finding.step.name, finding.outcome.because) == (StepName.START, "it was started")
     assert (list(deployment.store.texts), deployment.memory("churn").manifest_address) == ([stored], stored)
-    assert "started" in [entry.what for entry in deployment.ledger.history(deployment.cloud.id("churn"))]
+    assert "started" in [entry.what for entry in history_of(deployment.ledger, deployment.cloud.id("churn"))]
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
 
 

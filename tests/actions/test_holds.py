@@ -1,49 +1,47 @@
-"""What is on hold and what a person released: the rows in the ledger, through whole sweeps, and what earlier versions noted."""
+"""What is on hold and what a person released: the rows in the ledger, through whole sweeps."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from fakes.fake_cloud import STARTABLE
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import Hold, LimitName, RunScope
+from reaper.actions.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release, RunScope
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry
 from reaper.ledger.update import MAX_TRIES
-from reaper.model import Mode, Result, Status, StepName, Target
+from reaper.model import Mode, Result, Status, StepName
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
 KIND = "sagemaker-endpoint"
+ACCOUNT = "aws/123456789012"
+ACCOUNT_ROW = hold_ledger.row_name(ACCOUNT)
+TOO_MANY = {ACCOUNT: {Exceeded(limit=LimitName.ACTIONS): "too many"}}
+EMPTY = {ACCOUNT: HoldRow()}
 
 
 class Frail(InMemoryLedger):
-    """`refuses` fails on writing that row, `loses` is how often another run writes it first, `reads` has the IDs of read histories."""
+    """`refuses` fails on writing that row, `loses` is how often another run writes it first."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.refuses, self.loses, self.reads = "", 0, list[str]()
+        self.refuses, self.loses = "", 0
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         if name == self.refuses:
             raise CloudError(Reason.DENIED, "dynamodb:PutItem", "not allowed", missing="dynamodb:PutItem")
-        if name == hold_ledger.HOLD_ROW and self.loses:
+        if name == ACCOUNT_ROW and self.loses:
             self.loses -= 1
             super().write_row(name, self.read_row(name).values, self.read_row(name).version, now)
         return super().write_row(name, values, expected_version, now)
-
-    def history(self, id: str) -> list[HistoryEntry]:
-        self.reads.append(id)
-        return super().history(id)
 
 
 def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> FakeDeployment:
@@ -60,6 +58,11 @@ def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> 
     return deployment
 
 
+def places(deployment: FakeDeployment) -> frozenset[holds.KindInTarget]:
+    """What a run must have read to end the account's holds."""
+    return hold_ledger.read_hold_rows(deployment.ledger, [TARGET], deployment.now).rows[ACCOUNT].places
+
+
 def moves(deployment: FakeDeployment, **fields: Any) -> set[StepName]:
     return {f.step.name for f in deployment.sweep(**fields).findings}
 
@@ -67,9 +70,10 @@ def moves(deployment: FakeDeployment, **fields: Any) -> set[StepName]:
 def test_a_hold_says_since_when_which_run_why_and_over_what():
     deployment = due()
     deployment.sweep()
-    [hold] = hold_ledger.current_holds(deployment.ledger)
-    assert (hold.since, hold.run, hold.because) == (deployment.now, "run-2", "4 actions exceed max_acts: 3")
-    assert (hold.targets, hold.kinds) == ({EAST, WEST}, {KIND})
+    [hold] = standing_holds(deployment)
+    because = "4 actions in account 123456789012 exceed max_acts: 3"
+    assert (hold.since, hold.run, hold.because) == (deployment.now, "run-2", because)
+    assert places(deployment) == {(EAST, KIND), (WEST, KIND)}
 
 
 def test_another_run_over_its_limit_widens_the_hold_but_keeps_its_start():
@@ -78,8 +82,8 @@ def test_another_run_over_its_limit_widens_the_hold_but_keeps_its_start():
     begun = deployment.now
     deployment.now += HOUR
     deployment.sweep(regions=("eu-west-1",))
-    [hold] = hold_ledger.current_holds(deployment.ledger)
-    assert (hold.since, hold.run, hold.targets) == (begun, "run-2", {EAST, WEST})
+    [hold] = standing_holds(deployment)
+    assert (hold.since, hold.run, places(deployment)) == (begun, "run-2", {(EAST, KIND), (WEST, KIND)})
 
 
 def test_a_hold_lasts_until_a_run_has_read_all_its_places():
@@ -89,21 +93,20 @@ def test_a_hold_lasts_until_a_run_has_read_all_its_places():
     deployment.now += 2 * HOUR
     assert StepName.STOP not in moves(deployment, regions=("eu-west-1",))
     assert StepName.STOP in moves(deployment)
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    assert standing_holds(deployment) == []
 
 
 def test_the_hold_is_recorded_before_any_notice():
     deployment, hold_flags = due(), list[bool]()
-    deployment.channel.on_message = lambda message: hold_flags.append(bool(hold_ledger.current_holds(deployment.ledger)))
+    deployment.channel.on_message = lambda message: hold_flags.append(bool(standing_holds(deployment)))
     deployment.sweep()
     assert hold_flags
     assert all(hold_flags)
 
 
 def test_where_the_hold_cannot_be_written_everything_is_on_hold():
-    deployment = due(ledger=Frail(), max_acts=20)
-    deployment.ledger.refuses = hold_ledger.HOLD_ROW  # type: ignore[attr-defined]
-    deployment.ledger._rows.pop(hold_ledger.HOLD_ROW, None)  # type: ignore[attr-defined]
+    deployment = due(ledger=Frail())
+    deployment.ledger.refuses = ACCOUNT_ROW  # type: ignore[attr-defined]
     report = deployment.sweep()
     assert ({f.step.name for f in report.findings}, deployment.cloud.log) == ({StepName.HOLD}, [])
     assert [c.missing for c in report.coverage if c.status is not Status.OK][:1] == ["dynamodb:PutItem"]
@@ -111,8 +114,8 @@ def test_where_the_hold_cannot_be_written_everything_is_on_hold():
 
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     deployment = due(max_acts=20)
-    version = deployment.ledger.read_row(hold_ledger.HOLD_ROW).version
-    deployment.ledger.write_row(hold_ledger.HOLD_ROW, {"holds": "[{}]"}, version, deployment.now)
+    version = deployment.ledger.read_row(ACCOUNT_ROW).version
+    deployment.ledger.write_row(ACCOUNT_ROW, {"row": '{"holds": [{}]}'}, version, deployment.now)
     assert (moves(deployment), deployment.cloud.log) == ({StepName.HOLD}, [])
 
 
@@ -132,24 +135,21 @@ def test_a_hold_covers_only_what_was_read():
     read = holds.read_places([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
     assert read == {(EAST, KIND)}
     look = RunScope(run="r", now=NOW, read_places=read)
-    standing = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, look)
-    assert holds.updated_holds(standing, {}, look) == []
+    standing = holds.rows_after_limits(EMPTY, TOO_MANY, look)
+    assert holds.rows_after_limits(standing, {}, look) == EMPTY
 
 
 def test_a_run_that_missed_a_place_does_not_end_its_hold():
-    everywhere = {(target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook")}
-    azure = {("azure/s/-", "azureml-compute-instance")}
-    look = RunScope(run="r", now=NOW, read_places=frozenset(everywhere | azure))
+    everywhere = frozenset((target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook"))
+    look = RunScope(run="r", now=NOW, read_places=everywhere)
     missed = replace(look, read_places=look.read_places - {(EAST, KIND)})
-    standing = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, look)
-    assert holds.updated_holds(standing, {}, missed) == standing
-    assert holds.updated_holds(holds.holds_from_row(holds.holds_row(standing)), {}, look) == []
-    never_read = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, missed)
-    assert holds.updated_holds(holds.holds_from_row(holds.holds_row(never_read)), {}, missed) == []
-    widened = holds.updated_holds(
-        never_read, {LimitName.ACTIONS: "too many"}, replace(look, read_places=frozenset({(EAST, KIND)}))
-    )
-    assert holds.updated_holds(widened, {}, missed) == widened
+    standing = holds.rows_after_limits(EMPTY, TOO_MANY, look)
+    assert holds.rows_after_limits(standing, {}, missed) == standing
+    assert holds.rows_after_limits(standing, {}, look) == EMPTY
+    never_read = holds.rows_after_limits(EMPTY, TOO_MANY, missed)
+    assert holds.rows_after_limits(never_read, {}, missed) == EMPTY
+    widened = holds.rows_after_limits(never_read, TOO_MANY, replace(look, read_places=frozenset({(EAST, KIND)})))
+    assert holds.rows_after_limits(widened, {}, missed) == widened
 
 
 def test_places_read_in_part_count_but_not_those_of_another_run():
@@ -164,12 +164,11 @@ def test_a_region_that_another_run_has_keeps_its_hold():
     deployment.policy = due(max_acts=20).policy
     assert deployment.ledger.take_lease(TARGET, "another run", deployment.now, HOUR)
     deployment.sweep()
-    assert {place for hold in hold_ledger.current_holds(deployment.ledger) for place in holds.covered_places(hold)} >= {
-        (EAST, KIND)
-    }
+    assert (EAST, KIND) in places(deployment)
+    assert standing_holds(deployment)
     deployment.ledger.give_back_lease(TARGET, "another run")
     deployment.sweep()
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    assert standing_holds(deployment) == []
 
 
 def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
@@ -182,18 +181,18 @@ def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
 def test_a_sweep_that_only_notifies_neither_makes_nor_ends_a_hold():
     deployment = due()
     deployment.sweep(Mode.NOTIFY)
-    assert hold_ledger.current_holds(deployment.ledger) == []
+    assert standing_holds(deployment) == []
     deployment.sweep()
     deployment.policy = due(max_acts=20).policy
     deployment.sweep(Mode.NOTIFY)
-    assert len(hold_ledger.current_holds(deployment.ledger)) == 1
+    assert len(standing_holds(deployment)) == 1
 
 
 def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     deployment = due()
-    before = deployment.ledger.read_row(hold_ledger.HOLD_ROW)
+    before = deployment.ledger.read_rows([hold_ledger.HOLD_ROW, ACCOUNT_ROW])
     assert moves(deployment, mode=Mode.AUDIT) == {StepName.HOLD}
-    assert deployment.ledger.read_row(hold_ledger.HOLD_ROW) == before
+    assert deployment.ledger.read_rows([hold_ledger.HOLD_ROW, ACCOUNT_ROW]) == before
 
 
 def test_a_plan_of_one_region_cannot_bypass_the_hold_of_a_wide_sweep():
@@ -207,12 +206,12 @@ def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
     deployment = due(4, max_acts=3)
     deployment.now += 4 * DAY
     deployment.sweep(Mode.ANNOUNCE)
-    assert len(hold_ledger.current_holds(deployment.ledger)) == 1
+    assert len(standing_holds(deployment)) == 1
 
 
 def test_a_sweep_that_announces_makes_a_hold_too():
     deployment = due()
-    assert (moves(deployment, mode=Mode.ANNOUNCE), len(hold_ledger.current_holds(deployment.ledger))) == ({StepName.HOLD}, 1)
+    assert (moves(deployment, mode=Mode.ANNOUNCE), len(standing_holds(deployment))) == ({StepName.HOLD}, 1)
 
 
 # --- releases
@@ -220,21 +219,21 @@ def test_a_sweep_that_announces_makes_a_hold_too():
 
 def test_a_release_without_a_hold_covers_what_was_due():
     deployment = due()
-    assert hold_ledger.current_holds(deployment.ledger) == []
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
+    assert standing_holds(deployment) == []
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_release_does_not_cover_what_comes_due_after_it():
     deployment = due()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now - timedelta(minutes=1))
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now - timedelta(minutes=1))
     assert moves(deployment) == {StepName.HOLD}
 
 
 def test_what_a_release_covers_counts_for_no_limit():
     deployment = due()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.cloud.add("late")
     deployment.sweep()
     assert len(deployment.cloud.log) == 4
@@ -244,7 +243,7 @@ def test_what_a_release_covers_counts_for_no_limit():
 
 def test_a_use_after_the_release_takes_an_action_out_of_it():
     deployment = due(5, max_acts=0)
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
     deployment.cloud.things["idle-0"].uses.append(deployment.now + HOUR)
     deployment.now += 2 * DAY
     deployment.sweep()
@@ -256,15 +255,15 @@ def test_a_use_after_the_release_takes_an_action_out_of_it():
 def test_a_release_that_is_over_holds_again_since_then():
     deployment = due()
     deployment.sweep()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(hours=1))
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(hours=1))
     deployment.now += HOUR
     assert moves(deployment) == {StepName.HOLD}
-    assert [h.since for h in hold_ledger.current_holds(deployment.ledger)] == [deployment.now]
+    assert [h.since for h in standing_holds(deployment)] == [deployment.now]
 
 
 def test_a_release_dated_in_the_future_covers_nothing():
     deployment = due()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now + DAY)
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now + DAY)
     assert moves(deployment) == {StepName.HOLD}
 
 
@@ -272,11 +271,12 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
     deployment = FakeDeployment(now=datetime.fromisoformat("2026-11-17T10:00+00:00"))
     hours = "[{name: office, match: {}, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]"
     deployment.policy = policy(POLICY.replace("100%, max_usd", "100%, max_scheduled: 0, max_usd") + f"rules: {hours}\n")
+    deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("desk")
     deployment.sweep()
     deployment.now = deployment.now.replace(hour=20)
     assert moves(deployment) == {StepName.HOLD}
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
     assert moves(deployment) == {StepName.STOP}
     deployment.cloud.things["desk"].running_since, deployment.cloud.things["desk"].changed = (
         deployment.now + 12 * HOUR,
@@ -287,83 +287,13 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
     assert moves(deployment) == {StepName.HOLD}
 
 
-# --- ledgers of 49f8b6c
-
-
-def older(*regions: str, ledger: InMemoryLedger | None = None) -> FakeDeployment:
-    """A deployment whose ledger has a hold over these regions in its history and no row of holds."""
-    deployment = due(ledger=ledger, max_acts=20)
-    deployment.ledger._rows.pop(hold_ledger.HOLD_ROW, None)  # type: ignore[attr-defined]
-    marks = [sha256(f"aws/123456789012/{region}/{KIND}".encode()).hexdigest()[:8] for region in regions]
-    deployment.ledger.add_history(
-        HistoryEntry(id="holds", when=deployment.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))
-    )
-    return deployment
-
-
-def test_a_hold_of_an_older_ledger_survives_in_its_places():
-    deployment = older("us-east-1", "eu-west-1")
-    for region in deployment.regions:
-        assert moves(deployment, regions=(region,)) == {StepName.HOLD}
-    assert moves(deployment) == {StepName.STOP}
-
-
-def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
-    deployment = older("us-east-1", "ap-south-1")
-    findings = deployment.sweep().findings
-    assert {(f.case.resource.target.region, f.step.name) for f in findings} == {
-        ("us-east-1", StepName.HOLD),
-        ("eu-west-1", StepName.STOP),
-    }
-
-
-def test_a_hold_of_an_older_ledger_is_released_like_any():
-    deployment = older("us-east-1", "ap-south-1")
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
-    assert moves(deployment) == {StepName.STOP}
-
-
-def test_a_hold_that_was_released_in_an_older_ledger_is_over():
-    deployment = older("us-east-1", "ap-south-1")
-    deployment.ledger.add_history(
-        HistoryEntry(id="release", when=deployment.now - HOUR, what="released", by="lee", because=deployment.now.isoformat())
-    )
-    assert moves(deployment) == {StepName.STOP}
-
-
-def test_a_subscription_in_an_older_ledger_is_known_again():
-    mark = sha256(b"azure/sub/None/azureml-compute-cluster").hexdigest()[:8]
-    place = holds.kind_in_target(Target(cloud="azure", account="sub"), "azureml-compute-cluster")
-    standing = [holds.older_hold(mark, "run-0", NOW)]
-    assert holds.updated_holds(standing, {}, RunScope(run="r", now=NOW, read_places=frozenset({place}))) == []
-    assert holds.updated_holds(standing, {}, RunScope(run="r", now=NOW, read_places=frozenset({(EAST, KIND)}))) == standing
-
-
-def test_the_history_is_read_once():
-    deployment = older("us-east-1", ledger=Frail())
-    deployment.sweep()
-    assert set(deployment.ledger.reads) >= {"holds", "release"}  # type: ignore[attr-defined]
-    deployment.ledger.reads.clear()  # type: ignore[attr-defined]
-    deployment.now += HOUR
-    deployment.sweep()
-    assert {"holds", "release", "overview"} & set(deployment.ledger.reads) == set()  # type: ignore[attr-defined]
-
-
-def test_the_history_is_read_once_in_a_ledger_without_a_hold():
-    deployment = due(ledger=Frail(), max_acts=20)
-    deployment.ledger.reads.clear()  # type: ignore[attr-defined]
-    deployment.sweep()
-    assert {"holds", "release"} & set(deployment.ledger.reads) == set()  # type: ignore[attr-defined]
-
-
-def test_a_row_of_holds_says_the_same_when_it_is_read_again():
-    all_holds = [
-        Hold(limit=LimitName.DOLLARS, since=NOW, run="r", because="b", targets=frozenset({EAST, WEST}), kinds=frozenset({KIND})),
-        holds.older_hold("aaaaaaaa bbbbbbbb", "run-0", NOW),
-    ]
-    assert holds.holds_from_row(json.loads(json.dumps(holds.holds_row(all_holds)))) == all_holds
-    release = holds.Release(given_at=NOW, valid_until=NOW + DAY, by="lee", usual_since={(EAST, KIND): NOW})
-    assert holds.release_from_row(holds.release_row(release)) == release
+def test_a_row_says_the_same_when_it_is_read_again():
+    hold = Hold(exceeded=Exceeded(limit=LimitName.SHARE, kind=KIND), since=NOW, run="r", because="b")
+    jump = Breaker(target=EAST, kind=KIND, since=NOW, run="r", because="j", lapsed_at=NOW - DAY, usual_since=NOW - DAY)
+    release = Release(given_at=NOW, valid_until=NOW + DAY, by="lee")
+    row = HoldRow(holds=(hold,), breakers=(jump,), reads=(((KIND,), (EAST, WEST)),), release=release, accounts=("aws/1",))
+    assert holds.row_from_columns(holds.row_columns(row)) == row
+    assert row.places == {(EAST, KIND), (WEST, KIND)}
 
 
 def test_an_action_on_hold_is_refused_only_by_the_hold():

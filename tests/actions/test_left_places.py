@@ -12,7 +12,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, only, stopped
 from reaper import memory_updates
 from reaper.errors import CloudError, Reason
-from reaper.model import Memory, Mode, Result, Status, StepName
+from reaper.model import ManifestReference, Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Audience
 
 ELSEWHERE = ["eu-west-1"]
@@ -64,7 +64,15 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
     deployment.now += 3 * DAY
     case = only(deployment.sweep(Mode.AUDIT)).case
     memory = deployment.memory("churn")
-    intent = memory_updates.before_action(memory, StepName.STOP, "s3://manifests/m", "run-0", deployment.now)
+    intent = memory_updates.before_action(
+        memory,
+        memory_updates.BegunAction(
+            action=StepName.STOP,
+            run="run-0",
+            at=deployment.now,
+            manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
+        ),
+    )
     assert deployment.ledger.remember(case.resource.id, intent, memory.version, deployment.now)
     deployment.ledger.add_unfinished(_hint(deployment, case.resource.id))
     deployment.channel.messages.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fakes.builders import NOW, TARGET
 from reaper.actions import manifest
 from reaper.actions.contract import Manifest
 from reaper.errors import CloudError, SettingsError
-from reaper.model import StepName
+from reaper.model import ManifestReference, StepName
 
 SAVED = Manifest(
     id="arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn",
@@ -32,21 +33,21 @@ def archive(tmp_path: Path) -> manifest.Archive:
 
 
 def test_a_manifest_comes_back_as_it_was(archive):
-    address = archive.store_manifest(SAVED, 3)
-    assert archive.read_manifest(address) == SAVED
-    assert archive.manifests_of_run("run-1") == [(address, SAVED)]
+    stored = archive.store_manifest(SAVED, 3)
+    assert archive.read_manifest(stored) == SAVED
+    assert archive.manifests_of_run("run-1") == [(stored, SAVED)]
     assert archive.manifests_of_run("run-2") == []
 
 
 def test_a_manifest_is_never_overwritten(archive):
-    address = archive.store_manifest(SAVED, 3)
+    stored = archive.store_manifest(SAVED, 3)
     with pytest.raises(CloudError, match="can't be written"):
         archive.store_manifest(SAVED, 3)
-    assert archive.read_manifest(address) == SAVED
+    assert archive.read_manifest(stored) == SAVED
 
 
 def test_only_its_user_can_read_a_manifest(archive):
-    address = Path(archive.store_manifest(SAVED, 3))
+    address = Path(archive.store_manifest(SAVED, 3).address)
     assert stat.S_IMODE(address.stat().st_mode) == 0o600
 
 
@@ -103,10 +104,49 @@ def test_which_addresses_lie_in_the_place(place: str, address: str, inside: bool
     assert manifest.Archive(place=place, store=manifest.FolderStore()).contains(address) is inside
 
 
-def test_an_address_in_the_ledger_is_read_only_inside_the_place(archive, tmp_path):
-    address = archive.store_manifest(SAVED, 3)
-    assert archive.read_own_manifest(address) == SAVED
+def test_the_same_file_has_many_addresses(tmp_path):
+    assert manifest.is_same_address(str(tmp_path / "run/one.json"), str(tmp_path / "run/../run/./one.json"))
+    assert not manifest.is_same_address(str(tmp_path / "one.json"), str(tmp_path / "two.json"))
+
+
+def test_a_manifest_elsewhere_is_neither_read_nor_named(archive, tmp_path):
     elsewhere = manifest.open_archive(str(tmp_path / "elsewhere"), {}).store_manifest(SAVED, 3)
-    with pytest.raises(CloudError, match=r"isn't in REAPER_MANIFESTS.*--manifest"):
-        archive.read_own_manifest(elsewhere)
-    assert archive.read_manifest(elsewhere) == SAVED, "a person may name it"
+    for read in (lambda: archive.read_manifest(elsewhere), lambda: archive.read_unproven(elsewhere.address)):
+        with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS") as raised:
+            read()
+        assert elsewhere.address not in str(raised.value)
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda text: text.replace("\n", "\r\n"), lambda text: f"{text} "])
+def test_one_changed_byte_is_another_manifest(archive, change):
+    stored = archive.store_manifest(replace(SAVED, undo_state={}, name="churn"), 3)
+    Path(stored.address).write_bytes(change(Path(stored.address).read_text()).encode())
+    with pytest.raises(CloudError):
+        archive.read_manifest(stored)
+
+
+def test_a_manifest_with_an_unknown_member_is_none():
+    text = manifest.manifest_json(SAVED).replace('"kind"', '"cosmos": 1, "kind"')
+    with pytest.raises(CloudError, match="unknown member cosmos"):
+        manifest.parse_manifest(text, "s3://b/m.json")
+
+
+def chained(archive: manifest.Archive, **changes: object) -> tuple[ManifestReference, Manifest]:
+    """A stored first part, and the second one, which goes on with it."""
+    first = archive.store_manifest(replace(SAVED, **changes), 3)
+    previous = {"address": first.address, "sha256": first.sha256}
+    return first, replace(SAVED, run="run-2", undo_state={"part": 2, "previous": previous})
+
+
+def test_every_link_of_a_chain_is_checked(archive):
+    first, second = chained(archive)
+    assert archive.with_continued(second).continued == (SAVED,)
+    Path(first.address).write_text(manifest.manifest_json(replace(SAVED, name="other")))
+    with pytest.raises(CloudError, match="isn't as the reaper stored it"):
+        archive.with_continued(second)
+
+
+@pytest.mark.parametrize("changes", [{"id": f"{SAVED.id}-2"}, {"kind": "sagemaker-notebook"}], ids=["another ID", "another kind"])
+def test_a_chain_stays_with_its_resource(archive, changes):
+    with pytest.raises(CloudError, match="is about"):
+        archive.with_continued(chained(archive, **changes)[1])

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource
-from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy, stopped
+from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, only, policy, stopped
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
-from reaper.model import AnnouncedAction, Memory, Result, StepName
+from reaper.memory_updates import BegunAction, before_action
+from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
 
 
 @pytest.fixture
@@ -225,3 +226,25 @@ def test_a_kind_that_fails_on_an_unobserved_resource_blocks_every_action(deploym
     finding = only(deployment.sweep())
     assert "couldn't be understood" in finding.case.blocked[StepName.STOP].because
     assert (finding.case.verdict.state, deployment.cloud.log) == ("unknown", [])
+
+
+@pytest.mark.parametrize("row", ["churn", "host"])
+def test_an_interrupted_action_in_its_rows_refuses_another(row):
+    """Another process began an action after this run decided, and died."""
+    deployment = FakeDeployment()
+    deployment.cloud.add("host", tags={"reaper:keep": "true"})
+    deployment.cloud.add("churn", host="host")
+    deployment.sweep()
+    deployment.now += 3 * DAY
+
+    def interrupted(call: str, name: str) -> None:
+        if (call, name) == ("look", "churn") and deployment.memory(row).last_action is None:
+            memory, change = deployment.memory(row), SideChange(what="minimum", before=2, ours=0)
+            begun = BegunAction(action=StepName.STOP, run="another", at=deployment.now, changes=(change,))
+            assert deployment.ledger.remember(
+                deployment.cloud.id(row), before_action(memory, begun), memory.version, deployment.now
+            )
+
+    deployment.cloud.before_call = interrupted
+    outcome = finding_of(deployment.sweep(), "churn").outcome
+    assert (outcome.result, outcome.because) == (Result.REFUSED, "an action on it was interrupted and isn't settled yet")

@@ -10,7 +10,9 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from reaper import memory_updates
 from reaper.actions import restore
+from reaper.actions.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Memory, Result, StepName
 
@@ -44,7 +46,7 @@ def test_undoing_a_run_starts_everything_and_requires_new_notices():
     deployment = stopped()
     assert undone(deployment) == {"a": "it runs again", "b": "it runs again"}
     assert all(thing.running_since for thing in deployment.cloud.things.values())
-    assert deployment.memory("a") == replace(Memory(), version=deployment.memory("a").version)
+    assert deployment.memory("a") == Memory(last_call_at=deployment.now, version=deployment.memory("a").version)
     deployment.now += 2 * DAY
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.WARN}
 
@@ -212,29 +214,154 @@ def test_restoring_the_host_restores_its_guests():
     assert set(deployment.cloud.things) == {"host", "inner"}
 
 
-def test_a_manifest_elsewhere_is_undone_only_if_a_person_names_it():
+def swapped(deployment: FakeDeployment, name: str = "a") -> None:
+    """The stored manifest, replaced by one with other tags."""
+    address = deployment.memory(name).manifest_address or ""
+    deployment.store.texts[address] = deployment.store.texts[address].replace('"team"', '"crew"')
+
+
+def test_a_swapped_manifest_is_refused_by_restore():
+    deployment = stopped(names=("a",))
+    swapped(deployment)
+    with pytest.raises(CloudError, match="isn't as the reaper stored it"):
+        restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
+    address = deployment.memory("a").manifest_address
+    with pytest.raises(CloudError, match="isn't as the reaper stored it"):
+        restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context(), address, is_trusted=True)
+    assert not deployment.cloud.things["a"].running_since
+
+
+def test_a_swapped_manifest_is_refused_by_undo():
+    deployment = stopped()
+    swapped(deployment)
+    results = undone(deployment)
+    assert "isn't as the reaper stored it" in results["a"]
+    assert results["b"] == "it runs again"
+    assert not deployment.cloud.things["a"].running_since
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_swapped_manifest_is_refused_however_its_address_is_written(is_trusted):
+    deployment = stopped()
+    swapped(deployment)
+    address = deployment.memory("a").manifest_address or ""
+    variant = address.replace("run-2/", "run-2//")
+    deployment.store.texts[variant] = deployment.store.texts[address]
+    with pytest.raises(CloudError, match="isn't as the reaper stored it"):
+        restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context(), variant, is_trusted=is_trusted)
+
+
+def test_a_manifest_elsewhere_is_never_used_or_named():
     deployment = stopped(names=("a",))
     id_, memory = deployment.cloud.id("a"), deployment.memory("a")
     elsewhere = (memory.manifest_address or "").replace("s3://manifests/", "s3://evil/")
     deployment.store.texts[elsewhere] = deployment.store.texts[memory.manifest_address or ""]
     deployment.ledger.remember(id_, replace(memory, manifest_address=elsewhere), memory.version, deployment.now)
-    with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS"):
-        restore.restore_resource(id_, deployment.restore_context())
+    for options in ({}, {"address": elsewhere, "is_trusted": True}):
+        with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS") as raised:
+            restore.restore_resource(id_, deployment.restore_context(), **options)
+        assert "evil" not in str(raised.value)
     assert not deployment.cloud.things["a"].running_since
-    assert restore.restore_resource(id_, deployment.restore_context(), elsewhere).undone
+
+
+def test_a_manifest_that_the_row_does_not_name_must_be_trusted():
+    deployment = stopped(names=("a",))
+    id_, memory = deployment.cloud.id("a"), deployment.memory("a")
+    deployment.ledger.remember(id_, Memory(), memory.version, deployment.now)
+    with pytest.raises(SettingsError, match="--trust-manifest"):
+        restore.restore_resource(id_, deployment.restore_context(), memory.manifest_address)
+    assert not deployment.cloud.things["a"].running_since
+    assert restore.restore_resource(id_, deployment.restore_context(), memory.manifest_address, is_trusted=True).error is None
     assert deployment.cloud.things["a"].running_since
 
 
-def test_a_new_manifest_names_one_elsewhere_that_is_never_read():
+def test_a_manifest_is_shown_before_anything_is_created():
+    deployment = stopped("delete", names=("a",))
+    seen: list[tuple[str, bool]] = []
+    context = replace(deployment.restore_context(), show=lambda shown: seen.append((shown.name, "a" in deployment.cloud.things)))
+    assert restore.restore_resource(deployment.cloud.id("a"), context).error is None
+    assert seen == [("a", False)]
+
+
+def test_an_unknown_member_of_a_record_stops_the_restore():
     deployment = stopped(names=("a",))
-    memory = deployment.memory("a")
-    deployment.ledger.remember(
-        deployment.cloud.id("a"), replace(memory, manifest_address="s3://evil/x.json"), memory.version, deployment.now
-    )
-    deployment.cloud.things["a"].running_since = deployment.now
+    id_, memory = deployment.cloud.id("a"), deployment.memory("a")
+    address = memory.manifest_address or ""
+    deployment.store.texts[address] = deployment.store.texts[address].replace('"instance"', '"cosmos": 1, "instance"')
+    deployment.ledger.remember(id_, replace(memory, manifest_sha256=None), memory.version, deployment.now)
+    result = restore.restore_resource(id_, deployment.restore_context(), address, is_trusted=True)
+    assert "unknown member cosmos" in str(result.error)
+    assert not deployment.cloud.things["a"].running_since
+
+
+def acted_on_again(deployment: FakeDeployment, name: str = "a") -> Manifest:
+    """The manifest of an action on it that follows another one, which wasn't undone."""
+    deployment.cloud.things[name].running_since = deployment.now
     deployment.now += 2 * DAY
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.sweep()
-    latest = deployment.archive.read_manifest(deployment.memory("a").manifest_address or "")
-    assert (latest.run, latest.undo_state["previous"], latest.undo_state["elsewhere"]) == ("run-4", "s3://evil/x.json", True)
+    reference = memory_updates.manifest_reference(deployment.memory(name))
+    assert reference is not None
+    return deployment.archive.read_manifest(reference)
+
+
+def test_a_new_manifest_names_the_one_before_with_its_hash():
+    deployment = stopped(names=("a",))
+    before = deployment.memory("a")
+    latest = acted_on_again(deployment)
+    assert latest.undo_state["previous"] == {"address": before.manifest_address, "sha256": before.manifest_sha256}
+    assert latest.undo_state["is_continued"]
+
+
+def test_an_earlier_manifest_elsewhere_or_swapped_is_never_continued():
+    for break_it in (swapped, moved_elsewhere):
+        deployment = stopped(names=("a",))
+        break_it(deployment)
+        latest = acted_on_again(deployment)
+        assert (latest.run, latest.undo_state["is_continued"]) == ("run-4", False)
+
+
+def moved_elsewhere(deployment: FakeDeployment) -> None:
+    memory = deployment.memory("a")
+    deployment.ledger.remember(
+        deployment.cloud.id("a"), replace(memory, manifest_address="s3://evil/x.json"), memory.version, deployment.now
+    )
+
+
+def test_undoing_a_deletion_names_the_action_before_it():
+    deployment = stopped(names=("a",))
+    first = deployment.memory("a").manifest_address
+    deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
+    acted_on_again(deployment)
+    result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
+    assert result.undone is not None
+    command = f"reaper restore {deployment.cloud.id('a')} --manifest {first} --trust-manifest"
+    assert result.undone.not_restored == (f"An earlier action changed it too; `{command}` undoes that action.",)
+
+
+def test_undoing_a_deletion_never_names_a_manifest_elsewhere():
+    deployment = stopped(names=("a",))
+    moved_elsewhere(deployment)
+    deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
+    acted_on_again(deployment)
+    result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
+    assert result.undone is not None
+    assert result.undone.not_restored == ("An earlier action changed it too; its manifest isn't in REAPER_MANIFESTS.",)
+
+
+def test_a_swapped_link_of_a_chain_restores_the_rest_and_says_so():
+    deployment = stopped(names=("a",))
+    first = deployment.memory("a")
+    latest = acted_on_again(deployment)
+    second = replace(latest, undo_state={**latest.undo_state, "part": 2})
+    stored = deployment.archive.store_manifest(replace(second, run="run-5"), 9)
+    memory = deployment.memory("a")
+    new = replace(memory, manifest_address=stored.address, manifest_sha256=stored.sha256)
+    deployment.ledger.remember(deployment.cloud.id("a"), new, memory.version, deployment.now)
+    deployment.store.texts[first.manifest_address or ""] += " "
+    result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
+    assert result.undone is not None
+    assert (result.undone.because, result.undone.run_again) == ("it runs again", True)
+    assert "Not restored: what the previous action removed" in result.undone.not_restored[0]
+    assert deployment.memory("a").manifest_address == stored.address

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.failing_ledger import FailingLedger
+from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy, stopped
 from reaper.actions import restore, stop_switch
 from reaper.actions.stop_switch import PAUSE_ROW
@@ -162,6 +163,7 @@ def test_a_pause_between_two_actions_of_a_run_ends_the_run(deployment):
 def test_office_hours_start_nothing_while_the_switch_is_on():
     hours = "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, start: all}}]\n"
     deployment = FakeDeployment(policy=policy(POLICY + hours))
+    deployment.cloud.kind_name = STARTABLE
     stopped_at = deployment.now - 9 * DAY
     deployment.cloud.add("desk", running_since=None, changed=stopped_at)
     pause(deployment)

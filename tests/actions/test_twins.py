@@ -9,11 +9,12 @@ import pytest
 from fakes.builders import NOW, TARGET
 from reaper import memory_updates
 from reaper.actions import intent
-from reaper.actions.intent import CallPermit, Intent
+from reaper.actions.intent import Intent
+from reaper.actions.permit import CallPermit, Look
 from reaper.errors import ActionWithdrawn
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Unfinished
-from reaper.model import Memory, Resource, StepName
+from reaper.model import ManifestReference, Memory, Resource, StepName
 
 RESOURCE = Resource(kind="yard", id="id-1", name="churn", target=TARGET, region="", created=NOW)
 
@@ -33,9 +34,20 @@ def intent_at(ledger: InMemoryLedger, microseconds: int) -> tuple[Intent, bool]:
         run="run-1",
         at=now,
     )
-    written = memory_updates.before_action(before, StepName.STOP, "manifest-1", "run-1", now)
+    written = memory_updates.before_action(
+        before,
+        memory_updates.BegunAction(
+            action=StepName.STOP, run="run-1", at=now, manifest=ManifestReference(address="manifest-1", sha256="f" * 64)
+        ),
+    )
     ledger.add_unfinished(hint)
     return Intent(before=before, written=written, hint=hint), ledger.remember(RESOURCE.id, written, before.version, now)
+
+
+def permit_of(own_intent: Intent, ledger: InMemoryLedger) -> CallPermit:
+    """The permit for its calls, while the resource stays as it is."""
+    look = Look(resource=RESOURCE, memories={}, read=lambda: RESOURCE, look=lambda now, before: None)
+    return CallPermit(look=look, own_intent=own_intent, ledger=ledger, clock=lambda: NOW, require_lease=lambda: None)
 
 
 def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
@@ -47,9 +59,10 @@ def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
     memory = ledger.recall([RESOURCE.id], NOW)[RESOURCE.id]
     assert (memory.last_action, memory.last_action_run) == (StepName.STOP, "run-1")
     assert [one.id for one in ledger.unfinished(TARGET, NOW)] == [RESOURCE.id]
-    permit = CallPermit(resource=RESOURCE, own_intent=faster, ledger=ledger, clock=lambda: NOW)
-    permit.require_unchanged()
-    assert permit.times_given == 1
+    permit = permit_of(faster, ledger)
+    with permit():
+        pass
+    assert permit.calls_made == 1
 
 
 def test_an_intent_that_led_to_no_call_is_taken_back_with_its_hint():
@@ -58,5 +71,5 @@ def test_an_intent_that_led_to_no_call_is_taken_back_with_its_hint():
     intent.take_back_intent(ledger, own, NOW, gone=False)
     assert ledger.recall([RESOURCE.id], NOW)[RESOURCE.id].last_action is None
     assert list(ledger.unfinished(TARGET, NOW)) == []
-    with pytest.raises(ActionWithdrawn):
-        CallPermit(resource=RESOURCE, own_intent=own, ledger=ledger, clock=lambda: NOW).require_unchanged()
+    with pytest.raises(ActionWithdrawn), permit_of(own, ledger)():
+        pass

@@ -10,18 +10,18 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.fake_cloud import ACTS, DENIED, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.actions import unfinished
-from reaper.actions.contract import ActionResult, CallCheck, Manifest
+from reaper.actions.contract import ActionResult, Manifest, Permit
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory, Resource, StepName
 from reaper.notices.message import Audience, Message
 
 
-def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """The first action leaves a second one."""
-    permit()
-    thing, first = yard.cloud.thing("carry", one.name), not yard.cloud.log
-    yard.cloud.log.append((manifest.action, one.name, yard.cloud.clock()))
-    thing.changed = yard.cloud.clock()
+    with permit():
+        thing, first = yard.cloud.thing("carry", one.name), not yard.cloud.log
+        yard.cloud.log.append((manifest.action, one.name, yard.cloud.clock()))
+        thing.changed = yard.cloud.clock()
     return ActionResult(because="it is scaling in", part_done="1 of 2 variants" if first else None)
 
 

@@ -48,7 +48,7 @@ channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
 ENDPOINTS = {"kinds": ["sagemaker-endpoint"], "regions": ["us-east-1"]}
 """A run over less, which is quicker."""
-MOVED = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before", "held_at")
+MOVED = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
 CONTEXT = lambda_context("target")
 
 

@@ -35,8 +35,8 @@ class Hub:
     trusts: list[bool] = field(default_factory=list)
 
     def __call__(self, call: Call) -> Fault | None:
-        if call.key == TEST_KEY:
-            return None
+        if call.key == TEST_KEY or (call.key == OWN_KEY and call.action == "sts:GetCallerIdentity"):
+            return None  # the call needs no permission
         if call.key == MACHINE_KEY:
             return self._asked(self.machine, call)
         if call.key == OWN_KEY:

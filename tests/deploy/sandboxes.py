@@ -11,7 +11,7 @@ from typing import Any
 from deploy import sam
 from deploy.pythons import python
 from deploy.runtime import Runtime
-from deploy.step_functions import FunctionFailed
+from deploy.step_functions import FunctionFailed, item_of
 
 HANDLER = "reaper.aws.workflow_function.handler"
 
@@ -44,7 +44,7 @@ class Sandboxes:
     def kill(self, phase: str, account: str) -> bool:
         """Kill the sandbox that processes an item of that account in that phase. Returns whether there is one."""
         with self.lock:
-            found = [r for r, event in self.busy if event["phase"] == phase and event["item"]["account"] == account]
+            found = [r for r, event in self.busy if (event["phase"], event.get("account")) == (phase, account)]
         for runtime in found:
             runtime.kill()
         return bool(found)
@@ -61,5 +61,5 @@ class Sandboxes:
         assert interpreter
         runtime = runtime or Runtime(interpreter, self.libraries, self.bundle, HANDLER, dict(self.environ))
         with self.lock:
-            self.busy.append((runtime, event))
+            self.busy.append((runtime, {**event, **(item_of(event) if "item" in event else {})}))
         return runtime

@@ -98,7 +98,7 @@ class Workflow:
             error = {"errorType": type(raised).__name__, "errorMessage": str(raised)}
         if "item" in event:
             caught = {"item": event["item"], "Error": error["errorType"], "Cause": json.dumps(error)} if error else output
-            self.outputs.setdefault((event["run"], event["phase"]), {})[event["item"]["item"]] = caught
+            self.outputs.setdefault((event["run"], event["phase"]), {})[event["item"]] = caught
         headers = {"Content-Type": "application/json"} | ({"x-amz-function-error": "Unhandled"} if error else {})
         return Reply(headers=headers, body=json.dumps(error or output).encode())
 
@@ -111,6 +111,13 @@ class Workflow:
         files = {"SUCCEEDED": [{"Key": key, "Size": 1}], "FAILED": [], "PENDING": []}
         for name, content in ((key, records), (details["Key"], {"DestinationBucket": details["Bucket"], "ResultFiles": files})):
             boto3.client("s3").put_object(Bucket=details["Bucket"], Key=name, Body=json.dumps(content).encode())
+
+
+def item_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """What the map read for the item whose number a phase gets: its account, and its region or regions."""
+    key = f"runs/{event['run']}/{'items' if event['phase'] == 'observe' else 'act-items'}.json"
+    items = json.loads(boto3.client("s3").get_object(Bucket="reports-bucket", Key=key)["Body"].read())
+    return dict(items[event["item"]])
 
 
 def definition(cloudformation: Mapping[str, Any], **names: str) -> dict[str, Any]:

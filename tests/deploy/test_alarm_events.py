@@ -97,9 +97,16 @@ def test_the_queue_trusts_eventbridge_alone(template: dict[str, Any]):
 
 @pytest.mark.parametrize(
     ("keys", "allowed"),
-    [({"aws:PrincipalOrgID": DEPLOYED["OrganizationId"]}, True), ({"aws:PrincipalOrgID": "o-zz12cd34ef"}, False), ({}, False)],
+    [
+        pytest.param({}, True, id="an alarm of a member"),
+        pytest.param({"aws:PrincipalOrgID": "o-zz12cd34ef"}, False, id="another organization"),
+        pytest.param({"aws:PrincipalOrgID": None}, False, id="no organization"),
+        pytest.param({"events:source": "my.application"}, False, id="another source"),
+    ],
 )
-def test_the_bus_is_open_to_the_organization_only(template: dict[str, Any], keys: dict[str, str], allowed: bool):
+def test_the_bus_takes_only_the_organizations_alarms(template: dict[str, Any], keys: dict[str, str | None], allowed: bool):
+    keys = {"aws:PrincipalOrgID": DEPLOYED["OrganizationId"], "events:source": "aws.cloudwatch", **keys}
+    keys = {key: value for key, value in keys.items() if value}
     statement = policies.resolve(template["Resources"]["AlarmBusPolicy"]["Properties"]["Statement"], HUB_NAMES)
     document, bus = {"Statement": [statement]}, HUB_NAMES["AlarmBus.Arn"]
     assert policies.evaluate([document], "events:PutEvents", bus, keys) is allowed

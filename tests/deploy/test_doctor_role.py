@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 import boto3
 import pytest
 
+from deploy.company import company
+from deploy.hub import hub
 from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
+from deploy.test_target_role import HUB, HUB_ROLE
 from deploy.test_template import NAMES
 from on_aws.test_lambda_event import CONTEXT
 from reaper.aws import lambda_function
@@ -16,6 +19,7 @@ from reaper_sandbox.aws.server import Server
 
 POLICY = """
 version: 1
+defaults: {action: delete}
 owners: {fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
@@ -54,3 +58,31 @@ def test_the_stacks_roles_lack_nothing_but_what_only_the_doctor_needs(stack: Pri
     assert {check["missing"] for check in answer["checks"]} - {None} == ONLY_THE_DOCTOR_NEEDS
     denied = {action for action, _ in stack.role.denied + stack.own.denied}
     assert denied <= {*ONLY_THE_DOCTOR_NEEDS, "kms:Decrypt"}, "the last one would decrypt what it may not read"
+
+
+def test_the_function_of_an_organization_sees_its_workflow(cloudformation, target_template, monkeypatch: pytest.MonkeyPatch):
+    """As itself, although every account that it sweeps has a role of its own."""
+    with company(cloudformation, "enforce", monkeypatch) as deployed:
+        settings = {
+            "AWS_ACCESS_KEY_ID": OWN_KEY,
+            "REAPER_REGIONS": "us-east-1",
+            "REAPER_EXCLUDE_ACCOUNTS": HUB,
+            "REAPER_EXTERNAL_ID": "x-1",
+            "REAPER_WORKFLOW": NAMES["Workflow"],
+        }
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+        deployed.server.world.principals[OWN_KEY] = HUB_ROLE
+        guard = hub(deployed.server, cloudformation, target_template)
+        answer = lambda_function.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
+    because = {(check["check"], check["status"]): check["because"] for check in answer["checks"]}
+    assert because["credentials.aws", "ok"] == "signed in as arn:aws:sts::123456789012:user/moto"
+    assert because["workflow", "ok"] == "1 permission for the workflow granted in ml-idle-reaper-sweep"
+    assert "states:StartExecution" in because["workflow", "unknown"]
+    assert because["runs", "ok"] == "s3://reports-bucket/runs can be written and read"
+    [without_role] = [check for check in answer["checks"] if check["status"] == "fix"]
+    assert (without_role["check"], without_role["missing"]) == ("targets.aws", "sts:AssumeRole")
+    assert without_role["fix"].startswith("Check the target role there"), "this identity may assume it already"
+    assert {check["fix"] for check in answer["checks"] if check["missing"] in ONLY_THE_DOCTOR_NEEDS} == {None}
+    assert {action for action, _ in guard.own.denied} <= {*ONLY_THE_DOCTOR_NEEDS, "iam:GetRole", "kms:Decrypt"}

@@ -149,7 +149,7 @@ def days_pass(answer: dict[str, Any], days: int) -> None:
     """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
     book, now = dynamodb_ledger.open_ledger("ledger", {}), datetime.now(UTC)
     for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
-        when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before", "held_at")
+        when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
         moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
         assert book.remember(id_, replace(known, **moved), known.version, now)
 

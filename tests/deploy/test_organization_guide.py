@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from deploy import cloudformation, guided, sam
+from reaper.aws import organization
 
 ROLE = (sam.ROOT / "infra/aws/target-role.yaml").read_text()
 SECTION = guided.PAGE.split("## Several accounts\n")[1].split("\n## ")[0]
@@ -72,4 +74,12 @@ def test_the_stack_set_is_made_as_service_managed_ones_must_be():
     for option in ("--permission-model SERVICE_MANAGED", "--auto-deployment Enabled=true", "--capabilities CAPABILITY_NAMED_IAM"):
         assert option in create
     assert "FailureTolerancePercentage=100" in create, "or one bad account stops all"
-    assert create.count("--call-as DELEGATED_ADMIN") == 2
+
+
+def test_the_hub_only_reads_the_organization():
+    """A delegated administrator for stack sets may create any role in every member account."""
+    assert "--call-as DELEGATED_ADMIN" not in guided.PAGE
+    assert "register-delegated-administrator" not in "".join(BLOCKS)
+    [grant] = [block for block in BLOCKS if "put-resource-policy" in block]
+    [statement] = json.loads(re.search(r"--content '(.*)'\n", grant, re.DOTALL)[1].replace("'\"$HUB\"'", "1"))["Statement"]  # type: ignore[index]
+    assert set(statement["Action"]) == set(organization.PERMISSIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -28,14 +28,17 @@ from deploy.company import (
     endpoint_name,
     invoke,
 )
-from deploy.step_functions import FunctionFailed
+from deploy.step_functions import FunctionFailed, item_of
 from deploy.test_template import NAMES
 from reaper.actions import stop_switch
 from reaper.aws import lambda_function
 from reaper.aws.executions import run_id_of
 from reaper.case import UNTIL_RESUMED, Pause
 from reaper.cli.main import app
+from reaper.coverage import SKIPPED
 from reaper.errors import SettingsError
+from reaper.model import Target
+from reaper.policy.parse import policy_digest
 from reaper.workflow import run_lease
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.call import Call
@@ -93,7 +96,7 @@ def test_owners_get_one_notice_over_all_accounts_and_then_everything_stops(enfor
 
 def test_the_caps_hold_over_the_whole_run(due: Company):
     """No account has more actions than the policy allows, and all of them together have."""
-    capped = POLICY.replace("max_acts: 20", "max_acts: 2")
+    capped = POLICY.replace("max_acts: 20", "max_acts: 20, run: {max_acts: 2}")
     boto3.client("ssm").put_parameter(Name=NAMES["PolicyParameter"], Value=capped, Type="String", Overwrite=True)
     report = due.sweep()
     assert outcomes(report) == dict.fromkeys(EAST, ("hold", "planned"))
@@ -120,6 +123,16 @@ def test_an_audit_reports_what_the_command_line_reports(audited: Company, tmp_pa
     assert {f["name"] for f in report["findings"]} == set(READABLE) - {endpoint_name(APPS, "eu-west-1")}
 
 
+def test_a_repeated_conclude_of_an_audit_mails_its_summary_once(audited: Company, monkeypatch: pytest.MonkeyPatch):
+    """The report can't be stored, so the engine repeats the step until it gives up."""
+    topic = boto3.client("sns").create_topic(Name="summaries")["TopicArn"]
+    monkeypatch.setenv("REAPER_TOPIC", topic)
+    monkeypatch.setenv("REAPER_REPORTS", "s3://nowhere/reports")
+    ended = audited.workflow.run(ENDPOINTS)
+    assert (ended["status"], audited.workflow.phases().count("conclude")) == ("FAILED", 3)
+    assert [call.operation for call in audited.server.calls].count("Publish") == 1
+
+
 def comparable(report: Mapping[str, Any]) -> dict[str, Any]:
     """What two sweeps of the same things have in common. `calls` differ: the command line shares some between regions."""
     findings = [{k: v for k, v in f.items() if k not in {"idle_for_s", "wasted_usd", "next"}} for f in report["findings"]]
@@ -132,7 +145,7 @@ def test_a_function_that_dies_before_or_after_its_call_hides_nothing(due: Compan
     """One is killed before it does anything, one ends without an answer after it has stopped its endpoint."""
 
     def target(event: dict[str, Any]) -> dict[str, Any]:
-        place = (event["item"]["account"], event["item"].get("region"))
+        place = (item_of(event)["account"], item_of(event).get("region"))
         if place == (RESEARCH, "us-east-1"):
             raise KILLED
         answer = invoke(event)
@@ -152,7 +165,7 @@ def test_a_function_that_dies_before_or_after_its_call_hides_nothing(due: Compan
 
 def test_an_item_that_is_never_observed_is_a_failure_with_its_reason(due: Company):
     def target(event: dict[str, Any]) -> dict[str, Any]:
-        if event["item"]["account"] == RESEARCH:
+        if item_of(event)["account"] == RESEARCH:
             raise KILLED
         return invoke(event)
 
@@ -236,6 +249,62 @@ def test_a_conclude_that_failed_is_redriven_and_mails_once(due: Company):
     assert not lease.values
 
 
+def test_a_repeated_conclude_keeps_the_first_report_and_its_figures(enforced: Company, capsys: pytest.CaptureFixture[str]):
+    """The repeated one finds every notice sent, so its report would say less."""
+
+    def once(event: dict[str, Any]) -> dict[str, Any]:
+        answer = invoke(event)
+        if event["phase"] == "conclude" and enforced.workflow.phases().count("conclude") == 1:
+            raise MemoryError("it had sent everything")
+        return answer
+
+    enforced.workflow.replace("WorkflowFunction", once)
+    report = enforced.sweep()
+    assert enforced.workflow.phases().count("conclude") == 2
+    assert outcomes(report) == dict.fromkeys(EAST, ("warn", "done"))
+    assert capsys.readouterr().out.count('"SweepSeconds":') == 1
+    assert len(enforced.mails_to(OWNER)) == 1
+
+
+def test_an_act_that_dies_with_its_answer_and_is_repeated_is_told_as_done(due: Company):
+    acted: list[int] = []
+
+    def target(event: dict[str, Any]) -> dict[str, Any]:
+        answer = invoke(event)
+        if event["phase"] == "act":
+            acted.append(event["item"])
+            if acted.count(event["item"]) == 1:
+                raise FunctionFailed("Lambda.ServiceException", "the answer was lost")
+        return answer
+
+    due.workflow.replace("TargetFunction", target)
+    report = due.sweep()
+    assert sorted(acted) == [0, 0, 1, 1, 2, 2]
+    assert outcomes(report) == dict.fromkeys(EAST, ("stop", "done"))
+    scaled = [call for call in due.server.calls if call.operation == "UpdateEndpointWeightsAndCapacities"]
+    assert len(scaled) == 3
+
+
+def test_an_execution_that_gets_no_lease_ends_as_skipped(due: Company, capsys: pytest.CaptureFixture[str]):
+    for account in (HUB, RESEARCH, APPS):
+        target = Target(cloud="aws", account=account, region="us-east-1")
+        assert due.ledger.take_lease(target, "a command line", datetime.now(UTC), timedelta(minutes=15))
+    ended = due.workflow.run(ENDPOINTS)
+    assert (ended["status"], ended["output"]["status"]) == ("SUCCEEDED", "skipped")
+    assert '"Skipped":[1.0]' in capsys.readouterr().out.replace(" ", "")
+    assert [row["error"] for row in due.report(ended)["coverage"] if row["kind"] == "runs"] == [SKIPPED]
+
+
+def test_what_the_engine_carries_is_what_the_first_phase_listed(due: Company):
+    due.sweep()
+    first, *later = due.workflow.events
+    assert set(first) == {"phase", "execution", "options"}
+    carried = {(event["run"], event["execution"], event["policy"], event["listed"]) for event in later}
+    [(run, execution, policy, _)] = carried
+    assert (run, policy) == (run_id_of(execution), policy_digest(POLICY))
+    assert {type(event["item"]) for event in later if "item" in event} == {int}
+
+
 def test_a_run_keeps_its_policy_to_its_end(due: Company):
     """Between act and conclude somebody writes a policy that would leave everything alone."""
 
@@ -256,10 +325,10 @@ def test_a_pause_in_the_middle_of_act_stops_what_has_not_begun(due: Company):
     stopped, paused = endpoint_name(APPS, "us-east-1"), threading.Event()
 
     def target(event: dict[str, Any]) -> dict[str, Any]:
-        if event["phase"] == "act" and event["item"]["account"] != APPS:
+        if event["phase"] == "act" and item_of(event)["account"] != APPS:
             assert paused.wait(60)
         answer = invoke(event)
-        if event["phase"] == "act" and event["item"]["account"] == APPS:
+        if event["phase"] == "act" and item_of(event)["account"] == APPS:
             stop_switch.set_pause(due.ledger, Pause(until=UNTIL_RESUMED, by="ana"), datetime.now(UTC))
             paused.set()
         return answer

@@ -131,4 +131,4 @@ def test_killed_functions_leave_nothing_untold_or_done_twice(deployment: Deploym
     scaled = [c.account for c in company.server.calls if c.operation == "UpdateEndpointWeightsAndCapacities"]
     assert scaled.count(RESEARCH) == 1
     subjects = [mail["Content"]["Simple"]["Subject"]["Data"] for mail in company.mails()]
-    assert subjects.count("2 ML resources may have been scaled in; please check") == 1
+    assert subjects.count("1 idle ML resource was scaled in; 1 action was interrupted, and nothing has changed") == 1

@@ -72,7 +72,9 @@ def test_items_come_from_the_bucket_and_results_go_there(machine: dict[str, Any]
     assert state["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
     assert state["Label"] == name
     assert len(name) <= 40
-    assert set(state["ItemSelector"]) == {"run.$", "item.$"}, "nothing that grows with the organization"
+    carried = {"run.$", "execution.$", "policy.$", "listed.$"}
+    assert set(state["ItemSelector"]) == {*carried, "item.$"}, "nothing that grows with the organization"
+    assert state["ItemSelector"]["item.$"] == "$$.Map.Item.Value.item", "its number alone: the rest is read from the store"
     assert state["ItemReader"]["Parameters"]["Bucket"] == NAMES["ReportBucket"]
     prefix = state["ResultWriter"]["Parameters"]["Prefix.$"]
     assert "$$.Execution.Name" in prefix
@@ -144,7 +146,14 @@ def test_with_this_account_only_nothing_of_the_workflow_exists(cloudformation: d
     assert alone - several == set()
     names = {**NAMES, "SpansAccounts": "false", "HasExternalId": "false"}
     variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
-    theirs = ("REAPER_ACCOUNTS", "REAPER_EXCLUDE_ACCOUNTS", "REAPER_TARGET_ROLE", "REAPER_EXTERNAL_ID", "REAPER_WORKFLOW")
+    theirs = (
+        "REAPER_ACCOUNTS",
+        "REAPER_EXCLUDE_ACCOUNTS",
+        "REAPER_TARGET_ROLE",
+        "REAPER_EXTERNAL_ID",
+        "REAPER_RUNS",
+        "REAPER_WORKFLOW",
+    )
     assert [name for name in theirs if policies.resolve(variables[name], names) is not None] == []
 
 
@@ -159,8 +168,8 @@ def test_both_functions_of_the_workflow_have_the_deployments_settings(cloudforma
     )
     assert once == mapped
     assert sweep.pop("REAPER_WORKFLOW") == MACHINE
-    assert once.pop("REAPER_RUNS") == "s3://reports-bucket/runs"
     assert sweep == once
+    assert once["REAPER_RUNS"] == "s3://reports-bucket/runs"
     assert (once["REAPER_ACCOUNTS"], once["REAPER_EXTERNAL_ID"]) == ("organization", "x-1")
 
 
@@ -223,6 +232,18 @@ def test_the_machine_can_run_itself_and_its_functions_only(
 ):
     documents = policies.of_template(cloudformation, NAMES, only={"WorkflowPolicy"})
     assert policies.evaluate(documents, action, resource, {}) is allowed
+
+
+@pytest.mark.parametrize(
+    ("keys", "allowed"),
+    [({"aws:ResourceOrgID": "o-ab12cd34ef"}, True), ({"aws:ResourceOrgID": "o-zz12cd34ef"}, False), ({}, False)],
+    ids=["our organization", "another", "none"],
+)
+def test_with_an_organization_only_its_roles_are_assumed(cloudformation: dict[str, Any], keys: dict[str, str], allowed: bool):
+    names = {**NAMES, "HasOrganization": "true", "OrganizationId": "o-ab12cd34ef"}
+    documents = policies.of_template(cloudformation, names, only={"AccountsPolicy"})
+    role = "arn:aws:iam::222222222222:role/ml-idle-reaper-target"
+    assert policies.evaluate(documents, "sts:AssumeRole", role, keys) is allowed
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,40 @@ def test_the_tests_run_on_every_supported_python():
     assert WORKFLOWS["ci.yml"]["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
 
 
+SHOWN = {
+    path.name: yaml.safe_load(block)
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    for block in re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
+    if "runs-on:" in block
+}
+"""The workflows that the guides show."""
+SIGNS_IN = ("aws-actions/configure-aws-credentials", "azure/login")
+INSTALLS = re.compile(r"\b(pip|uv|npm|make|sam build)\b")
+
+
+def test_the_guides_show_three_workflows():
+    assert set(SHOWN) == {"deploy-aws-unattended.md", "deploy-azure.md", "github-action.md"}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_guides_pin_actions_by_commit_and_name_their_version(name: str):
+    used = re.findall(r"uses: (\S+@\S+(?: # \S+)?)", (ROOT / "docs" / name).read_text())
+    pinned = re.compile(r"ml-idle-reaper/ml-idle-reaper@COMMIT|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert used
+    assert [action for action in used if not pinned.fullmatch(action)] == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_guides_install_nothing_once_there_are_credentials(name: str):
+    """What is installed could use them."""
+    [job] = SHOWN[name]["jobs"].values()
+    at = next(index for index, step in enumerate(job["steps"]) if step.get("uses", "").startswith(SIGNS_IN))
+    before, after = job["steps"][:at], job["steps"][at + 1 :]
+    assert [step for step in after if INSTALLS.search(step.get("run", ""))] == []
+    if [step for step in after if "ml-idle-reaper@" in step.get("uses", "")]:
+        assert [step for step in before if step.get("with") == {"install-only": "true"}]
+
+
 def test_dependabot_watches_what_is_pinned():
     updates = yaml.safe_load((FOLDER / "dependabot.yml").read_text())["updates"]
     watched = {

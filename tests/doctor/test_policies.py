@@ -115,6 +115,20 @@ def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: time
     assert only(schedule.examine_schedule(context(every=every), Opened(stored=saved(age)))).status is status
 
 
+@pytest.mark.parametrize(
+    ("mode", "has_ledger", "advice"),
+    [
+        pytest.param(Mode.AUDIT, True, "invoke the function. In mode audit reaper sweep records nothing", id="audit"),
+        pytest.param(Mode.NOTIFY, False, "invoke the function, or set REAPER_LEDGER", id="only reports are known"),
+        pytest.param(Mode.NOTIFY, True, "run reaper sweep --mode notify", id="the ledger's statistics"),
+    ],
+)
+def test_a_sweep_that_nothing_would_record_is_not_advised(mode: Mode, has_ledger: bool, advice: str, tmp_path: Path):
+    chosen = {"mode": mode, "ledger": f"sqlite://{tmp_path}/ledger.db" if has_ledger else None}
+    check = only(schedule.examine_schedule(context(settings=chosen), Opened(stored=saved(3 * DAY))))
+    assert advice in str(check.fix)
+
+
 def test_a_report_from_a_file_says_nothing_about_the_schedule(tmp_path: Path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report_json(sample_reports.report())))

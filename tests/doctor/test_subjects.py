@@ -27,10 +27,8 @@ def test_a_subject_that_hangs_keeps_what_it_found_and_hides_no_other():
         released.wait(60)
         yield ok("hangs", "too late")
 
-    began = time.monotonic()
     checks = run_subjects({"hangs": hangs, "fine": fine}, limit_s=0.3)
     released.set()
-    assert time.monotonic() - began < 5
     assert results(checks) == [("hangs", CheckStatus.OK), ("hangs", CheckStatus.UNKNOWN), ("fine", CheckStatus.OK)]
     assert "0.3 seconds" in checks[1].because
 
@@ -43,9 +41,9 @@ def test_all_subjects_share_one_limit():
         yield ok("hangs", "too late")
 
     began = time.monotonic()
-    checks = run_subjects({f"hangs {n}": hangs for n in range(10)}, limit_s=0.3)
+    checks = run_subjects({f"hangs {n}": hangs for n in range(10)}, limit_s=1)
     released.set()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 9, "one after the other they would take ten seconds"
     assert [check.status for check in checks] == [CheckStatus.UNKNOWN] * 10
 
 

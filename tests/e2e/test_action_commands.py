@@ -6,11 +6,13 @@ import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +112,15 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
     assert "endpoint/b: refused: changed since the plan was made: tags" in applied.stdout
 
 
+def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
+    """The plan as someone would forge it: the hash is no secret."""
+    plan = json.loads(text)
+    plan.pop("sha256")
+    change(plan)
+    plan["sha256"] = sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return json.dumps(plan)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -117,6 +128,9 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
         pytest.param(lambda text: "nonsense", "not a plan file of `reaper plan`: it isn't JSON", id="no plan"),
         pytest.param(lambda text: "[]", "not a plan file of `reaper plan`: one of its values has the wrong type", id="a list"),
         pytest.param(lambda text: "{}", "`reaper plan`: it has no 'sha256'", id="empty"),
+        pytest.param(lambda text: forged(text, lambda plan: plan["acts"][0].pop("move")), "it has no 'move'", id="no action"),
+        pytest.param(lambda text: forged(text, lambda plan: plan["acts"][0].update(seen=5)), "the wrong type", id="no state"),
+        pytest.param(lambda text: forged(text, lambda plan: plan["scope"].update(cloud=["aws"])), "cloud", id="odd scope"),
     ],
 )
 def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, message):
@@ -145,7 +159,10 @@ def test_too_many_actions_wait_for_a_release(desk: Desk):
     )
     released = desk("release")
     assert (released.returncode, "Released until" in released.stdout) == (0, True), released.stderr
-    assert f"(run {json.loads(first_run.stdout)['run']['id']}): 3 actions exceed max_acts: 2\n" in released.stdout
+    assert (
+        f"(run {json.loads(first_run.stdout)['run']['id']}): 3 actions in account 123456789012 exceed max_acts: 2\n"
+        in released.stdout
+    )
     assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
     completed = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["outcome"] for f in json.loads(completed.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), (
@@ -166,6 +183,31 @@ def test_a_release_names_its_scope_and_ledger(desk: Desk):
     desk.policy(most=2)
     acted = desk("sweep", "--cloud", "aws", "--mode", "enforce")
     assert desk.counts() == [1, 1, 1], acted.stdout
+
+
+def test_a_release_covers_only_the_accounts_it_names(desk: Desk):
+    desk.policy(most=2)
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    other = desk("release", "--account", "222222222222,00000000-0000-0000-0000-000000000001")
+    assert "Nothing was on hold in 222222222222, 00000000-0000-0000-0000-000000000001 in sqlite" in other.stdout
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [3, 3, 3]
+    own = desk("release", "--account", "222222222222", "--account", "123456789012")
+    assert "3 actions in account 123456789012 exceed max_acts: 2\n" in own.stdout
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1]
+
+
+def test_a_release_covers_the_deployments_accounts_by_default(desk: Desk):
+    desk.policy(most=2)
+    other = {"REAPER_ACCOUNTS": "222222222222"}
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert "Still on hold: 123456789012. To release them, use --account or --all.\n" in desk("release", **other).stdout
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [3, 3, 3]
+    desk("release", "--all", **other)
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1]
 
 
 def ledger_dump(desk: Desk) -> list[str]:
@@ -207,8 +249,10 @@ def test_an_expired_release_puts_actions_on_hold_again(desk: Desk):
     desk("release")
     assert "3 actions due, 0 on hold" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    row = store.read_row("release")
-    store.write_row("release", {**row.values, "until": row.values["given"]}, row.version, desk.now)
+    row = store.read_row("hold")
+    over = json.loads(row.values["row"])
+    over["release"]["valid_until"] = over["release"]["given_at"]
+    store.write_row("hold", {**row.values, "row": json.dumps(over)}, row.version, desk.now)
     store.close()
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
@@ -268,6 +312,21 @@ def test_restoring_twice_does_no_harm(desk: Desk):
     [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
     named = desk("restore", desk.ids[0], "--manifest", manifest)
     assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr
+
+
+def test_a_changed_manifest_is_refused_and_a_trusted_one_used(desk: Desk):
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    [manifest] = [p for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
+    kept = manifest.read_bytes()
+    manifest.write_bytes(kept + b" ")
+    refused = desk("restore", desk.ids[0])
+    assert (refused.returncode != 0, "isn't as the reaper stored it" in refused.stderr) == (True, True), refused.stderr
+    manifest.write_bytes(kept)
+    another = f"sqlite://{desk.home}/another.db"
+    unproven = desk("restore", desk.ids[0], "--manifest", str(manifest), REAPER_LEDGER=another)
+    assert ("--trust-manifest" in unproven.stderr, desk.counts()) == (True, [1, 1, 1])
+    trusted = desk("restore", desk.ids[0], "--manifest", str(manifest), "--trust-manifest", REAPER_LEDGER=another)
+    assert (trusted.returncode, desk.counts()) == (0, [3, 1, 1]), trusted.stderr
 
 
 def test_a_denied_action_exits_with_3_and_names_the_permission(desk: Desk):

@@ -227,7 +227,11 @@ def test_a_sweep_shows_its_progress(server: Server, account: Account):
 
 
 def test_columns_sets_the_width_of_the_report(server: Server, account: Account):
-    widths = {c: max(map(len, reaper(server, "sweep", "--cloud", "aws", COLUMNS=c).stdout.splitlines())) for c in ("60", "80")}
+    path = (
+        f"{forks.REAPER.parent}{os.pathsep}{os.environ['PATH']}"  # or its own path, however long, is part of a command to paste
+    )
+    texts = {c: reaper(server, "sweep", "--cloud", "aws", COLUMNS=c, PATH=path).stdout for c in ("60", "80")}
+    widths = {c: max(map(len, text.splitlines())) for c, text in texts.items()}
     assert (widths["60"] <= 60, widths["80"] <= 80) == (True, True)
 
 

@@ -16,11 +16,17 @@ REAPER = Path(sys.executable).with_name("reaper")
 SWEPT = [cloud for cloud in CLOUDS if kinds(cloud)]
 
 
+def plain_environment() -> dict[str, str]:
+    """No account, and a shell that finds `reaper`: else its path, however long it is here, would be part of the text."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
+    return plain | {"PATH": f"{REAPER.parent}{os.pathsep}{plain['PATH']}"}
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory):
-    """The demo run as a newcomer runs it, in an environment without any account."""
+    """The demo run as a newcomer runs it."""
     folder = tmp_path_factory.mktemp("demo")
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
+    plain = plain_environment()
     completed = subprocess.run(
         [REAPER, "demo", "--output", str(folder)], env=plain, capture_output=True, text=True, timeout=240, check=False
     )
@@ -85,7 +91,7 @@ def test_the_demo_page_has_every_finding(demo):
 
 def test_the_demos_explain_command_works(demo):
     [command] = re.findall(r"For every signal:\s+(.* explain NAME --report .*)", demo[1])
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
+    plain = plain_environment()
     completed = subprocess.run(
         command.replace("NAME", "churn-idle-9-days"),
         shell=True,

@@ -162,11 +162,18 @@ def test_use_before_the_date_voids_a_notice(story: Story):
 def test_too_many_actions_stay_on_hold_until_released(story: Story):
     day = story.day("Thursday 5 November")
     assert "exceed max_share: 25%" in day
-    assert "runs `reaper release`" in day
-    assert day.index("on hold recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
+    assert "Run `reaper release --account 123456789012` to allow it" in day
+    assert day.index("on hold recommender-old") < day.index("runs `reaper release --all`") < day.index("stopped recommender-old")
     assert any(to == "ml-admins@example.com" and "ON HOLD (" in text for to, _, text in story.mails)
-    assert "mail ml-admins@example.com: [ML Idle Reaper] 6 actions on hold" in day
-    assert min(m["at"] for m in story.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
+    assert "mail ml-admins@example.com: [ML Idle Reaper] 4 actions on hold" in day
+    endpoints = [m["at"] for m in story.manifests if m["name"] in {"recommender-old", "gb300-trial", "legacy-ranker"}]
+    assert min(endpoints).startswith("2026-11-05T19:30")
+
+
+def test_other_kinds_and_accounts_are_not_on_hold(story: Story):
+    """max_share holds its own kind, and the Azure subscription is under its limits."""
+    acted = {m["name"]: m["at"][:16] for m in story.manifests if m["name"] in {"gpu-nightly", "kim-sandbox"}}
+    assert acted == dict.fromkeys(["gpu-nightly", "kim-sandbox"], "2026-11-05T09:30")
 
 
 def test_a_keep_tag_set_before_the_recheck_wins(story: Story):
@@ -176,7 +183,7 @@ def test_a_keep_tag_set_before_the_recheck_wins(story: Story):
 
 
 def test_stopped_resources_are_smaller_at_the_end(story: Story):
-    sizes = {name: story.finding(name)["size"] for name in ("recommender-old", "gb300-trial", "churn-model")}
+    sizes = {name: story.finding(name)["size"] for name in ("recommender-old", "gb300-trial")}
     assert {name: size.rpartition(" ")[2] for name, size in sizes.items()} == dict.fromkeys(sizes, "x1")
     assert story.finding("kim-sandbox")["status"] == "Stopped"
     assert "its minimum is 0 nodes" in story.finding("gpu-nightly")["because"]
@@ -193,8 +200,12 @@ def test_a_deleted_resource_is_restored_the_same(story: Story):
 def test_a_metrics_outage_stops_nothing_in_use(story: Story):
     day = story.day("Thursday 12 November")
     assert "on hold churn-model: because 11 of 14 sagemaker-endpoint resources are idle, up from 21%" in day
-    assert "8 notices no longer count" in story.day("Friday 13 November")
+    assert [subject for to, subject, _ in story.mails if to == "shop@example.com"] == [], "their owner reads nothing untrue"
+    assert "idle share jumped in 1 place" in day
     assert {story.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
+    assert "churn-model: $22.13 a day, $310 wasted. It will be scaled in on or after Mon 16 Nov" in story.day(
+        "Friday 13 November"
+    )
     assert [m["name"] for m in story.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
     stopped = {m["name"] for m in story.manifests if m["at"].startswith("2026-11-12")}
     assert stopped == {"dev-ana", "dev-mia"}, "the breaker holds what the outage may be behind, not what a calendar asks for"

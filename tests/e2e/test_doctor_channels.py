@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from e2e.post import HEAD, PASSWORD, Serve, login, tls
+from fakes.histories import history_of
 from reaper import registry
 from reaper.doctor import channels, clocks, links
 from reaper.doctor.check import Check, CheckStatus
@@ -179,7 +180,7 @@ def test_the_page_accepts_a_link_that_was_signed_here(page_environ):
         checks = linked(url)
     assert [check.status for check in checks] == [CheckStatus.OK] * 3
     ledger = opening.open_ledger(page_environ["REAPER_LEDGER"], {})
-    assert (dict(ledger.recall([links.NO_RESOURCE], NOW)), ledger.history(links.NO_RESOURCE)) == ({}, [])
+    assert (dict(ledger.recall([links.NO_RESOURCE], NOW)), history_of(ledger, links.NO_RESOURCE)) == ({}, [])
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,47 @@ def test_a_plan_expires(stage: Stage):
         plan_file.parse_plan(text, "p", stage.now + DAY)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "message"), [(timedelta(0), "expired at 2026-12-01"), (2 * DAY, "in the future")], ids=["no end", "tomorrow's"]
+)
+def test_a_plan_lasts_a_week_at_most_whatever_it_says(stage: Stage, ahead: timedelta, message: str):
+    scope = {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}
+    text = plan_file.plan_json(due(stage).sweep(), scope, stage.now + ahead, timedelta(days=3000))
+    with pytest.raises(SettingsError, match=message):
+        plan_file.parse_plan(text, "p", stage.now if ahead else stage.now + 7 * DAY)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["a sweep", "apply"])
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        pytest.param(
+            lambda file: file.write_text(file.read_text().replace("stop", "ignore")), "policy has changed", id="changed"
+        ),
+        pytest.param(lambda file: file.unlink(), "No such file", id="unreadable"),
+    ],
+)
+def test_a_policy_that_changes_during_the_run_stops_nothing(
+    stage: Stage, change: Callable[[Path], object], because: str, applied: bool
+):
+    file, before = stage.home / "policy.yaml", stage.running()
+    file.write_text(stage.source.text)
+    due(stage)
+    source = load_policy(str(file))
+    plan = plan_file.plan_json(stage.audit(), {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now)
+    agreed = plan_file.parse_plan(plan, "p", stage.now) if applied else None
+
+    def meanwhile(value: HandedOver) -> HandedOver:
+        if isinstance(value, Decided):
+            change(file)
+        return value
+
+    report = run_phases(open_run(stage.settings, source, lambda: stage.now, agreed=agreed), meanwhile)
+    [finding] = report.findings
+    assert (finding.step.name, finding.outcome.result, stage.running()) == ("stop", "refused", before)
+    assert because in (finding.outcome.because or "")
+
+
 PUBLISHED = {"aws": timedelta(seconds=70), "azure": timedelta(seconds=210)}
 """How long after a use its metric can be read: Azure Monitor takes about three minutes, and nobody can see sooner."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.policy import default
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ EXTERNAL_ID = "sweep-8f2c"
 POLICY = """\
 version: 1
 defaults: {{action: stop, idle_after: 24h, grace: 3d}}
-limits: {{max_acts: {most}, max_share: 100%}}
+limits: {{max_acts: {most}, max_share: 100%, run: {{max_acts: {run}}}}}
 owners: {{domains: [example.com], fallback: admins@example.com}}
 channels: [{{type: folder, path: "{folder}"}}]
 """
@@ -78,8 +79,8 @@ class Company:
     def forget_notices(self) -> None:
         (self.home / "ledger.db").unlink()
 
-    def policy(self, most: int) -> None:
-        (self.home / "policy.yaml").write_text(POLICY.format(most=most, folder=self.home / "mails"))
+    def policy(self, most: int, run: int = 200) -> None:
+        (self.home / "policy.yaml").write_text(POLICY.format(most=most, run=run, folder=self.home / "mails"))
 
     def counts(self) -> dict[str, int]:
         region = self.server.world.region
@@ -189,11 +190,19 @@ def test_explain_searches_the_organization_for_a_name(company: Company):
 # Limits and notices
 
 
-def test_limits_count_over_all_accounts(company: Company):
-    company.policy(most=2)
+def test_limits_of_the_run_count_over_all_accounts(company: Company):
+    company.policy(most=20, run=2)
     completed = company("sweep", "--cloud", "aws", "--organization", "--mode", "enforce", "--format", "json")
     assert {f["step"] for f in json.loads(completed.stdout)["findings"]} == {"hold"}, completed.stderr
     assert company.counts() == everywhere(3)
+
+
+def test_an_accounts_limits_hold_no_other_account(company: Company):
+    """Each of the three has one action due, which is as many as may be."""
+    company.policy(most=1)
+    completed = company("sweep", "--cloud", "aws", "--organization", "--mode", "enforce", "--format", "json")
+    assert {f["outcome"] for f in json.loads(completed.stdout)["findings"]} == {"done"}, completed.stderr
+    assert company.counts() == everywhere(1)
 
 
 def test_an_owner_gets_one_notice_about_all_accounts(company: Company):
@@ -219,7 +228,7 @@ def test_a_plan_over_the_organization_is_applied_in_each_account(company: Compan
     assert EXTERNAL_ID not in text
     assert all("Policy" in request for request in company.assumed()), "a plan only reads"
     company.server.calls.clear()
-    applied = company("apply", "plan.json", "--external-id", EXTERNAL_ID, REAPER_EXTERNAL_ID="")
+    applied = company("apply", "plan.json", "--organization", "--external-id", EXTERNAL_ID, REAPER_EXTERNAL_ID="")
     assert (applied.returncode, company.counts()) == (0, everywhere(1)), applied.stdout + applied.stderr
     assert Counter(request["RoleArn"].split(":")[4] for request in company.assumed()) == {RESEARCH: 2, VISION: 2}
     assert ["Policy" in request for request in company.assumed()].count(False) == 2, "one to act in each account"
@@ -236,21 +245,57 @@ def test_a_plan_remembers_units_exclusions_and_the_role(company: Company):
         "exclude_accounts": [VISION],
         "role_name": "tools/reaper",
     }
-    applied = company("apply", "plan.json", REAPER_ACCOUNTS="organization")
+    applied = company("apply", "plan.json", "--role-name", "tools/reaper", REAPER_ACCOUNTS="organization")
     assert (applied.returncode, company.counts()) == (0, {**everywhere(3), RESEARCH: 1}), applied.stdout + applied.stderr
     assert {request["RoleArn"] for request in company.assumed()} == {f"arn:aws:iam::{RESEARCH}:role/tools/reaper"}
 
 
+FORGER = "999999999999"
+
+
+def forged(text: str, **scope: Any) -> str:
+    """The plan with another scope, and the hash that belongs to it: the hash is no signature."""
+    plan = json.loads(text)
+    del plan["sha256"]
+    plan["scope"] |= scope
+    return json.dumps({**plan, "sha256": sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()})
+
+
+@pytest.mark.parametrize(
+    ("scope", "options", "message"),
+    [
+        pytest.param({"accounts": [FORGER]}, [], "only its own account", id="another account"),
+        pytest.param({"accounts": [FORGER]}, ["--organization"], "isn't an active account", id="not in the organization"),
+        pytest.param({"accounts": [FORGER]}, ["--account", VISION], "doesn't sweep '999999999999'", id="not the account named"),
+        pytest.param({"organization": True}, ["--account", VISION], "doesn't sweep 'organization'", id="the whole organization"),
+        pytest.param(
+            {"organization": True, "role_name": "admin"}, ["--organization"], "assumes 'ml-idle-reaper-target'", id="another role"
+        ),
+        pytest.param({"regions": ["eu-west-1"]}, ["--region", "us-east-1"], "doesn't sweep 'eu-west-1'", id="another region"),
+        pytest.param({"management_group": "all"}, ["--subscription", "1" * 8], "management group 'all'", id="another group"),
+    ],
+)
+def test_a_plan_reaches_no_further_than_the_command(company: Company, scope: dict[str, Any], options: list[str], message: str):
+    """Its maker would learn the external ID, or have another role assumed."""
+    company("plan", "--cloud", "aws", "-o", "plan.json")
+    file = company.home / "plan.json"
+    file.write_text(forged(file.read_text(), **scope))
+    company.server.calls.clear()
+    applied = company("apply", "plan.json", *options)
+    assert (applied.returncode, company.counts(), company.assumed()) == (2, everywhere(3), []), applied.stdout
+    assert message in " ".join(applied.stderr.split())
+
+
 def test_apply_without_the_external_id_acts_in_the_own_account_only(company: Company):
     company("plan", "--cloud", "aws", "--organization", "-o", "plan.json")
-    applied = company("apply", "plan.json", REAPER_EXTERNAL_ID="")
+    applied = company("apply", "plan.json", "--organization", REAPER_EXTERNAL_ID="")
     assert (applied.returncode, company.counts()) == (3, {**everywhere(3), HUB: 1}), applied.stdout
     assert "sts:AssumeRole" in applied.stderr
 
 
 def test_apply_leaves_an_account_alone_that_is_excluded_by_now(company: Company):
     company("plan", "--cloud", "aws", "--organization", "-o", "plan.json")
-    applied = company("apply", "plan.json", REAPER_EXCLUDE_ACCOUNTS=VISION)
+    applied = company("apply", "plan.json", "--organization", REAPER_EXCLUDE_ACCOUNTS=VISION)
     assert (applied.returncode, company.counts()) == (1, {**everywhere(1), VISION: 3}), applied.stdout + applied.stderr
 
 

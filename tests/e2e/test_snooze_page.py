@@ -85,7 +85,7 @@ class Site(ThreadingHTTPServer):
         self.now = NOW
         self.calls: list[str] = []
         self.ledger = InMemoryLedger()
-        self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR), 0, NOW)
+        self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR, notified_owner=LINK.owner), 0, NOW)
 
     def link(self, link: SnoozeLink = LINK) -> str:
         return link_address(f"http://127.0.0.1:{self.server_port}", sign_link(link, KEYS))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from fakes.histories import history_of
 from reaper.case import Finding, Report
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
@@ -166,7 +167,7 @@ def test_two_concurrent_sweeps_send_one_notice(stage: Stage):
     assert sorted(one(r).step.name for r in reports) == ["none", "warn"]
     assert [m["To"] for m in stage.messages()] == [OWNER]
     ledger = opening.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
-    assert [entry.what for entry in ledger.history(one(reports[0]).case.resource.id)] == ["warned"]
+    assert [entry.what for entry in history_of(ledger, one(reports[0]).case.resource.id)] == ["warned"]
 
 
 def test_a_refused_notice_is_a_failure_and_does_not_count(stage: Stage):

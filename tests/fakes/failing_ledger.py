@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, Reason
@@ -53,6 +53,11 @@ class FailingLedger(InMemoryLedger):
         self.fail_on("row", name)
         return super().read_row(name)
 
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        wanted = list(names)
+        self.fail_on("row", wanted[0])
+        return super().read_rows(wanted)
+
     def unfinished_targets(self, now: datetime) -> list[Target]:
         self.fail_on("unfinished", "")
         return super().unfinished_targets(now)
@@ -82,6 +87,6 @@ class FailingLedger(InMemoryLedger):
         super().add_history(entry)
         self.fail_on("noted", entry.id)
 
-    def history(self, id: str) -> list[HistoryEntry]:
+    def history(self, id: str, since: datetime, limit: int) -> list[HistoryEntry]:
         self.fail_on("history", id)
-        return super().history(id)
+        return super().history(id, since, limit)

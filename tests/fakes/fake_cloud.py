@@ -10,21 +10,36 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult
+from reaper.actions.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    HalfDone,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+    any_members,
+)
+from reaper.aws.actions.identity import arn_pattern
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Resource, Role, StepName, Target
+from reaper.model import BilledPart, Resource, Role, SideChange, StepName, Target
 from reaper.observation import IndirectEvidence, Observation, Reading, Series, Window
 
 KIND = "sagemaker-endpoint"
+STARTABLE = "sagemaker-notebook"
+"""The name of a real kind that can be started again, so that office hours stop it."""
 DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
 
 
@@ -35,6 +50,8 @@ class FakeResource:
 
     `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
     with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
+
+    `minimum`: what autoscaling keeps of it. An action that ends it lowers that to 0 first.
 
     In `metric_gaps` it has no metrics. `without_heartbeat`: it only has indirect evidence. `incomplete_replies`: its metric replies are cut.
     """
@@ -52,23 +69,28 @@ class FakeResource:
     incomplete_replies: bool = False
     blocked_because: str = ""
     region: str = "us-east-1"
+    account: str = TARGET.account
     variants: int = 1
     whole: int = 1
     host: str = ""
     slow: bool = False
     refused: bool = False
+    minimum: int = 0
     fingerprint: str | None = None
     contained: tuple[Resource, ...] = ()
 
 
 @dataclass(slots=True)
 class FakeCloud:
-    """Everything there is. `log` has every action as (action, name, when). `before_call` is called right before a call takes effect,
+    """Everything there is. `log` has every action as (action, name, when), `put_back` the name and time of each put-back. `before_call` is called right before a call takes effect,
     `before_permit` right before its permit is requested."""
 
     clock: Callable[[], datetime]
+    kind_name: str = KIND
     things: dict[str, FakeResource] = field(default_factory=dict)
+    accounts: dict[str, str] = field(default_factory=dict)
     log: list[tuple[StepName, str, datetime]] = field(default_factory=list)
+    put_back: list[tuple[str, datetime]] = field(default_factory=list)
     fail_on: Callable[[str, str], None] = lambda call, name: None
     before_call: Callable[[str, str], None] = lambda call, name: None
     on_action: Callable[[Manifest, FakeResource], None] = lambda manifest, thing: None
@@ -76,6 +98,7 @@ class FakeCloud:
 
     def add(self, name: str, **fields: Any) -> FakeResource:
         self.things[name] = FakeResource(**{"name": name, "whole": fields.get("variants", 1), **fields})
+        self.accounts[name] = self.things[name].account
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
@@ -83,7 +106,7 @@ class FakeCloud:
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
-        return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
+        return f"arn:aws:sagemaker:us-east-1:{self.accounts.get(name, TARGET.account)}:endpoint/{name}"
 
     def thing(self, call: str, name: str) -> FakeResource:
         """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
@@ -115,7 +138,7 @@ class FakeSession:
 
 def resource(yard: FakeSession, thing: FakeResource) -> Resource:
     return Resource(
-        kind=KIND,
+        kind=yard.cloud.kind_name,
         id=yard.cloud.id(thing.name),
         name=thing.name,
         target=yard.target,
@@ -123,7 +146,7 @@ def resource(yard: FakeSession, thing: FakeResource) -> Resource:
         created=thing.created,
         changed=thing.changed,
         status=thing.status,
-        size=thing.instance,
+        size=f"{thing.instance} with at least {thing.minimum}" if thing.minimum else thing.instance,
         parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.running_since else (),
         tags=None if thing.tags is None else dict(thing.tags),
         details=EndpointDetails(
@@ -139,7 +162,8 @@ def discover(yard: FakeSession) -> Iterator[Resource]:
     yard.calls["sagemaker:ListEndpoints"] += 1
     yard.cloud.before_call("list", "")
     yard.cloud.fail_on("list", "")
-    yield from [resource(yard, thing) for thing in yard.cloud.things.values() if thing.region == yard.target.region]
+    where = yard.target.account, yard.target.region
+    yield from [resource(yard, thing) for thing in yard.cloud.things.values() if (thing.account, thing.region) == where]
 
 
 def observe(yard: FakeSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -207,36 +231,85 @@ def record(yard: FakeSession, one: Resource, move: StepName, earlier: Earlier) -
         "tags": dict(thing.tags or {}),
         "created": thing.created.isoformat(),
         "whole": thing.whole,
+        "minimum": 0 if move is StepName.START else thing.minimum,
     }
     inside = {inner.name: dict(inner.tags or {}) for inner in yard.cloud.inside(one.name)}
     return {
         **state,
         "host": thing.host,
         "inside": inside,
-        "previous": earlier.manifest_address,
-        "elsewhere": not earlier.is_readable,
+        "previous": earlier.record,
+        "is_continued": earlier.manifest is not None,
     }
 
 
-def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
-    names = [inner.name for inner in one.contained] if manifest.action is not StepName.START else []
-    inside = [name for name in names if name in yard.cloud.things]
-    for name in inside:
-        _call(yard, name, manifest, permit, _delete)
+def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """The minimum is lowered, and everything inside goes, each by a call of its own; where that is slow it stays at that. Then the thing."""
+    inside = [inner for inner in one.contained if manifest.action is not StepName.START and inner.name in yard.cloud.things]
+
+    def as_before(now: Resource) -> Resource:
+        """The thing without what this action has done to it so far."""
+        left, gone = {inner.id for inner in now.contained}, {inner.id for inner in inside if inner.name not in yard.cloud.things}
+        contained = tuple(inner for inner in one.contained if inner.id in left | gone)
+        return replace(now, contained=contained, size=one.size if " with at least " not in now.size else now.size)
+
+    if manifest.undo_state["minimum"]:
+        with _permitted(yard, permit()):
+            _lower(yard, one.name, manifest)
+    for inner in inside:
+        with _permitted(yard, permit(as_before, inner.id)):
+            _call(yard, inner.name, manifest, _delete)
     slow = one.name in yard.cloud.things and yard.cloud.things[one.name].slow
     if inside and slow:
         return ActionResult(because=f"{len(inside)} inside it were deleted", part_done="what lived inside it")
-    return _call(yard, one.name, manifest, permit, {StepName.DELETE: _delete, StepName.START: _start}.get(manifest.action, _stop))
+    if inside:
+        permit.after_wait(as_before)
+    change = {StepName.DELETE: _delete, StepName.START: _start}.get(manifest.action, _stop)
+    with _permitted(yard, permit(as_before)):
+        return _call(yard, one.name, manifest, change)
+
+
+def _lower(yard: FakeSession, name: str, manifest: Manifest) -> None:
+    thing = yard.cloud.thing("lower", name)
+    yard.cloud.on_action(manifest, thing)
+    thing.minimum = 0
+    yard.cloud.fail_on("lowered", name)
+
+
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    minimum = manifest.undo_state["minimum"]
+    return (SideChange(what="minimum", before=minimum, ours=0),) if minimum else ()
+
+
+def put_back(yard: FakeSession, one: Resource, interrupted: Interrupted) -> PutBackResult:
+    """The minimum as it was, unless a person has set another one, or the thing has been made again."""
+    thing, [change] = yard.cloud.thing("put back", one.name), interrupted.changes
+    if any(
+        (action, name) == (interrupted.action, one.name) and when >= interrupted.begun_at for action, name, when in yard.cloud.log
+    ):
+        return PutBackResult(state=HalfDone.DONE, because="it was carried out")
+    if thing.minimum == change.before:
+        return PutBackResult(state=HalfDone.UNCHANGED, because="nothing was changed")
+    if thing.minimum != change.ours or thing.created != interrupted.created:
+        return PutBackResult(state=HalfDone.LEFT, because="it was changed since, so it stays as it is")
+    thing.minimum = change.before
+    yard.cloud.put_back.append((one.name, yard.cloud.clock()))
+    yard.cloud.fail_on("was put back", one.name)
+    return PutBackResult(state=HalfDone.PUT_BACK, because=f"its minimum is {change.before} again")
+
+
+@contextmanager
+def _permitted(yard: FakeSession, call: AbstractContextManager[None]) -> Iterator[None]:
+    yard.cloud.before_permit()
+    with call:
+        yield
 
 
 def _call(
-    yard: FakeSession, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[FakeCloud, FakeResource], ActionResult]
+    yard: FakeSession, name: str, manifest: Manifest, change: Callable[[FakeCloud, FakeResource], ActionResult]
 ) -> ActionResult:
-    """One changing call: its permit, its way there, its effect, and its way back."""
+    """One changing call: its way there, its effect, and its way back."""
     cloud = yard.cloud
-    cloud.before_permit()
-    permit()
     thing = cloud.thing("carry", name)
     cloud.on_action(manifest, thing)
     cloud.log.append((manifest.action, name, cloud.clock()))
@@ -268,10 +341,7 @@ def _stop(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
 
 
 def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:
-    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
-
-    Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
-    """
+    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later."""
     cloud, now, state = yard.cloud, yard.cloud.clock(), manifest.undo_state
     thing = cloud.things.get(manifest.name) or cloud.add(
         manifest.name, created=now, running_since=None, host=state.get("host", "")
@@ -282,6 +352,7 @@ def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:
             cloud.add(name, created=now, running_since=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
         return UndoResult(because="not all of it is back", not_restored=("one variant: no machine is to be had",), run_again=True)
+    thing.minimum = state.get("minimum") or thing.minimum
     thing.variants = thing.whole = max(state.get("whole", 1), thing.whole)
     thing.running_since, thing.changed = thing.running_since or now, now
     return UndoResult(because="it runs again")
@@ -303,7 +374,18 @@ FAKE_KIND = Kind(
     details=EndpointDetails,
     actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )
-ACTS = ActionFunctions(read_now=look, read_undo_state=record, perform=carry, undo=undo, undo_permissions=())
+RECORDED = any_members("instance", "tags", "created", "whole", "host", "inside", "previous", "is_continued", "part", "minimum")
+ACTS = ActionFunctions(
+    read_now=look,
+    read_undo_state=record,
+    perform=carry,
+    undo=undo,
+    undo_permissions=(),
+    undo_members={StepName.STOP: RECORDED, StepName.DELETE: RECORDED},
+    id_pattern=arn_pattern("endpoint/(?P<name>.+)"),
+    side_changes=side_changes,
+    put_back=put_back,
+)
 
 
 class FakeManifestStore:

@@ -10,13 +10,15 @@ from typing import Any
 from fakes.builders import NOW, TARGET
 from fakes.fake_cloud import ACTS, FAKE_KIND, FakeCloud, FakeManifestStore, FakeSession
 from reaper import __version__
-from reaper.actions import manifest, restore
+from reaper.actions import hold_ledger, manifest, restore
 from reaper.actions.contract import ActionFunctions
 from reaper.actions.executor import ActContext
+from reaper.actions.holds import Hold, KindInTarget
 from reaper.actions.plan_file import PlanFile
 from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
+from reaper.kind import Kind
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger
@@ -69,6 +71,7 @@ class FakeDeployment:
     deadline: datetime | None = None
     more: list[OpenChannel] = field(default_factory=list)
     regions: tuple[str, ...] = ("us-east-1",)
+    accounts: tuple[str, ...] = (TARGET.account,)
     runs: int = 0
     acts: ActionFunctions[Any] = ACTS
     agreed: PlanFile | None = None
@@ -78,20 +81,33 @@ class FakeDeployment:
         self.cloud = FakeCloud(clock=lambda: self.now)
         self.archive = manifest.Archive(place="s3://manifests", store=self.store)
 
-    def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
-        """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
-        return run_phases(self.open_run(mode, regions), self.hand_over)
+    @property
+    def kind(self) -> Kind[Any]:
+        """The kind of everything in its cloud."""
+        return replace(FAKE_KIND, name=self.cloud.kind_name)
 
-    def open_run(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> OpenRun:
+    def sweep(
+        self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None, accounts: Sequence[str] | None = None
+    ) -> Report:
+        """One sweep now: the report as an entry point would give it. Without `regions` or `accounts` it looks at all of them."""
+        return run_phases(self.open_run(mode, regions, accounts), self.hand_over)
+
+    def open_run(
+        self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None, accounts: Sequence[str] | None = None
+    ) -> OpenRun:
         """The next run, with the context of each phase."""
         self.runs += 1
         clock = lambda: self.now  # noqa: E731
-        yards = [FakeSession(self.cloud, replace(TARGET, region=r)) for r in regions or self.regions]
+        yards = [
+            FakeSession(self.cloud, replace(TARGET, account=account, region=region))
+            for account in accounts or self.accounts
+            for region in regions or self.regions
+        ]
         channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel), *self.more]
         run = Run(id=f"run-{self.runs}", started_at=self.now, mode=mode, version=__version__, policy_sha256="0" * 64)
         return OpenRun(
             run=run,
-            observe=ObserveContext(sessions=yards, kinds=[FAKE_KIND], policy=self.policy, clock=clock),
+            observe=[ObserveContext(sessions=yards, kinds=[self.kind], policy=self.policy, clock=clock)],
             decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock, agreed=self.agreed),
             act=self.open_act if mode.acts else None,
             conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
@@ -107,7 +123,7 @@ class FakeDeployment:
             clock=lambda: self.now,
             leases=leases,
             deadline=self.deadline,
-            kind=lambda name: FAKE_KIND,
+            kind=lambda name: self.kind,
             action_functions=lambda name: self.acts,
         )
 
@@ -150,6 +166,18 @@ def due(deployment: FakeDeployment) -> FakeDeployment:
     assert only(deployment.sweep()).step.name is StepName.WARN
     deployment.now += timedelta(days=3)
     return deployment
+
+
+def standing_holds(deployment: FakeDeployment) -> list[Hold]:
+    """The holds of limits that stand now, those of accounts before those of whole runs."""
+    rows = hold_ledger.standing_rows(deployment.ledger, deployment.now)
+    return [hold for key in sorted(rows, reverse=True) for hold in rows[key].holds]
+
+
+def jumped_places(deployment: FakeDeployment) -> set[KindInTarget]:
+    """The places whose idle share jumped, and the kinds over whole runs."""
+    rows = hold_ledger.standing_rows(deployment.ledger, deployment.now)
+    return {breaker.place for row in rows.values() for breaker in row.jumps}
 
 
 def stopped(deployment: FakeDeployment) -> bool:

@@ -25,6 +25,8 @@ TICK = timedelta(minutes=20)
 FALLBACK = "ml-admins@example.com"
 NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   (?:Next|Done): (.*)", re.MULTILINE)
 """What a mail says about each thing in it."""
+BRIEF = re.compile(r"^- (\S+) \([^)]*\): .*?\. ((?:It|From|Its office hours,|Nothing|The evidence) .*)$", re.MULTILINE)
+"""What it says about the cheapest ones, where there are many."""
 WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
 SORTS = {
     "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on, it (?:will|may) be (scaled|stopped)"),
@@ -101,7 +103,8 @@ class Told:
 @dataclass(kw_only=True)
 class Oracle:
     """What really happened. `notices`: what every mail announced. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
-    newest last. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
+    newest last. `lowered`: what the reaper's calls have left half done, since when. `called`: when its calls last changed what. `ahead`: how rows are
+    dated that a fast clock wrote. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
     can't be read.
     """
 
@@ -111,16 +114,21 @@ class Oracle:
     acts: list[tuple[StepName, str, datetime, str]] = field(default_factory=list)
     snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     known: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    lowered: dict[str, datetime] = field(default_factory=dict)
+    called: dict[str, datetime] = field(default_factory=dict)
+    ahead: dict[str, datetime] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
 
     def hear(self, message: Message, addresses: Mapping[str, set[str]], now: datetime) -> Iterator[str]:
         """Notes what a mail announces. Yields what is wrong with it. `addresses`: by name, where mails about a thing may go."""
         if message.audience is not Audience.OWNERS:
             return
-        for name, sentence in NEXT.findall(message.text):
+        for name, sentence in [*NEXT.findall(message.text), *BRIEF.findall(message.text)]:
             sort, date = _announced(sentence, now)
             if sort and self.mode not in {Mode.ENFORCE, Mode.ANNOUNCE}:
                 yield f"{name}: {sentence!r} in mode {self.mode}"
+            if self.is_ahead(name, now) and not _past(sentence):
+                yield f"{name}: {sentence!r}, and its row is dated ahead"
             if message.to not in addresses.get(name, set()) and not _past(sentence):
                 yield f"{name}: told to {message.to}"
             if sort or not _past(sentence):
@@ -137,6 +145,8 @@ class Oracle:
             yield f"acted in mode {self.mode}"
         if {thing.name, thing.host} & self.garbled:
             yield "what is remembered of it cannot be read"
+        if self.is_ahead(thing.name, now):
+            yield "its row is dated ahead"
         yield from _protected(thing, self.knobs, move, now)
         if any(name == thing.name and now - when < HOUR for m, name, when, _ in self.acts if m is move):
             yield f"{move} twice within the hour"
@@ -144,7 +154,7 @@ class Oracle:
             yield from self._unasked(thing, now)
             return
         yield from self.active_snoozes(thing, now)
-        busy = _busy(thing, self.knobs, now)
+        busy = [*_busy(thing, self.knobs, now), *self._young(thing, now)]
         forced = _strict(thing.name) and _shut(now, _close(thing, self.knobs)) and not self.snoozed(thing.host, now)
         if forced:
             yield from [] if busy else _unknown(thing, self.knobs, now)
@@ -157,6 +167,16 @@ class Oracle:
             yield f"no notice: {why}"
         if forced and busy and not self._same_day(thing, now):
             yield "busy, and not told on the same day"
+
+    def is_ahead(self, name: str, now: datetime) -> bool:
+        """Whether its row is dated so far ahead that one of the clocks is wrong, and not so far that this means nothing."""
+        return timedelta(minutes=10) < self.ahead.get(name, now) - now <= 7 * DAY
+
+    def _young(self, thing: FakeResource, now: datetime) -> Iterator[str]:
+        """Whether the reaper itself changed it too short a time ago."""
+        called = self.called.get(thing.name)
+        if called and now - called < _silence(thing, self.knobs, now) and called >= thing.created:
+            yield f"changed by the reaper {now - called} ago"
 
     def active_snoozes(self, thing: FakeResource, now: datetime) -> Iterator[str]:
         """Which snooze keeps it: its own, or that of its host."""
@@ -227,7 +247,9 @@ class Oracle:
 
     def _unasked(self, thing: FakeResource, now: datetime) -> Iterator[str]:
         """Why it must not be started."""
-        if not _office(thing.name) or not (_open(now, _close(thing, self.knobs)) or _open(now - TICK, _close(thing, self.knobs))):
+        if not (_office(thing.name) or _tagged(thing)) or not (
+            _open(now, _close(thing, self.knobs)) or _open(now - TICK, _close(thing, self.knobs))
+        ):
             yield "started outside of office hours"
         if thing.running_since:
             yield "started although it runs"

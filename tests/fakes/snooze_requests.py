@@ -32,7 +32,7 @@ LINK = SnoozeLink(
     idle_since=NOW - 9 * DAY,
 )
 TOKEN = sign_link(LINK, KEYS)
-WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="m-1")
+WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="m-1", notified_owner="jo@example.com")
 
 
 def warned() -> InMemoryLedger:

@@ -38,9 +38,11 @@ def sweep(sessions: Sequence[CloudSession], kinds: Sequence[Kind[Any]], order: S
     clock = lambda: order.now  # noqa: E731
     opened = OpenRun(
         run=Run(id="run", started_at=order.now, mode=Mode.AUDIT, version=__version__, policy_sha256="0" * 64),
-        observe=ObserveContext(
-            sessions=sessions, kinds=kinds, policy=order.policy, clock=clock, prices=order.prices, cache=order.cache
-        ),
+        observe=[
+            ObserveContext(
+                sessions=sessions, kinds=kinds, policy=order.policy, clock=clock, prices=order.prices, cache=order.cache
+            )
+        ],
         decide=DecideContext(policy=order.policy, ledger=None, clock=clock),
         act=None,
         conclude=ConcludeContext(policy=order.policy, ledger=None, clock=clock),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from reaper.settings import Settings
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
 from reaper.workflow.store import ACT_ITEMS, ITEMS, FolderStore
+from reaper.workflow.stored_run import EngineState
 
 
 @dataclass
 class FakeWorkflow:
-    """One deployment whose runs are workflows. `running`: the executions that still run."""
+    """One deployment whose runs are workflows. `running`: the executions that still run. `engines`: what the engine carries, by run."""
 
     settings: Settings
     home: Path
@@ -27,6 +28,7 @@ class FakeWorkflow:
     deadline_in: timedelta | None = None
     runs: int = 0
     waited: list[float] = field(default_factory=list)
+    engines: dict[str, EngineState] = field(default_factory=dict)
 
     def context(self, run_id: str) -> WorkflowContext:
         """The context of a step that begins now."""
@@ -38,7 +40,9 @@ class FakeWorkflow:
         """The first step of a new run, or of that one again."""
         self.runs += run_id is None
         run_id = run_id or f"{self.runs:012x}"
-        return phases.list_targets(self.context(run_id), run_id, holder or f"execution-{run_id}", self.running.__contains__)
+        listed = phases.list_targets(self.context(run_id), run_id, holder or f"execution-{run_id}", self.running.__contains__)
+        self.engines[run_id] = EngineState(**{each.name: listed[each.name] for each in fields(EngineState)})
+        return listed
 
     def items(self, run_id: str, name: str = ITEMS) -> list[dict[str, Any]]:
         """What the engine's map reads."""
@@ -46,16 +50,16 @@ class FakeWorkflow:
         return items
 
     def observe(self, run_id: str, item: Mapping[str, Any]) -> dict[str, Any]:
-        return phases.observe_item(self.context(run_id), run_id, item)
+        return phases.observe_item(self.context(run_id), self.engines[run_id], item["item"])
 
     def decide(self, run_id: str, failures: Mapping[int, str] | None = None) -> dict[str, Any]:
-        return phases.decide_run(self.context(run_id), run_id, failures or {})
+        return phases.decide_run(self.context(run_id), self.engines[run_id], failures or {})
 
     def act(self, run_id: str, item: Mapping[str, Any]) -> dict[str, Any]:
-        return phases.act_on_item(self.context(run_id), run_id, item)
+        return phases.act_on_item(self.context(run_id), self.engines[run_id], item["item"])
 
     def conclude(self, run_id: str, failures: Mapping[int, str] | None = None) -> Report:
-        return phases.conclude_run(self.context(run_id), run_id, failures or {})
+        return phases.conclude_run(self.context(run_id), self.engines[run_id], failures or {})
 
     def observed(self) -> str:
         """A new run up to the end of observing. Returns its ID."""

@@ -11,7 +11,7 @@ from fakes.ledger_places import ARM, ARN
 from reaper.errors import CloudError, Reason
 from reaper.ledger.codec import COLUMNS, memory_columns, memory_from_row
 from reaper.ledger.port import SNOOZE_FIELDS
-from reaper.model import AnnouncedAction, Memory, Result, StepName
+from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
 
 WRITTEN = {
     "idle_since": ("idle_since", NOW - 3 * DAY),
@@ -23,8 +23,13 @@ WRITTEN = {
     "reminded_at": ("reminded_at", NOW - DAY),
     "announced": ("announced_action", AnnouncedAction.HOURS),
     "promised": ("act_not_before", NOW + DAY),
+    "claimed": ("claimed_since", NOW - DAY),
+    "claim_end": ("claimed_until", NOW - HOUR),
+    "claim_told": ("claimed_to", "ana@example.com"),
+    "wrong_hour": ("wrong_hour", NOW - DAY),
+    "wrong_at": ("wrong_notice_at", NOW - HOUR),
+    "wrong_told": ("wrong_notice_to", "ana@example.com"),
     "enrolled": ("enrolment_digest", "5d41402a"),
-    "held_at": ("held_at", NOW - HOUR),
     "snoozed_until": ("snoozed_until", NOW + DAY),
     "snoozed_at": ("snoozed_at", NOW - HOUR),
     "snoozed_by": ("snoozed_by", "jo@example.com"),
@@ -32,11 +37,16 @@ WRITTEN = {
     "last_act": ("last_action", StepName.STOP),
     "acted_at": ("last_action_at", NOW - 9 * DAY),
     "manifest": ("manifest_address", "s3://bucket/manifest.json"),
+    "manifest_sha256": ("manifest_sha256", "f" * 64),
+    "written": ("written_at", NOW),
     "act_run": ("last_action_run", "3f2a9c01b7de"),
     "act_result": ("last_action_result", Result.DONE),
     "act_because": ("last_action_because", "it is being stopped"),
     "act_part": ("last_action_part", "1 of 2 variants"),
     "act_told": ("last_action_told_at", NOW - 8 * DAY),
+    "act_changes": ("last_action_changes", (SideChange(what="traffic", before=100, ours=0),)),
+    "act_created": ("last_action_created", NOW - 60 * DAY),
+    "called_at": ("last_call_at", NOW - 9 * DAY),
 }
 """Every column that any version has ever written, with its field. A renamed field must not rename the column."""
 

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
+from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE
 from reaper.actions import hold_ledger, stop_switch
+from reaper.actions.holds import ALL_ACCOUNTS, Release
 from reaper.case import Pause
 from reaper.errors import CloudError, Reason
+from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
@@ -49,7 +52,7 @@ def fill(ledger: Ledger) -> None:
     ledger.add_unfinished(replace(HINT, target=THERE, id=ARM, owner="ann@example.com"))
     for entry in (KEPT, WARNED):
         ledger.add_history(entry)
-    hold_ledger.release_hold(ledger, JO, NOW)
+    hold_ledger.release_actions(ledger, JO, NOW)
     stop_switch.set_pause(ledger, Pause(by=JO), NOW)
 
 
@@ -83,7 +86,7 @@ def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_
     ledger.add_history(replace(WARNED, by=receipt))
     assert [row.error for row in forget_address(ledger, address)] == ["", ""]
     forgotten = receipt.replace(address, FORGOTTEN)
-    assert (ledger.recall([ARN], NOW)[ARN].notice_receipt, ledger.history(ARN)[0].by) == (forgotten, FORGOTTEN)
+    assert (ledger.recall([ARN], NOW)[ARN].notice_receipt, history_of(ledger, ARN)[0].by) == (forgotten, FORGOTTEN)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +112,10 @@ def test_everything_else_about_a_resource_stays(ledger):
     assert memories[ARM] == Memory(version=1, notified_owner="mojo@example.com", snooze_reason="jo@example.com.au asked")
     assert ledger.unfinished(HERE, NOW) == [replace(HINT, owner=None)]
     assert ledger.unfinished_targets(NOW) == sorted([HERE, THERE], key=str)
-    assert ledger.history(ARN) == [replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it"), WARNED]
+    assert history_of(ledger, ARN) == [replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it"), WARNED]
     assert stop_switch.read_pause(ledger, NOW) == Pause(by=FORGOTTEN, at=NOW)
-    assert hold_ledger.past_runs(ledger, [], {}, NOW).release is not None
+    release = hold_ledger.read_hold_rows(ledger, [], NOW).rows[ALL_ACCOUNTS].release
+    assert release == Release(given_at=NOW, valid_until=NOW + DAY, by=FORGOTTEN)
 
 
 def test_a_snooze_keeps_its_retention(ledger_location):
@@ -179,13 +183,29 @@ def test_a_history_entry_is_added_redacted_before_the_old_one_goes():
     with pytest.raises(CloudError, match="no answer"):
         list(forget_address(ledger, JO))
     redacted = replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it")
-    assert set(ledger.history(ARN)) == {redacted, KEPT, WARNED}
+    assert set(history_of(ledger, ARN)) == {redacted, KEPT, WARNED}
     ledger.cut_off = False
     list(forget_address(ledger, JO))
-    assert ledger.history(ARN) == [redacted, WARNED]
+    assert history_of(ledger, ARN) == [redacted, WARNED]
 
 
 def test_the_mail_that_was_still_to_be_sent_goes_to_nobody_forgotten(ledger):
     fill(ledger)
     list(forget_address(ledger, JO))
     assert [hint.owner for hint in ledger.unfinished(HERE, NOW)] == [None]
+
+
+def test_what_is_removed_is_gone_from_the_sqlite_file(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    ledger = sqlite.open_ledger(str(path), {})
+    fill(ledger)
+    ledger.close()
+    assert JO.encode() in path.read_bytes()
+    ledger = sqlite.open_ledger(str(path), {})
+    assert not [row for row in forget_address(ledger, JO) if row.error]
+    ledger.close()
+    other = b"jo@example.com.au"
+    left = (
+        b"".join(file.read_bytes() for file in tmp_path.iterdir()).lower().replace(other, b"").replace(b"mojo@example.com", b"")
+    )
+    assert JO.encode() not in left

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
+from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, RunStatistics, Unfinished
 from reaper.model import Memory, StepName
@@ -101,14 +102,26 @@ def test_the_history_is_in_order_and_without_duplicates(ledger):
     entries = [first, replace(first, when=NOW + HOUR, what="kept", by="jo"), replace(first, when=NOW + DAY, what="reminded")]
     for entry in [entries[2], entries[0], entries[1], replace(first, id=ARN + "-2"), entries[0]]:
         ledger.add_history(entry)
-    assert ledger.history(ARN) == entries
+    assert history_of(ledger, ARN) == entries
+
+
+def test_a_history_is_bounded_by_time_and_count(ledger):
+    first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle for 3 d")
+    entries = [replace(first, when=NOW + n * HOUR) for n in range(6)]
+    for entry in [*entries[3:], *entries[:3], replace(first, id=ARN + "-2", when=NOW + 9 * HOUR)]:
+        ledger.add_history(entry)
+    assert ledger.history(ARN, NOW, 6) == entries
+    assert ledger.history(ARN, NOW, 2) == entries[4:]
+    assert ledger.history(ARN, NOW + 3 * HOUR, 9) == entries[3:]
+    assert ledger.history(ARN, NOW + 2.5 * HOUR, 2) == entries[4:]
+    assert ledger.history(ARN, NOW + 6 * HOUR, 9) == []
 
 
 def test_two_history_entries_of_the_same_moment_are_both_stored(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     ledger.add_history(first)
     ledger.add_history(replace(first, what="kept"))
-    assert {entry.what for entry in ledger.history(ARN)} == {"warned", "kept"}
+    assert {entry.what for entry in history_of(ledger, ARN)} == {"warned", "kept"}
 
 
 def test_forgetting_removes_only_older_entries(ledger_location, ledger):
@@ -125,7 +138,7 @@ def test_forgetting_removes_only_older_entries(ledger_location, ledger):
     assert ledger.forget_before(NOW + HOUR) == 4
     assert set(ledger.recall([ARN, ARM], NOW + DAY)) == {ARM}
     assert [s.started for s in ledger.statistics(HERE, "k", 9)] == [NOW + DAY]
-    assert [e.when for e in ledger.history(ARN)] == [NOW + DAY]
+    assert [e.when for e in history_of(ledger, ARN)] == [NOW + DAY]
     assert not ledger.take_lease(THERE, "other", NOW + DAY, HOUR)
     assert ledger.forget_before(NOW + HOUR) == 0
 
@@ -195,6 +208,15 @@ def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
     ledger.forget_before(NOW + 2 * RETENTION)
     assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
     assert ledger_location.open_ledger().read_row("release") == NamedRow()
+
+
+def test_named_rows_are_read_together(ledger_location):
+    ledger, names = ledger_location.open_ledger(), [f"hold aws/{n:012}" for n in range(30)]
+    for name in names[::2]:
+        assert ledger.write_row(name, {"row": name}, 0, NOW)
+    for wanted in (names, names[:3], []):
+        rows = ledger.read_rows(wanted)
+        assert rows == {name: NamedRow(values={"row": name}, version=1) if name in names[::2] else NamedRow() for name in wanted}
 
 
 def test_a_named_row_stores_long_strings(ledger_location):

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
+from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE
 from reaper.errors import CloudError, Reason
-from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
+from reaper.ledger.port import RETENTION, SNOOZE_FIELDS, HistoryEntry, Ledger
 from reaper.model import Memory, StepName
 
 FULL = Memory(
@@ -25,6 +26,7 @@ FULL = Memory(
     last_action=StepName.STOP,
     last_action_at=NOW - 9 * DAY,
     manifest_address="s3://bucket/manifest.json",
+    manifest_sha256="f" * 64,
 )
 
 
@@ -35,13 +37,22 @@ def recall(ledger: Ledger, id: str, now: datetime = NOW) -> Memory | None:
 def test_an_empty_ledger_returns_nothing(ledger):
     assert ledger.recall([ARN, ARM], NOW) == {}
     assert ledger.recall([], NOW) == {}
-    assert ledger.history(ARN) == []
+    assert history_of(ledger, ARN) == []
     assert ledger.statistics(HERE, "sagemaker-endpoint", 5) == []
 
 
 def test_a_memory_is_read_back_with_a_higher_version(ledger_location):
     assert ledger_location.open_ledger().remember(ARN, FULL, 0, NOW)
     assert recall(ledger_location.open_ledger(), ARN) == replace(FULL, version=1)
+
+
+@pytest.mark.parametrize("fields", [None, SNOOZE_FIELDS], ids=["a whole row", "a snooze"])
+def test_a_row_knows_when_it_was_written(ledger_location, fields):
+    ledger_location.open_ledger().remember(ARN, Memory(snoozed_until=NOW + 30 * DAY), 0, NOW)
+    assert ledger_location.open_ledger().remember(ARN, Memory(snoozed_until=NOW + 60 * DAY), 1, NOW + HOUR, fields)
+    memory = recall(ledger_location.open_ledger(), ARN, NOW + HOUR)
+    assert memory is not None
+    assert memory.written_at == NOW + HOUR
 
 
 def test_a_later_write_removes_the_values_that_it_lacks(ledger):
@@ -123,7 +134,7 @@ def test_any_id_can_be_remembered(ledger, id):
     assert ledger.remember(id, FULL, 0, NOW)
     ledger.add_history(HistoryEntry(id=id, when=NOW, what="warned", by="reaper", because="idle"))
     assert recall(ledger, id) == replace(FULL, version=1)
-    assert [entry.id for entry in ledger.history(id)] == [id]
+    assert [entry.id for entry in history_of(ledger, id)] == [id]
 
 
 def test_ids_that_differ_anywhere_are_different_resources(ledger):
@@ -141,7 +152,7 @@ def test_arm_ids_that_differ_by_case_are_one_resource(ledger):
     assert ledger.recall(spellings, NOW) == dict.fromkeys(spellings, replace(FULL, version=2))
     for n, id in enumerate(spellings):
         ledger.add_history(HistoryEntry(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
-    assert [entry.id for entry in ledger.history(ARM)] == spellings
+    assert [entry.id for entry in history_of(ledger, ARM)] == spellings
 
 
 def test_two_thousand_memories_are_recalled_at_once(ledger_location):

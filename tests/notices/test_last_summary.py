@@ -6,11 +6,12 @@ from datetime import timedelta
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.histories import history_of
 from fakes.sample_findings import finding, report
 from reaper.actions import hold_ledger
 from reaper.model import StepName
 from reaper.notices import last_summary
-from reaper.notices.admin_summary import MAX_HOLD_KEYS, topics, urgent_topics
+from reaper.notices.admin_summary import MAX_HOLD_KEYS, Held, topics, urgent_topics
 from reaper.notices.message import Audience
 
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
@@ -41,11 +42,13 @@ def test_an_unreadable_row_has_no_topics():
 def test_the_topic_of_a_hold_has_its_beginning():
     run_report = report(finding("a", move=StepName.HOLD))
     id_ = run_report.findings[0].case.resource.id
-    first, second = urgent_topics(run_report, {id_: {NOW}}), urgent_topics(run_report, {id_: {NOW + DAY}})
+    first, second = urgent_topics(run_report, Held(since={id_: {NOW}})), urgent_topics(run_report, Held(since={id_: {NOW + DAY}}))
     assert len(first) == len(second) == 1
     assert first != second
-    assert urgent_topics(run_report, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
-    assert first <= topics(run_report, {id_: {NOW}})
+    assert urgent_topics(run_report, Held(since={id_: {NOW, NOW + DAY}})) == first | second, (
+        "one hold more is news, one less is none"
+    )
+    assert first <= topics(run_report, Held(since={id_: {NOW}}))
 
 
 def test_very_many_holds_share_one_key_per_place():
@@ -85,7 +88,7 @@ def test_a_lasting_hold_is_reported_once():
 
 def test_a_hold_that_returns_is_reported_again():
     deployment = held_once()
-    hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(minutes=30))
+    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(minutes=30))
     deployment.now += HOUR
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
     assert summaries(deployment) == 3
@@ -93,5 +96,5 @@ def test_a_hold_that_returns_is_reported_again():
 
 def test_known_topics_are_one_row_without_history():
     deployment = held_once()
-    assert deployment.ledger.history("overview") == []
+    assert history_of(deployment.ledger, "overview") == []
     assert deployment.ledger.read_row("summary").version == 2

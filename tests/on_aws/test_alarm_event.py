@@ -12,7 +12,7 @@ from reaper.aws.alarm_event import AlarmedEndpoint, alarmed_endpoints
 CHURN = AlarmedEndpoint(account="111111111111", region="eu-west-1", name="churn")
 
 
-def metric(name: str = "churn", namespace: str = "AWS/SageMaker", **dimensions: str) -> dict[str, Any]:
+def metric(name: str = "churn", namespace: Any = "AWS/SageMaker", **dimensions: str) -> dict[str, Any]:
     every = {"EndpointName": name, "VariantName": "AllTraffic", **dimensions}
     stat = {"metric": {"namespace": namespace, "name": "Invocations", "dimensions": every}, "period": 300, "stat": "Sum"}
     return {"id": "m1", "metricStat": stat, "returnData": True}
@@ -47,6 +47,10 @@ def test_an_event_that_comes_twice_counts_once():
     assert alarmed.dropped == {"sent twice": 1}
 
 
+def test_a_list_as_namespace_costs_no_other_event():
+    assert alarmed_endpoints([event(metric("odd", namespace=["AWS/SageMaker"])), event(id="e2")]).endpoints == {CHURN}
+
+
 def test_account_and_region_come_from_the_envelope():
     forged = json.loads(event())
     forged["detail"] |= {"account": "999999999999", "region": "us-east-1"}
@@ -76,6 +80,7 @@ COMPOSITE = {"detail": {"alarmName": "x", "state": {"value": "ALARM"}, "configur
             id="an expression",
         ),
         pytest.param(event(metric("x", "AWS/EC2")), "not about an endpoint", id="another service"),
+        pytest.param(event(metric(namespace=["AWS/SageMaker"])), "not about an endpoint", id="a list as namespace"),
         pytest.param(event(metric("")), "not about an endpoint", id="an empty name"),
         pytest.param(event(detail="x"), "not an alarm's event", id="odd detail"),
         pytest.param(event(detail={"state": [], "configuration": 5}), "not in ALARM", id="odd state"),

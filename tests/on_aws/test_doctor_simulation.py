@@ -144,6 +144,14 @@ def test_two_grants_have_two_policies_so_that_none_overwrites_another():
     assert len(names) == 2
 
 
+def test_grants_on_two_resources_have_two_policies_too():
+    principal = parse_principal(ROLE)
+    buckets = ("arn:aws:s3:::reports/*", "arn:aws:s3:::manifests/*")
+    words = [shlex.split(grant_line(principal, "s3:PutObject", bucket)) for bucket in buckets]
+    assert len({name for _, _, _, _, _, _, name, *_ in words}) == 2
+    assert words[0] == shlex.split(grant_line(principal, "s3:PutObject", buckets[0])), "and the same one each time"
+
+
 def test_nobody_but_identity_center_changes_its_roles():
     principal = parse_principal("arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Admin_0a1b/ana")
     assert "permission set" in grant_line(principal, DELETE, "*")

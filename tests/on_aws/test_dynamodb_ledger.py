@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import boto3
 import pytest
 
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
-from reaper.actions import stop_switch
+from reaper.actions import hold_ledger, stop_switch
 from reaper.aws.dynamodb_ledger import DynamoLedger
 from reaper.aws.dynamodb_table import MAX_EMPTY_ROUNDS, DynamoTable
 from reaper.aws.session import CloudSession
 from reaper.case import UNTIL_RESUMED
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import RETENTION
+from reaper.ledger.port import RETENTION, HistoryEntry
 from reaper.model import Memory, Target
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call
@@ -44,6 +46,18 @@ def unprocessed(some: int, times: int):
         return fault.Fault(answer=lambda call: reply.result(call, data))
 
     return guard
+
+
+def test_only_the_end_of_a_long_history_is_asked_for(ledger_location, server):
+    ledger = ledger_location.open_ledger()
+    entry = HistoryEntry(id=ARN, when=NOW, what="stopped", by="run-1", because="it is outside its office hours " * 20)
+    for day in range(40):
+        ledger.add_history(replace(entry, when=NOW + day * DAY))
+    server.calls.clear()
+    assert [e.when for e in ledger.history(ARN, NOW + 30 * DAY, 3)] == [NOW + day * DAY for day in (37, 38, 39)]
+    queries = [call.params for call in server.calls if call.operation == "Query"]
+    assert {(query["Limit"], query["ScanIndexForward"]) for query in queries} == {(3, False)}
+    assert len(queries) <= 2, "the second page of a moto that counts its limit exactly"
 
 
 def test_unprocessed_keys_are_read_again(ledger_location, server):
@@ -79,6 +93,16 @@ def test_a_permit_takes_one_request_for_the_switch_and_all_records(ledger_locati
         ("BatchGetItem", True)
     ]
     assert (list(memories), dict(row.values), row.version) == (ids[:1], {"state": "on"}, 1)
+
+
+def test_the_hold_rows_of_a_hundred_accounts_take_one_request(ledger_location, server):
+    ledger, targets = (
+        ledger_location.open_ledger(),
+        [Target(cloud="aws", account=f"{n:012}", region="us-east-1") for n in range(99)],
+    )
+    server.calls.clear()
+    assert len(hold_ledger.read_hold_rows(ledger, targets, NOW).rows) == 100
+    assert [call.operation for call in server.calls] == ["BatchGetItem"]
 
 
 def test_a_named_row_without_a_version_is_unreadable(ledger_location):

@@ -39,13 +39,13 @@ def write(server: Server) -> Write:
 
 def record(number: int, status: str = "FAILED", **more: str) -> dict[str, Any]:
     """One item. Input and output are JSON texts."""
-    given = json.dumps({"run": "0123456789ab", "item": {"item": number, "account": "1", "regions": ["r"]}})
+    given = json.dumps({"run": "0123456789ab", "item": number})
     return {"ExecutionArn": "arn:aws:states:…", "Name": "1", "Input": given, "Status": status, **more}
 
 
 def caught(number: int, error: str, cause: str) -> dict[str, Any]:
     """An item whose error was caught: it succeeds, and its output says what happened."""
-    return record(number, "SUCCEEDED", Output=json.dumps({"item": {"item": number}, "Error": error, "Cause": cause}))
+    return record(number, "SUCCEEDED", Output=json.dumps({"item": number, "Error": error, "Cause": cause}))
 
 
 def test_a_result_is_no_failure(write: Write):
@@ -88,6 +88,13 @@ def test_what_cannot_be_read_loses_reasons_and_nothing_else(write: Write, conten
     boto3.client("s3").put_object(Bucket="bucket", Key=KEY, Body=content.encode())
     assert item_failures(RESULTS) == {}
     assert "can't be read" in caplog.text or "null" in content
+
+
+@pytest.mark.parametrize("files", [[1], {"FAILED": 1}, {"FAILED": [1]}, {"FAILED": [{}]}, "x"])
+def test_an_odd_list_of_files_loses_reasons_and_nothing_else(write: Write, files: Any):
+    results = write(FAILED=[record(1)])
+    boto3.client("s3").put_object(Bucket="bucket", Key=KEY, Body=json.dumps({"ResultFiles": files}).encode())
+    assert item_failures(results) == {}
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(write: Write):

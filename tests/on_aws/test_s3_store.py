@@ -124,11 +124,12 @@ def test_an_invalid_address_is_refused():
         text_store.write("https://example.com", "one.json", "x")
 
 
-def test_a_manifest_in_a_bucket_is_read_beside_a_folder_archive(tmp_path: Path):
+def test_a_manifest_in_a_bucket_is_none_of_a_folder_archive(tmp_path: Path):
     elsewhere, folder = manifest.open_archive("s3://manifests/reaper", {}), manifest.open_archive(str(tmp_path), {})
-    address = elsewhere.store_manifest(SAVED, 1)
-    assert folder.read_manifest(address) == SAVED
-    assert elsewhere.read_manifest(folder.store_manifest(SAVED, 2)) == SAVED
+    stored = elsewhere.store_manifest(SAVED, 1)
+    assert elsewhere.read_manifest(stored) == SAVED
+    with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS"):
+        folder.read_manifest(stored)
 
 
 def test_a_run_is_stored_in_a_bucket():

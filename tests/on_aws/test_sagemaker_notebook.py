@@ -57,6 +57,19 @@ def test_a_fresh_log_event_beats_silent_busy_points(account: Account, run_sweep:
     assert run_sweep(KIND).state("nb") is State.ACTIVE
 
 
+def test_silent_busy_points_prove_nothing_if_the_log_is_unreadable(account: Account, run_sweep: Sweep, server: Server):
+    """Busy can be written by more people than the notebook's own."""
+    notebook = account.notebook("nb")
+    account.busy_steadily(notebook.arn, LONG_AGO, NOW)
+    server.rules.append(on("DescribeLogStreams", denied()))
+    assert run_sweep(KIND).state("nb") is State.UNKNOWN
+
+
+def test_a_start_of_today_beats_silent_busy_points(account: Account, run_sweep: Sweep):
+    account.busy_steadily(account.notebook("nb", changed=NOW - 3 * HOUR).arn, LONG_AGO, NOW)
+    assert run_sweep(KIND).state("nb") is State.YOUNG
+
+
 def test_another_notebooks_log_does_not_count(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb-2/jupyter.log", last_event=NOW - HOUR)

@@ -45,6 +45,11 @@ def test_user_activity_beats_silent_busy_points(account: Account, run_sweep: Swe
     assert run_sweep(KIND).state(LAB) is State.ACTIVE
 
 
+def test_a_start_of_today_beats_silent_busy_points(account: Account, run_sweep: Sweep):
+    account.busy_steadily(account.app(space="ana", created=NOW - 3 * HOUR).arn, LONG_AGO, NOW)
+    assert run_sweep(KIND).state(LAB) is State.YOUNG
+
+
 @pytest.mark.parametrize(
     "type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer", "TensorBoard", "Canvas", "RStudioServerPro"]
 )

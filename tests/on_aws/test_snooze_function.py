@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import boto3
 import pytest
 
+from fakes.histories import history_of
 from reaper.aws import snooze_function
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
@@ -159,7 +160,7 @@ def test_a_post_through_the_url_snoozes_the_resource(store: Ledger, encoded: boo
     assert reply["statusCode"] == 200
     assert memory.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
     assert (memory.snooze_reason, memory.warned_at) == ("für Ōsaka", NOW)
-    assert [entry.what for entry in store.history(ID)] == ["kept"]
+    assert [entry.what for entry in history_of(store, ID)] == ["kept"]
 
 
 def test_two_concurrent_snoozes_keep_the_longer_one(store: Ledger):
@@ -168,7 +169,7 @@ def test_two_concurrent_snoozes_keep_the_longer_one(store: Ledger):
     memory = remembered(store)
     assert [reply["statusCode"] for reply in replies] == [200] * 4
     assert memory.snoozed_until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
-    assert (memory.version, memory.warned_at) == (1 + len(store.history(ID)), NOW)
+    assert (memory.version, memory.warned_at) == (1 + len(history_of(store, ID)), NOW)
 
 
 def test_the_snooze_function_calls_only_what_its_role_grants(store: Ledger, server: Server):

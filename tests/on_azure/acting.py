@@ -1,4 +1,4 @@
-"""An action as the product carries it out: read again, checked for blocks, recorded, performed."""
+"""An action as the product carries it out: read again, checked for blocks, recorded, performed, and settled if it was interrupted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,28 @@ from typing import Any
 import pytest
 
 from on_azure.conftest import DEPLOYMENT, NOW
-from reaper import registry
-from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest
+from reaper import memory_updates, registry
+from reaper.actions.contract import (
+    NOTHING_EARLIER,
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+)
+from reaper.actions.intent import Intent
+from reaper.actions.interruption import put_back
+from reaper.actions.manifest_check import require_own_form
+from reaper.actions.permit import CallPermit, Look
 from reaper.azure.session import CloudSession
-from reaper.azure.writes import always_permit
 from reaper.case import Blocked
-from reaper.errors import CloudError
-from reaper.model import Resource, StepName
+from reaper.errors import ActionWithdrawn, CloudError
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import Unfinished
+from reaper.memory_updates import BegunAction
+from reaper.model import Memory, Resource, StepName
 from reaper_sandbox.azure.server import Server
 
 
@@ -50,18 +65,76 @@ class PreparedAction:
     resource: Resource
     manifest: Manifest
 
-    def result(self, permit: CallCheck = always_permit) -> ActionResult:
-        return registry.action_functions(self.resource.kind).perform(
-            self.cloud.without_cache(), self.resource, self.manifest, permit
-        )
+    @property
+    def functions(self) -> ActionFunctions[CloudSession]:
+        return registry.action_functions(self.resource.kind)
 
-    def perform(self, permit: CallCheck = always_permit) -> str:
+    @property
+    def written(self) -> Memory:
+        """The row with its intent."""
+        begun = BegunAction(
+            action=self.manifest.action,
+            run=self.manifest.run,
+            at=self.manifest.at,
+            created=self.resource.created,
+            changes=self.functions.side_changes(self.manifest),
+        )
+        return memory_updates.before_action(Memory(), begun)
+
+    def permit(self) -> CallPermit:
+        """The real permit, over a ledger in which nothing happens."""
+        ledger, one, manifest = InMemoryLedger(), self.resource, self.manifest
+        ledger.remember(one.id, self.written, 0, NOW)
+        hint = Unfinished(
+            target=one.target,
+            id=one.id,
+            kind=one.kind,
+            name=one.name,
+            region=one.region,
+            owner=None,
+            action=manifest.action,
+            run=manifest.run,
+            at=NOW,
+        )
+        look = Look(
+            resource=one,
+            memories={},
+            read=lambda: self.functions.read_now(self.cloud.without_cache(), one),
+            look=lambda now, memories: None,
+        )
+        own_intent = Intent(before=Memory(), written=self.written, hint=hint)
+        return CallPermit(look=look, own_intent=own_intent, ledger=ledger, clock=lambda: NOW, require_lease=lambda: None)
+
+    def result(self, permit: Permit | None = None) -> ActionResult:
+        return self.functions.perform(self.cloud.without_cache(), self.resource, self.manifest, permit or self.permit())
+
+    def perform(self, permit: Permit | None = None) -> str:
         return self.result(permit).because
 
-    def refused(self) -> CloudError:
+    def undo(self) -> UndoResult:
+        """Undo it, if its manifest has the form that `reaper restore` requires."""
+        require_own_form(self.manifest, self.functions)
+        return self.functions.undo(self.cloud.without_cache(), self.manifest)
+
+    def refused(self, permit: Permit | None = None) -> CloudError:
         with pytest.raises(CloudError) as caught:
-            self.perform()
+            self.perform(permit)
         return caught.value
+
+    def withdrawn(self, permit: Permit | None = None) -> str:
+        with pytest.raises(ActionWithdrawn) as caught:
+            self.perform(permit)
+        return str(caught.value)
+
+    def interrupted(self, permit: Permit | None = None) -> tuple[str, PutBackResult]:
+        """Why the action ended between its calls, and how that was settled."""
+        with pytest.raises((CloudError, ActionWithdrawn)) as caught:
+            self.perform(permit)
+        return str(caught.value), self.put_back()
+
+    def put_back(self) -> PutBackResult:
+        """What the executor does after a failure, and the next run after a crash."""
+        return put_back(self.resource, self.written, self.functions, self.cloud.without_cache())
 
 
 def prepare_action(

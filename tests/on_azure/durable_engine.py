@@ -60,7 +60,7 @@ class Engine:
 
     replay: Callable[[str, str], str]
     activities: Callable[[str, str], str]
-    version: str = "1"
+    version: str = "2"
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     faults: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
     after: Callable[[str, int], None] = lambda name, count: None

@@ -29,7 +29,6 @@ from on_azure import durable_engine, tokens
 from on_azure.durable_engine import Engine, Instance
 from reaper.azure import activities, run_report, starting, triggers
 from reaper.azure.credential import new_credential
-from reaper.workflow import conclude_claim
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing
@@ -166,7 +165,6 @@ def deployment(storage: Storage, tmp_path: Path, patch: pytest.MonkeyPatch) -> I
         patch.delenv(name)
     patch.setattr(activities, "PAUSES_S", (0.0, 0.0))
     patch.setattr(run_report, "WAIT_S", 0.05)
-    patch.setattr(conclude_claim, "WAIT_S", 0.05)
     patch.setattr(starting, "WAIT_S", 0.0)
     engine = Engine(replay, activity, now=NOW)
     with ExitStack() as stack:

@@ -81,7 +81,7 @@ def test_a_foreign_404_does_not_mean_gone_for_an_action(server: Server, cloud: C
     vision.instance("ada")
     act = prepare_action(cloud, INSTANCE, "ada")
     server.rules.append(on(".*", ".*/computes/ada.*", PAGE))
-    assert act.refused().reason is not Reason.GONE
+    assert "404 page not found" in act.withdrawn()
 
 
 def _again(cloud: CloudSession, name: str) -> CloudError:

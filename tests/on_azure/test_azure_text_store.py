@@ -88,10 +88,25 @@ def test_an_error_about_a_policy_hides_its_signature(account: str, text: bytes):
     assert "sig=" not in str(caught.value)
 
 
-def test_a_report_is_never_overwritten(account: str):
-    text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
-    with pytest.raises(SettingsError, match="already exists"):
-        text_store.write_report(f"{account}/reports", "run1", NOW, '{"other": 1}')
+def test_the_first_report_of_a_run_stays(account: str):
+    first = text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
+    assert text_store.write_report(f"{account}/reports", "run1", NOW, '{"other": 1}') == first
+    assert text_store.read_report(f"{account}/reports", "run1", first) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("place", "address"),
+    [
+        pytest.param("reports", "manifests/2026/11/21/run1.json", id="another container"),
+        pytest.param("reports/daily", "reports/2026/11/21/run1.json", id="another folder"),
+        pytest.param("reports", "reports/2026/11/21/run2.json", id="another run"),
+        pytest.param("reports", "reports/2026/11/21/run1.json?sig=x", id="a signature"),
+        pytest.param("reports", "reports/../manifests/2026/11/21/run1.json", id="dots"),
+    ],
+)
+def test_only_the_reports_of_a_run_are_read_as_its_report(account: str, place: str, address: str):
+    with pytest.raises(CloudError, match="is no report of run run1"):
+        text_store.read_report(f"{account}/{place}", "run1", f"{account}/{address}")
 
 
 def test_a_report_whose_reply_was_lost_is_stored(account: str):

@@ -56,9 +56,18 @@ def test_more_than_ten_busy_series_of_a_workspace_are_all_read(vision: Workspace
     assert {result.verdict(name) for name in result.findings} == {PROVEN}
 
 
-def test_the_state_job_running_counts_as_use(vision: Workspace, run_sweep: Sweep):
-    vision.instance("ci", started=MONTH_AGO).set("properties.properties.state", "JobRunning")
+@pytest.mark.parametrize("says_zero", [False, True], ids=["without Busy", "despite silent Busy"])
+def test_the_state_job_running_counts_as_use(vision: Workspace, run_sweep: Sweep, says_zero: bool):
+    one = vision.instance("ci", started=MONTH_AGO).set("properties.properties.state", "JobRunning")
+    if says_zero:
+        signals.busy(one, 0, since=LONG_AGO)
     assert run_sweep(INSTANCE).state("ci") is State.ACTIVE
+
+
+def test_a_start_of_today_beats_silent_busy(vision: Workspace, run_sweep: Sweep):
+    """A false 0 may have been published for the hours before it, too."""
+    signals.busy(vision.instance("ci", started=NOW - 3 * HOUR), 0, since=LONG_AGO)
+    assert run_sweep(INSTANCE).state("ci") is State.YOUNG
 
 
 def test_a_paused_job_counts_as_use_despite_silent_busy(vision: Workspace, run_sweep: Sweep):

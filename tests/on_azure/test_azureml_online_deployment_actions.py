@@ -12,7 +12,7 @@ import pytest
 from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import UndoResult
+from reaper.actions.contract import HalfDone, UndoResult
 from reaper.azure import assets
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
@@ -20,7 +20,7 @@ from reaper.errors import CloudError, Reason
 from reaper.model import StepName
 from reaper.observation import Window
 from reaper_sandbox.azure import autoscale
-from reaper_sandbox.azure.fault import cut, error, on
+from reaper_sandbox.azure.fault import error, on
 from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.rights import deny, only
 from reaper_sandbox.azure.server import Server
@@ -56,7 +56,7 @@ def delete(cloud: CloudSession, name: str = "chat/blue") -> PreparedAction:
 
 
 def undo(cloud: CloudSession, act: PreparedAction) -> UndoResult:
-    return registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), act.manifest)
+    return act.undo()
 
 
 def traffic(endpoint: Endpoint) -> dict[str, int]:
@@ -130,7 +130,7 @@ def test_autoscale_added_a_moment_ago_refuses_the_scale_in(server: Server, cloud
     blue = full(chat)
     act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
-    assert "autoscale keeps at least 2 instances" in str(act.refused())
+    assert act.withdrawn() == "its settings changed a moment ago"
     assert not server.mutations
 
 
@@ -209,7 +209,8 @@ def test_target_utilization_scaling_blocks_a_scale_in(cloud: CloudSession, chat:
 def test_a_changing_deployment_blocks_both_actions(cloud: CloudSession, chat: Endpoint, state: str, move: StepName):
     full(chat).set("properties.provisioningState", state)
     barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", move)
-    assert (barred.because, barred.already_done) == (f"its state is {state}", False)
+    is_done = (state, move) == ("Deleting", StepName.DELETE)
+    assert (barred.because, barred.already_done) == (f"its state is {state}", is_done)
 
 
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
@@ -440,7 +441,7 @@ def test_traffic_added_a_moment_ago_refuses_the_delete(
     meanwhile(chat)
     if lenient:
         server.rules.append(on("DELETE", ".*", error(202, "", "")))
-    assert act.refused().reason is Reason.REFUSED
+    assert "changed a moment ago" in act.withdrawn()
     assert (server.world.estate.find(blue.id), server.mutations) == (blue.body, [])
 
 
@@ -449,16 +450,16 @@ def test_a_sibling_added_a_moment_ago_refuses_the_delete(server: Server, cloud: 
     chat.traffic(blue=100)
     act = delete(cloud)
     full(chat, "green")
-    assert "shift that to green first" in str(act.refused())
+    assert act.withdrawn() == "its settings changed a moment ago"
     assert (traffic(chat), server.mutations) == ({"blue": 100}, [])
 
 
 @pytest.mark.parametrize(
     ("path", "value", "what"),
     [
-        ("tags", {"reaper:keep": "true"}, "tags"),
-        ("sku.capacity", 5, "sku"),
-        ("properties.model", "m:8", "properties"),
+        ("tags", {"reaper:keep": "true"}, "tags, settings"),
+        ("sku.capacity", 5, "size, settings"),
+        ("properties.model", "m:8", "settings"),
     ],
 )
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
@@ -468,7 +469,7 @@ def test_a_delete_that_the_manifest_could_not_restore_is_refused(
     blue = full(chat)
     act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     blue.set(path, value)
-    assert f"its {what} changed a moment ago" in str(act.refused())
+    assert act.withdrawn() == f"its {what} changed a moment ago"
     assert not server.mutations
 
 
@@ -479,20 +480,23 @@ def test_an_endpoint_that_does_not_settle_stops_the_delete(server: Server, cloud
     waited: list[float] = []
     cloud.clients.pause = waited.append
     failed = act.refused()
-    assert (failed.reason, sum(waited)) == (Reason.PARTIAL, 70)
-    assert "its endpoint's state is Updating, so it wasn't deleted; its traffic had been set from 100% to 0%" in str(failed)
-    assert "undo restores the traffic" in str(failed)
-    assert server.world.estate.find(blue.id) is not None
+    assert sum(waited) == 55
+    assert "its endpoint's state is Updating, so it wasn't deleted" in str(failed)
+    with pytest.raises(CloudError, match="its endpoint is still Updating"):
+        act.put_back()
+    assert (server.world.estate.find(blue.id) is not None, sum(waited)) == (True, 70)
     later(server)
-    undo(cloud, act)
+    assert act.put_back().state is HalfDone.PUT_BACK
     assert traffic(chat) == {"blue": 100}
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [("properties.traffic", {"blue": 0, "green": 100}), ("tags", {"team": "other"})], ids=["traffic", "tags"]
+    ("path", "value", "state"),
+    [("properties.traffic", {"blue": 0, "green": 100}, HalfDone.LEFT), ("tags", {"team": "other"}, HalfDone.PUT_BACK)],
+    ids=["traffic", "tags"],
 )
 def test_an_endpoint_that_ends_in_another_state_stops_the_delete(
-    server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object
+    server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object, state: HalfDone
 ):
     blue = full(chat)
     chat.traffic(blue=100)
@@ -504,38 +508,23 @@ def test_an_endpoint_that_ends_in_another_state_stops_the_delete(
             chat.set(path, value)
 
     server.rules.append(bend)
-    assert act.refused().reason is Reason.PARTIAL
+    because, settled = act.interrupted()
+    assert ("changed a moment ago" in because, settled.state) == (True, state)
     assert server.world.estate.find(blue.id) is not None
 
 
-def test_a_delete_that_fails_after_the_traffic_moved_says_so(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_delete_that_fails_after_the_traffic_moved_puts_it_back(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
     server.rules.append(on("DELETE", ".*", error(409, "Conflict", "not now")))
-    failed = act.refused()
-    assert failed.reason is Reason.PARTIAL
-    assert "not now; its traffic had been set from 100% to 0%, and setting it back to 100% has begun" in str(failed)
+    because, settled = act.interrupted()
+    assert ("not now" in because, settled.state) == (True, HalfDone.PUT_BACK)
+    assert settled.because == "its traffic was at 0%, and setting it back to 100% has begun"
     later(server)
     assert undo(cloud, act) == UndoResult(because="it exists, with 100% of the traffic")
     assert traffic(chat) == {"blue": 100}
-
-
-def test_a_delete_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, chat: Endpoint):
-    blue = full(chat)
-    act = delete(cloud)
-    remaining = [True]
-
-    def lose(request: Request) -> object:
-        if request.method == "DELETE" and remaining:
-            remaining.clear()
-            blue.set("properties.provisioningState", "Deleting")
-            return cut()
-        return None
-
-    server.rules.append(lose)
-    assert act.perform() == "it is already being deleted"
 
 
 def test_an_action_on_a_deleted_resource_raises_gone(cloud: CloudSession, chat: Endpoint):
@@ -543,6 +532,20 @@ def test_an_action_on_a_deleted_resource_raises_gone(cloud: CloudSession, chat: 
     acts = [delete(cloud), prepare_action(cloud, DEPLOYMENT, "chat/blue")]
     blue.remove()
     assert {act.refused().reason for act in acts} == {Reason.GONE}
+
+
+def test_a_deployment_gone_with_its_endpoint_raises_gone(cloud: CloudSession, chat: Endpoint):
+    full(chat)
+    act = delete(cloud)
+    chat.remove()
+    assert act.refused().reason is Reason.GONE
+
+
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
+def test_a_deployment_of_unknown_age_is_left_alone(cloud: CloudSession, chat: Endpoint, move: StepName):
+    full(chat).set("systemData", None)
+    with pytest.raises(CloudError, match="it has no known creation time, so it may be another one"):
+        prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
 
 
 def test_read_now_has_the_current_tags_traffic_and_siblings(cloud: CloudSession, vision: Workspace, chat: Endpoint):
@@ -594,9 +597,7 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     kind = registry.kind(DEPLOYMENT)
     server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
     failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
-    # Where its traffic was moved already, it is not as it was.
-    expected = Reason.PARTIAL if missing.endswith("deployments/delete") else Reason.DENIED
-    assert (failed.reason, failed.missing) == (expected, missing)
+    assert (failed.reason, failed.missing) == (Reason.DENIED, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")
     server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
     act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)

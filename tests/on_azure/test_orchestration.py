@@ -11,6 +11,7 @@ import pytest
 
 from on_azure.orchestrated import LONG_AGO, SUBS, Deployment
 from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, TIMED_OUT
+from reaper.workflow.store import open_run_store
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import error, on, throttled
 from reaper_sandbox.azure.request import Request
@@ -95,14 +96,23 @@ def test_a_run_that_cannot_be_listed_fails_and_says_why(deployed_app: Deployment
     assert "scheduled sweep succeeded" not in caplog.text
 
 
-@pytest.mark.parametrize("step", [DECIDE_RUN, CONCLUDE_RUN])
-def test_a_decide_or_conclude_that_hangs_fails_the_run(deployed_app: Deployment, step: str):
-    deployed_app.engine.faults = {(step, None): ["hang"]}
+@pytest.mark.parametrize(("step", "times"), [(DECIDE_RUN, 1), (CONCLUDE_RUN, 2)])
+def test_a_decide_or_conclude_that_hangs_fails_the_run(deployed_app: Deployment, step: str, times: int):
+    deployed_app.engine.faults = {(step, None): ["hang"] * times}
     deployed_app.tick()
     instance = deployed_app.run()
     assert (instance.status, instance.output) == ("Failed", f"{step}: {TIMED_OUT}")
     deployed_app.later(hours=1)
     assert {f["step"] for f in deployed_app.sweep()["findings"]} == {"warn"}
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+def test_a_conclude_that_dies_is_repeated_and_mails_everything(deployed_app: Deployment, fault: str):
+    deployed_app.warned()
+    deployed_app.engine.faults = {(CONCLUDE_RUN, None): [fault]}
+    assert {(f["step"], f["outcome"]) for f in deployed_app.sweep()["findings"]} == {("stop", "done")}
+    assert len(deployed_app.mails_to("ana@example.com")) == 2
+    assert [name for name, _ in deployed_app.engine.calls].count(CONCLUDE_RUN) == 2
 
 
 def test_nothing_to_observe_or_to_act_on_ends_at_once(deployed_app: Deployment):
@@ -226,3 +236,31 @@ def test_a_subscription_that_is_warned_between_two_deletes_loses_no_more(
     assert [r.method for r in deployed_app.server.requests if r.method == "DELETE"] == ["DELETE"]
     because = [f["outcome_because"] for f in report["findings"] if f["outcome"] == "refused"]
     assert all("its subscription is Warned" in text for text in because)
+
+
+def test_a_forged_decision_lends_a_cluster_no_other_workspaces_tags(deployed_app: Deployment):
+    """The forger names a workspace of the same subscription, in which a cluster of that name idles and nothing is protected."""
+    deployed_app.warned()
+    decoy = deployed_app.server.subscription(SUBS[0]).workspace("decoy")
+    signals.nodes(decoy.cluster("gpus-1", nodes=(1, 4), created=LONG_AGO), active=0, idle=1, since=LONG_AGO)
+
+    def forge(name: str, _: int) -> None:
+        if name != DECIDE_RUN:
+            return
+        deployed_app.server.subscription(SUBS[0]).workspace("vision").tagged({"reaper:keep": "true"})
+        store = open_run_store(os.environ["REAPER_RUNS"], deployed_app.engine.input_of("sweep")["run"])
+        for part in store.names("decided/"):
+            store.write(part, (store.read(part) or "").replace('workspaces/vision"', 'workspaces/decoy"'))
+
+    deployed_app.engine.after = forge
+    report = deployed_app.sweep()
+    assert (deployed_app.least()["1"], deployed_app.changes()) == (1, [])
+    assert all("isn't in" in f["outcome_because"] for f in report["findings"] if f["outcome"] == "refused")
+
+
+def test_a_policy_that_cannot_be_read_before_act_stops_nothing(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    deployed_app.warned()
+    deployed_app.engine.after = lambda name, _: monkeypatch.setenv("REAPER_POLICY", "/gone") if name == DECIDE_RUN else None
+    report = deployed_app.sweep()
+    assert {(f["step"], f["outcome"]) for f in report["findings"]} == {("stop", "refused")}
+    assert deployed_app.changes() == []

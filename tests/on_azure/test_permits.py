@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from datetime import timedelta
 
 import pytest
 
 from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
-from reaper import registry
-from reaper.actions.contract import ActionResult, CallCheck, UndoResult
+from reaper.actions.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
+from reaper.actions.permit import CallPermit
 from reaper.azure.session import CloudSession
-from reaper.errors import ActionWithdrawn
+from reaper.errors import ActionWithdrawn, CloudError
 from reaper.model import StepName
-from reaper_sandbox.azure.fault import denied, lost, on
+from reaper_sandbox.azure.fault import denied, on
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Workspace
 
@@ -71,29 +73,60 @@ def _waits(server: Server, cloud: CloudSession) -> None:
     cloud.clients.pause = pause
 
 
-def withdrawn_at(call: int) -> CallCheck:
-    """A permit that is withdrawn before the changing call of that number, counted from 1."""
-    checks: list[int] = []
+def withdrawn_at(one: PreparedAction, call: int) -> Permit:
+    """The action's permit, which is withdrawn before the changing call of that number, counted from 1."""
+    entered: list[int] = []
 
-    def permit() -> None:
-        checks.append(1)
-        if len(checks) == call:
-            raise ActionWithdrawn("it was snoozed a moment ago")
+    class WithdrawnPermit(CallPermit):
+        @contextmanager
+        def __call__(self, own_changes: OwnChanges = unchanged, inside: str | None = None) -> Iterator[None]:
+            entered.append(1)
+            if len(entered) == call:
+                raise ActionWithdrawn("it was snoozed a moment ago")
+            with CallPermit.__call__(self, own_changes, inside):
+                yield
 
-    return permit
+    real = one.permit()
+    return WithdrawnPermit(**{f.name: getattr(real, f.name) for f in fields(real)})
+
+
+def noting_permit(one: PreparedAction, note: Callable[[], None]) -> Permit:
+    """The action's permit; `note` is called as soon as it is given."""
+
+    class NotingPermit(CallPermit):
+        @contextmanager
+        def __call__(self, own_changes: OwnChanges = unchanged, inside: str | None = None) -> Iterator[None]:
+            with CallPermit.__call__(self, own_changes, inside):
+                note()
+                yield
+
+    real = one.permit()
+    return NotingPermit(**{f.name: getattr(real, f.name) for f in fields(real)})
 
 
 @EVERY
-def test_the_permit_is_checked_right_before_each_change(
+def test_each_change_comes_right_after_its_permit(
     server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
 ):
-    one, request_counts = act(vision, cloud), []
-    made = one.result(lambda: request_counts.append(len(server.requests)))
+    one, given = act(vision, cloud), []
+    made = one.result(noting_permit(one, lambda: given.append(len(server.requests))))
     changing = [at for at, request in enumerate(server.requests) if request.mutation]
-    assert request_counts == changing
-    assert len(changing) == calls
+    # Before a PUT its endpoint is read once more: everything in it is written.
+    between = [[r.method for r in server.requests[permitted:at]] for permitted, at in zip(given, changing, strict=True)]
+    assert between == ([["GET"], []] if calls == 2 else [[]])
     assert isinstance(made, ActionResult)
     assert (bool(made.because), made.part_done) == (True, None)
+
+
+@EVERY
+def test_the_resource_is_the_last_that_a_permit_reads(
+    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
+):
+    """Azure may throttle each read for minutes. What is read before the resource may be older, the resource itself never."""
+    one = act(vision, cloud)
+    one.perform()
+    last_reads = [server.requests[at - 1].path for at, r in enumerate(server.requests) if r.mutation and r.method != "PUT"]
+    assert last_reads == [one.resource.id]
 
 
 @EVERY
@@ -102,18 +135,14 @@ def test_a_refused_permit_changes_nothing(
 ):
     one = act(vision, cloud)
     for call in range(1, calls + 1):
-        before = len(server.mutations)
-        with pytest.raises(ActionWithdrawn, match="it was snoozed a moment ago"):
-            one.result(withdrawn_at(call))
-        assert [m.method for m in server.mutations[before:] if m.method != "PUT"] == []
-        assert len(server.mutations) == before + 2 * (call - 1), "what was changed before it is put back"
-        later(server)
+        assert one.withdrawn(withdrawn_at(one, call)) == "it was snoozed a moment ago"
+        assert [m.method for m in server.mutations] == ["PUT"] * (call - 1)
 
 
-def test_a_delete_withdrawn_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_delete_withdrawn_after_the_traffic_moved_puts_it_back(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
-    with pytest.raises(ActionWithdrawn, match="setting it back to 100% has begun"):
-        one.result(withdrawn_at(2))
+    _, settled = one.interrupted(withdrawn_at(one, 2))
+    assert settled.state is HalfDone.PUT_BACK
     later(server)
     chat, blue = (server.world.estate.find(id_) for id_ in (one.resource.id.rpartition("/deployments/")[0], one.resource.id))
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]
@@ -121,41 +150,13 @@ def test_a_delete_withdrawn_after_the_traffic_moved_restores_it(server: Server, 
     assert blue["properties"]["provisioningState"] == "Succeeded"
 
 
-def test_a_delete_cut_off_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_delete_cut_off_after_the_traffic_moved_can_be_undone(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
-    withdrawn = withdrawn_at(2)
-
-    def permit() -> None:
-        try:
-            withdrawn()
-        except ActionWithdrawn:
-            server.rules.append(on("PUT", ".*", denied()))
-            raise
-
-    with pytest.raises(ActionWithdrawn, match="undo restores the traffic"):
-        one.result(permit)
+    one.withdrawn(withdrawn_at(one, 2))
+    server.rules.append(on("PUT", ".*", denied()))
+    with pytest.raises(CloudError, match="missing permission"):
+        one.put_back()
     server.rules.clear()
     later(server)
-    undone = registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), one.manifest)
+    undone = one.undo()
     assert undone == UndoResult(because="it exists, and gets 100% of the traffic again")
-
-
-def test_a_retried_call_checks_the_permit_once(server: Server, vision: Workspace, cloud: CloudSession):
-    one, mutation_counts = scaled(vision, cloud), []
-    server.rules.append(on("PATCH", ".*", lost(), times=1))
-    one.result(lambda: mutation_counts.append(len(server.mutations)))
-    assert (mutation_counts, len(server.mutations)) == ([0], 2)
-
-
-def test_restoring_traffic_needs_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
-    one = deleted_with_traffic(vision, cloud)
-    blue = server.world.estate.find(one.resource.id)
-    permits = iter([lambda: None])
-
-    def permit() -> None:
-        next(permits)()
-        blue["tags"] = {"reaper:keep": "true"}
-
-    with pytest.raises(Exception, match="setting it back to 100% has begun"):
-        one.result(permit)
-    assert [m.method for m in server.mutations] == ["PUT", "PUT"]

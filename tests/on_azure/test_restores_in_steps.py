@@ -8,8 +8,7 @@ import pytest
 
 from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
-from reaper import registry
-from reaper.actions.contract import Earlier, UndoResult
+from reaper.actions.contract import UndoResult
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
@@ -46,7 +45,7 @@ def gone(server: Server, cloud: CloudSession, chat: Endpoint) -> PreparedAction:
 
 
 def undo(one: PreparedAction) -> UndoResult:
-    return registry.action_functions(DEPLOYMENT).undo(one.cloud.without_cache(), one.manifest)
+    return one.undo()
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, error(409, "OutOfCapacity", TEXT)], ids=["quota", "capacity"])
@@ -115,22 +114,18 @@ def test_a_scale_out_refused_for_lack_of_quota_is_repeated_later(server: Server,
     assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
 
 
-def earlier(one: PreparedAction) -> str:
-    return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` undoes that too."
-
-
 def test_a_deployment_scaled_in_then_deleted_gets_its_instances_back(server: Server, cloud: CloudSession, chat: Endpoint):
     chat.deployment("green")
     chat.traffic(green=100)
     first = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     first.perform()
     later(server)
-    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
+    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     second.perform()
     later(server)
     undo(second)
     later(server)
-    assert undo(second) == UndoResult(because="it exists, with 0% of the traffic", not_restored=(earlier(second),))
+    assert undo(second) == UndoResult(because="it exists, with 0% of the traffic")
     assert undo(first) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     later(server)
     assert server.world.estate.find(first.resource.id)["sku"]["capacity"] == 3
@@ -150,12 +145,12 @@ def test_undo_gives_a_different_deployment_no_instances(server: Server, cloud: C
 def test_the_manifest_of_a_broken_off_delete_restores_the_traffic(server: Server, cloud: CloudSession, chat: Endpoint):
     first = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     chat.traffic(blue=0)
-    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
+    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     second.perform()
     later(server)
     undo(second)
     later(server)
-    assert undo(second).not_restored == (earlier(second),)
+    assert undo(second).not_restored == ()
     assert undo(first) == BACK
     later(server)
     assert chat.body["properties"]["traffic"] == {"blue": 100}

@@ -17,10 +17,11 @@ from on_azure.durable_engine import Engine, Instance, NotDeterministicError
 from on_azure.orchestrated import SUBS, Deployment, replay
 from reaper.azure import run_notes, run_report, starting
 from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
+from reaper.coverage import RUNS
 from reaper.errors import CloudError
 from reaper.workflow.store import open_run_store
 
-HISTORY = Path(__file__).with_name("run_version_1.json")
+HISTORY = Path(__file__).with_name("run_version_2.json")
 
 
 def body(answer: func.HttpResponse) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def test_a_note_that_cannot_be_read_is_a_row_and_costs_no_report(deployed_app: D
     deployed_app.engine.after = damage
     report = deployed_app.sweep()
     assert len(report["findings"]) == 5
-    [row] = [row for row in report["coverage"] if row["kind"] == run_notes.KIND]
+    [row] = [row for row in report["coverage"] if row["kind"] == RUNS]
     assert (row["status"], "can't be read" in row["error"]) == ("failed", True)
 
 
@@ -212,6 +213,21 @@ def test_a_report_that_cannot_be_stored_is_no_silent_success(
     assert "scheduled sweep succeeded" not in [e["event"] for e in events(caplog)]
 
 
+@pytest.mark.parametrize("forged", ["manifests", "runs"])
+def test_the_status_of_a_run_reads_reports_only(deployed_app: Deployment, forged: str):
+    """Who may write to the store of a run could otherwise read every blob that the app may read."""
+    deployed_app.sweep()
+    run = deployed_app.engine.input_of("sweep")["run"]
+    secret = f"{os.environ[f'REAPER_{forged.upper()}']}/2026/11/21/{run}.json"
+    container = os.environ[f"REAPER_{forged.upper()}"]
+    open_run_store(container, "2026/11/21").write(f"{run}.json", '{"secret": true}')
+    store = open_run_store(os.environ["REAPER_RUNS"], run)
+    store.write(run_report.PUBLISHED, json.dumps({"run": run, "status": "concluded", "stored": secret, "troubles": []}))
+    status, answer = deployed_app.ask(run)
+    assert (status, "secret" in answer) == (500, False)
+    assert "is no report of run" in answer["error"]
+
+
 def test_a_repeated_conclude_mails_and_logs_once(deployed_app: Deployment, caplog: pytest.LogCaptureFixture):
     deployed_app.engine.faults = {(CONCLUDE_RUN, None): ["twin"]}
     with caplog.at_level(logging.INFO, "reaper"):
@@ -244,7 +260,7 @@ def test_a_run_ends_by_the_version_it_began_with(deployed_app: Deployment):
     """A new version is deployed in the middle of a run: that run goes on as it began, and the next one is new."""
 
     def new_orchestrator(context: df.DurableOrchestrationContext) -> Any:
-        return (yield from orchestrate(context, {**VERSIONS, "2": newer}))
+        return (yield from orchestrate(context, {**VERSIONS, "3": newer}))
 
     def newer(context: df.DurableOrchestrationContext) -> Any:
         yield context.call_activity(OBSERVE_ITEM, {**context.get_input(), "item": 0})
@@ -255,7 +271,7 @@ def test_a_run_ends_by_the_version_it_began_with(deployed_app: Deployment):
 
     def redeploy(name: str, count: int) -> None:
         if name == OBSERVE_ITEM:
-            deployed_app.engine.version = "2"
+            deployed_app.engine.version = "3"
             deployed_app.engine.replay = lambda _, context: str(handle(func.OrchestrationContext(context)))
 
     deployed_app.engine.after = redeploy
@@ -275,8 +291,8 @@ def test_a_run_of_an_unknown_version_fails_and_says_so(deployed_app: Deployment)
     assert deployed_app.engine.calls == []
 
 
-def test_version_1_still_asks_for_what_it_asked_for_when_it_was_released():
-    """The history of a run of version 1. If its replay differs, runs that are under way break when this is deployed: add a version."""
+def test_version_2_still_asks_for_what_it_asked_for_when_it_was_released():
+    """The history of a run of version 2. If its replay differs, runs that are under way break when this is deployed: add a version."""
     recorded = json.loads(HISTORY.read_text())
     results = iter(recorded["results"])
     engine = Engine(replay, lambda name, given: json.dumps(next(results)))

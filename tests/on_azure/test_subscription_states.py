@@ -9,7 +9,7 @@ import pytest
 
 from on_azure.conftest import LONG_AGO, OTHER, SUB
 from reaper.azure import targets
-from reaper.azure.request import ArmRequest
+from reaper.azure.request import ArmChange
 from reaper.azure.subscriptions import READ_BELOW
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Account, Mode
@@ -146,8 +146,8 @@ def test_the_sandbox_refuses_changes_where_azure_does(company: Server, method: s
     cluster = company.subscription(SUB).in_state("Warned").workspace("vision").cluster("gpus", created=LONG_AGO)
     [session] = targets.target_sessions([SUB])
     path = f"{cluster.id}/stop" if method == "POST" else cluster.id
-    request = ArmRequest(
+    change = ArmChange(
         permission="Microsoft.MachineLearningServices/workspaces/computes/write", path=path, body={}, method=method
     )
     with pytest.raises(CloudError, match="ReadOnlyDisabledSubscription"):
-        session.call(request)
+        session.change(change)

@@ -14,71 +14,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from play import terms
-from play.clouds import Change
-from play.fleet import Thing
+from play import letters, terms
+from play.claims import Claims
+from play.halves import Halves
 from play.post import Mail, Notice
-from play.terms import ADMINS, DAY, HOUR, MINUTE, RANK, Caps
+from play.scene import SEEN, Act, Scene, account_of, acts_of, same_day, time_text
+from play.terms import ADMINS, DAY, HOUR, MINUTE, RANK
+from play.thing import Thing
 
-SEEN = 6 * MINUTE
-"""How old a use must be before the product has to know of it: what its cloud takes to publish it, and a bucket."""
 OPEN = timedelta(minutes=30)
 """The silence that lets office hours stop something."""
-JITTER = HOUR
-"""How much early a reminder may be."""
+JUMP = re.compile(r"are idle, up from \d+%")
+"""How a report says that the idle share jumped."""
 HARMLESS = {"owner", "team"}
 KNOWN = {"reaper:owner", "reaper:idle-after", "reaper:action"}
-FORCED_STOP = re.compile(r"have ended\..* even if it is in use|Outside them it .* even while it is in use")
-"""How a mail says that office hours that are over stop something in use: a notice of the day, or a summary."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """One thing at one moment."""
-
-    exists: bool
-    level: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """One command of the product: when, what for, what was out of order, how everything was before and after, and what it left."""
-
-    number: int
-    verb: str
-    mode: str
-    began: datetime
-    ended: datetime
-    status: int
-    stderr: str
-    out_of_order: frozenset[str]
-    before: Mapping[str, State]
-    after: Mapping[str, State]
-    changes: Sequence[Change]
-    mails: Sequence[Mail]
-    report: Mapping[str, Any] | None
-    caps: Caps
-    calm: bool
-
-    @property
-    def acts(self) -> bool:
-        """Whether it may stop anything."""
-        return (self.verb, self.mode) == ("sweep", "enforce") or self.verb == "apply"
-
-    @property
-    def undisturbed(self) -> bool:
-        """Whether it was a sweep that tells people of what was done, and nothing was in its way."""
-        return self.verb == "sweep" and self.mode != "audit" and not self.out_of_order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
-    """Something that a command did to a thing."""
-
-    name: str
-    what: str
-    when: datetime
-    scene: int
 
 
 @dataclass(slots=True)
@@ -99,16 +48,31 @@ class Oracle:
     prices: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     carried: dict[tuple[str, str, str], datetime] = field(default_factory=dict)
+    jumps: list[tuple[datetime, str, str]] = field(default_factory=list)
+    claims: Claims = field(init=False)
+    halves: Halves = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claims = Claims(self.things, self.protected)
+        self.halves = Halves(self.things)
 
     def saw(self, scene: Scene) -> list[Act]:
         """Judge one command; gives what it did."""
         self.scenes.append(scene)
         self.mails += scene.mails
-        acts = list(_acts(scene))
+        acts = list(acts_of(scene))
         for row in (scene.report or {}).get("findings", ()):
             if row["usd_per_hour"] is not None:
                 self.prices[row["name"].rpartition("/")[2]] = row["usd_per_hour"]
-        checks = (self._ended_well(scene), self._twice(scene), self._limits(scene, acts), self._holds(scene, acts))
+        self._note_jumps(scene)
+        checks = (
+            self.claims.saw(scene),
+            self.halves.saw(scene),
+            self._ended_well(scene),
+            self._twice(scene),
+            self._limits(scene, acts),
+            self._holds(scene, acts),
+        )
         self.wrong += [(scene.began, why) for check in checks for why in check]
         for act in acts:
             thing = self.things[act.name]
@@ -117,7 +81,10 @@ class Oracle:
             if act.what == "start":
                 self.raised[act.name].append(act.when)
         self.acts += acts
-        self.wrong += [(mail.at, why) for mail in scene.mails for why in self._mail(mail)]
+        for name, at in self.halves.put_back:
+            if at == scene.ended:
+                self.raised[name].append(at)
+        self.wrong += [(mail.at, why) for mail in scene.mails for why in letters.check(self, mail)]
         self.wrong += [(scene.ended, why) for why in self._unread(scene, acts)]
         self._count(scene, acts)
         return acts
@@ -125,6 +92,17 @@ class Oracle:
     def undone(self, name: str) -> None:
         """A person has restored or started it, so its owner needs no mail any more about what was done."""
         self.unread.pop(name, None)
+        self.halves.open.pop(name, None)
+
+    def jumped(self, thing: Thing, since: datetime, until: datetime) -> bool:
+        """Whether a report said in that time that the idle share jumped where it is."""
+        return any(since <= at <= until and kind == thing.kind and where in thing.id for at, kind, where in self.jumps)
+
+    def _note_jumps(self, scene: Scene) -> None:
+        for row in (scene.report or {}).get("findings", ()):
+            if JUMP.search(row["step_because"]):
+                where = "" if "in this run" in row["step_because"] else f":{row['region']}:{row['account']}:"
+                self.jumps.append((scene.began, row["kind"], where if row["cloud"] == "aws" else ""))
 
     def owner(self, thing: Thing, when: datetime) -> str:
         """Who must get the mail then."""
@@ -169,12 +147,12 @@ class Oracle:
             if thing.terms.hours or not self._left_alone(thing, since - parts * (thing.terms.grace + 6 * HOUR), end):
                 continue
             if not any(n.name == thing.name for m in self.mails for n in m.notices) and thing.level() > thing.least():
-                yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and no mail says so"
+                yield f"{thing.name} ({thing.kind}) has been idle since {time_text(thing.truth.last_use(end))} and no mail says so"
             if thing.guests and thing.terms.action != "delete":
                 continue  # what hosts components is not stopped, only they are
             gone = thing.terms.action == "delete" and not any(n in thing.kind for n in ("notebook", "app", "cluster", "instance"))
             if thing.exists() and (gone or thing.level() > thing.least()):
-                yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and still runs {thing.level()}"
+                yield f"{thing.name} ({thing.kind}) has been idle since {time_text(thing.truth.last_use(end))} and still runs {thing.level()}"
 
     def late_nights(self, since: datetime, end: datetime) -> Iterator[str]:
         """What keeps office hours and ran at the end of a night after that moment, or stood still on a working day, for no reason."""
@@ -184,10 +162,10 @@ class Oracle:
                 closed, opened, up = terms.closed_since(at), terms.opened_at(at), scene.after[thing.name].level > 0
                 touched = max((t for t in thing.truth.touched if t <= at), default=thing.born)
                 if closed and at - closed > 8 * HOUR and up and touched < closed and not thing.truth.used(at - HOUR, at):
-                    yield f"{thing.name} ({thing.kind}) still runs at {_time(at)}, long after its office hours"
+                    yield f"{thing.name} ({thing.kind}) still runs at {time_text(at)}, long after its office hours"
                 ended = [a for a in self.acts if a.name == thing.name and a.when < at and a.what == "stop"]
                 if opened and not up and ended and touched < ended[-1].when and at - opened > HOUR:
-                    yield f"{thing.name} ({thing.kind}) is not started at {_time(at)}, though the product had stopped it"
+                    yield f"{thing.name} ({thing.kind}) is not started at {time_text(at)}, though the product had stopped it"
 
     def _left_alone(self, thing: Thing, since: datetime, end: datetime) -> bool:
         """Whether nothing at all spoke against stopping it between the two moments."""
@@ -195,7 +173,8 @@ class Oracle:
         tags = [at for one in near for at, _ in one.truth.tags if since <= at]
         busy = thing.truth.used(since - idle_after(thing, end), end) or (thing.truth.last_touch(end) or thing.born) > since
         snoozed = any(until > since for one in near for _, until in self.snoozes[one.name])
-        return not (tags or busy or snoozed or self.protected(thing, end))
+        reshaped = any(act.name == guest.name and act.when > since for guest in thing.guests for act in self.acts)
+        return not (tags or busy or snoozed or reshaped or self.protected(thing, end))
 
     def _kept_hours(self, thing: Thing, at: datetime) -> bool:
         """Whether its enrolment can't have been void for any of the days in which it is replaced."""
@@ -222,10 +201,10 @@ class Oracle:
     def _idle(self, thing: Thing, at: datetime, least: timedelta) -> Iterator[str]:
         if thing.truth.used(at - least, at - SEEN):
             last = thing.truth.last_use(at - SEEN)
-            yield f"it was used until {_time(last)}{', unseen' if thing.silent else ''}"
+            yield f"it was used until {time_text(last)}{', unseen' if thing.silent else ''}"
         touched = max([t for t in (thing.truth.last_touch(at), *self.raised[thing.name]) if t], default=thing.born)
         if at - least < touched:
-            yield f"it was changed at {_time(touched)}"
+            yield f"it was changed at {time_text(touched)}"
 
     def _noticed(self, thing: Thing, act: Act) -> Iterator[str]:
         owner, at = self.owner(thing, act.when), act.when
@@ -243,11 +222,11 @@ class Oracle:
         if not good:
             last = mine[-1]
             yield (
-                f"no notice to {owner} announced it in time: it was last used or changed at {_time(since)}, the last mail of "
-                f"{_time(last[0].at)} announced {last[1].announces or 'nothing'} for {_time(last[1].date)}"
+                f"no notice to {owner} announced it in time: it was last used or changed at {time_text(since)}, the last mail of "
+                f"{time_text(last[0].at)} announced {last[1].announces or 'nothing'} for {time_text(last[1].date)}"
             )
         elif not _covers(mine[-1][1], act):
-            yield f"the last mail to {owner}, of {_time(mine[-1][0].at)}, no longer announced it"
+            yield f"the last mail to {owner}, of {time_text(mine[-1][0].at)}, no longer announced it"
 
     def _by_hours(self, thing: Thing, at: datetime) -> Iterator[str]:
         since = terms.closed_since(at)
@@ -257,15 +236,15 @@ class Oracle:
         busy = thing.truth.used(at - OPEN, at - SEEN)
         touched = thing.truth.last_touch(at)
         if touched and since <= touched and at - touched < terms.OVERRIDE:
-            yield f"it was started by hand at {_time(touched)}, outside its hours"
+            yield f"it was started by hand at {time_text(touched)}, outside its hours"
         if busy and not thing.terms.force:
-            yield f"it was used until {_time(thing.truth.last_use(at - SEEN))}"
+            yield f"it was used until {time_text(thing.truth.last_use(at - SEEN))}"
         owner = self.owner(thing, at)
         mine = [m for m in self.mails for n in m.notices if n.name == thing.name and m.to == owner and n.announces and m.at < at]
         grace = min(thing.terms.grace, HOUR) if thing.terms.force else thing.terms.grace
         if not any(m.at <= at - grace + MINUTE for m in mine):
             yield f"{owner} had no notice {grace} before"
-        if busy and not any(since <= m.at <= at - min(grace, HOUR) + MINUTE or _same_day(m.at, at) for m in mine):
+        if busy and not any(since <= m.at <= at - min(grace, HOUR) + MINUTE or same_day(m.at, at) for m in mine):
             yield "it was busy, and its owner had no notice of the same day"
 
     def _start(self, thing: Thing, act: Act, scene: Scene) -> Iterator[str]:
@@ -284,7 +263,7 @@ class Oracle:
         if thing.terms.all and not (opened and by_hand and by_hand >= opened):
             pass
         elif last is None or (by_hand and by_hand > last):
-            yield f"its owner stopped it{f' at {_time(by_hand)}' if by_hand else ''}, not the product"
+            yield f"its owner stopped it{f' at {time_text(by_hand)}' if by_hand else ''}, not the product"
         yield from (f"although {why} protects it" for why in self.protected(thing, act.when))
 
     def _ended_well(self, scene: Scene) -> Iterator[str]:
@@ -293,6 +272,8 @@ class Oracle:
             {2} if scene.verb in {"restore", "release", "plan", "apply"} and scene.out_of_order & {"ledger", "writes"} else set()
         )
         allowed |= {-9} if "kill" in scene.out_of_order else set()
+        if scene.verb == "apply" and not scene.out_of_order and not self.halves.open:
+            allowed -= {3}
         if scene.status not in allowed:
             yield f"`{scene.verb}` ended with status {scene.status}: {scene.stderr[-400:]}"
         if "Traceback" in scene.stderr:
@@ -307,7 +288,7 @@ class Oracle:
             thing = next((t for t in self.things.values() if t.name == change.what or f"/{t.name}/" in f"{change.what}/"), None)
             between = [a.when for a in self.acts if a.name == thing.name] + thing.truth.touched if thing else []
             if before and thing and not any(before < when <= change.when for when in between) and scene.verb != "restore":
-                yield f"{thing.name}: {change.action} was made twice, at {_time(before)} and at {_time(change.when)}"
+                yield f"{thing.name}: {change.action} was made twice, at {time_text(before)} and at {time_text(change.when)}"
             self.carried[key] = change.when
 
     def _limits(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
@@ -316,18 +297,26 @@ class Oracle:
         # What is deleted with its host is one action with it.
         ended = [a for a in acts if a.what != "start" and not self._released(a, scene)]
         things = [self.things[a.name] for a in ended if not (self.things[a.name].inside and a.what == "delete")]
+        for account in sorted({account_of(thing) for thing in things}):
+            yield from self._account_limits(account, [thing for thing in things if account_of(thing) == account], scene)
+        ordinary = sum(1 for thing in things if not thing.terms.hours)
+        if ordinary > scene.caps.run_acts:
+            yield f"{ordinary} were stopped in one run, more than run.max_acts {scene.caps.run_acts}"
+
+    def _account_limits(self, account: str, things: Sequence[Thing], scene: Scene) -> Iterator[str]:
         ordinary, caps = [t for t in things if not t.terms.hours], scene.caps
         if len(ordinary) > caps.acts:
-            yield f"{len(ordinary)} were stopped in one run, more than max_acts {caps.acts}"
+            yield f"{len(ordinary)} were stopped in one run in {account}, more than max_acts {caps.acts}"
         if len(things) - len(ordinary) > caps.scheduled:
-            yield f"{len(things) - len(ordinary)} were stopped by hours in one run, more than max_scheduled {caps.scheduled}"
+            yield f"{len(things) - len(ordinary)} were stopped by hours in one run in {account}, more than {caps.scheduled}"
         usd = sum(self.prices.get(t.name, 0.0) for t in things)
         if usd > caps.usd + 0.001:
-            yield f"what costs ${usd:.2f} an hour was stopped in one run, more than max_usd_per_hour {caps.usd:g}"
+            yield f"what costs ${usd:.2f} an hour was stopped in one run in {account}, more than max_usd_per_hour {caps.usd:g}"
         for kind, count in Counter(t.kind for t in ordinary).items():
-            candidates = [t for t in self.things.values() if t.kind == kind and scene.before[t.name].exists and not t.terms.hours]
+            there = [t for t in self.things.values() if t.kind == kind and account_of(t) == account and not t.terms.hours]
+            candidates = [t for t in there if scene.before[t.name].exists]
             if count > max(1, int(caps.share * len(candidates))):
-                yield f"{count} of {len(candidates)} {kind} were stopped in one run, more than max_share"
+                yield f"{count} of {len(candidates)} {kind} were stopped in one run in {account}, more than max_share"
 
     def _released(self, act: Act, scene: Scene) -> bool:
         """Whether a person released it: its date, or the end of its hours, had come when they did."""
@@ -342,6 +331,8 @@ class Oracle:
         rows = [f for f in scene.report["findings"] if f["step"] == "hold"]
         names = {f["name"].rpartition("/")[2] for f in rows}
         yield from self._under_a_hold(rows, scene, acts)
+        if scene.undisturbed:
+            yield from self._held_by_another(rows, scene, acts)
         text = " ".join(m.text for m in scene.mails if m.summary and "on hold" in m.subject)
         for name in names - self.names_on_hold:
             self.untold[name] = scene.began
@@ -353,17 +344,34 @@ class Oracle:
             yield f"on hold, and no summary said so: {', '.join(sorted(self.untold))}"
             self.untold.clear()
 
+    def _held_by_another(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
+        """What is on hold by a limit of its account although so few are due there, whatever is due in another."""
+        for word, most, by_hours in (("max_acts", scene.caps.acts, False), ("max_scheduled", scene.caps.scheduled, True)):
+            held = [row for row in rows if word in row["step_because"] and "run.max" not in row["step_because"]]
+            for account in {row["account"] for row in held}:
+                done = [a for a in acts if account_of(self.things[a.name]) == account and a.what != "start"]
+                done = [a for a in done if self.things[a.name].terms.hours is by_hours]
+                due = sum(1 for row in held if row["account"] == account) + len(done)
+                if due <= most:
+                    yield f"{due} are due in {account}, which {word} {most} allows, and are on hold"
+
     def _under_a_hold(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         """What was done although the report says that everything like it is on hold."""
         for act in (a for a in acts if a.what != "start" and not self._released(a, scene)):
             thing = self.things[act.name]
             for row in rows:
                 because, in_place = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
-                whole = "max_usd_per_hour: " in because and "exceeds max_usd" in because
-                capped = ("max_acts" in because or "max_share" in because) and not thing.terms.hours
-                jumped = "max_jump" in because and in_place and not thing.terms.hours
+                if "in this run" not in because and row["account"] != account_of(thing):
+                    continue
+                over_run, ordinary = "exceed run." in because, not thing.terms.hours
+                whole = "exceeds max_usd" in because or "exceeds run.max_usd" in because
+                capped = ("max_acts" in because or over_run) and ordinary
+                shared = "max_share" in because and row["kind"] == thing.kind and ordinary
+                jumped = (
+                    "max_jump" in because and (in_place or ("in this run" in because and row["kind"] == thing.kind)) and ordinary
+                )
                 calendar = "max_scheduled" in because and thing.terms.hours
-                if whole or capped or jumped or calendar:
+                if whole or capped or shared or jumped or calendar:
                     yield f"{act.name} was not held, though {row['name']} was: {because}"
                     break
 
@@ -372,6 +380,9 @@ class Oracle:
         for act in acts:
             if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
                 self.unread[act.name] = act
+        for half in self.halves.open.values():
+            if half.command == scene.number:
+                self.unread[half.name] = Act(name=half.name, what="interruption", when=half.at, scene=scene.number)
         notices = {(n.name, m.to) for m in scene.mails for n in m.notices if n.is_done}
         names = {name for name, _ in notices}
         # What goes with its host is reported with it if both have one owner.
@@ -380,12 +391,16 @@ class Oracle:
             del self.unread[name]
         if scene.undisturbed:
             for name, act in self.unread.items():
-                yield f"{name} ({self.things[name].kind}): nobody was told of its {act.what} of {_time(act.when)}"
+                yield f"{name} ({self.things[name].kind}): nobody was told of its {act.what} of {time_text(act.when)}"
             self.unread.clear()
 
     def _count(self, scene: Scene, acts: Sequence[Act]) -> None:
         """What came about, for a play in which nothing happens proves nothing."""
         self.counts[f"actions by {scene.verb}"] += len(acts)
+        self.counts["sweeps"] += scene.verb == "sweep"
+        self.counts["mails"] += len(scene.mails)
+        accounts = {account_of(self.things[act.name]) for act in acts if self.things[act.name].cloud == "aws"}
+        self.counts["acts in both AWS accounts at once"] += len(accounts) > 1
         self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in acts)
         notices = [n for m in scene.mails for n in m.notices]
         self.counts["notices"] += sum(1 for n in notices if not n.is_done)
@@ -396,105 +411,6 @@ class Oracle:
         self.counts["refused at the last look"] += sum(1 for row in rows if row["outcome"] == "refused")
         for word in ("max_acts", "max_share", "max_usd_per_hour", "max_scheduled", "max_jump"):
             self.counts[f"held by {word}"] += any(row["step"] == "hold" and word in row["step_because"] for row in rows)
-
-    def _mail(self, mail: Mail) -> Iterator[str]:
-        """What is wrong about one mail to an owner: to the wrong person, or too soon after the last one that said the same."""
-        for notice in mail.notices:
-            thing = self.things.get(notice.name)
-            if thing is None:
-                yield f"a mail to {mail.to} names {notice.name}, which is no resource"
-                continue
-            if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
-                yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
-            enrols = thing.terms.hours and self._announcing(mail)  # else they get notices of idle periods, as for everything
-            check = self._done_again if notice.is_done else self._enrolled_again if enrols else self._too_soon
-            yield from check(thing, mail, notice)
-
-    def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
-        """Each action is reported once; of those of office hours only where something went wrong."""
-        if thing.terms.hours and "known" not in notice.text and "begun" not in notice.text:
-            yield f"{mail.to} was told that {thing.name} was stopped by its hours, which belongs into the weekly summary"
-        last = self._last(thing, mail, is_done=True)
-        if last is None or self._broken(last):
-            return
-        begun = [c.when for s in self.scenes for c in s.changes if _is_of(c, thing.name) and c.when > last.at]
-        cut = [s for s in self.scenes if s.number > last.command and s.out_of_order & {"kill", "lost"}]
-        if not begun and not cut:
-            yield f"{mail.to} was told again of what was done to {thing.name}: {last.subject!r}, then {mail.subject!r}"
-
-    def _last(self, thing: Thing, mail: Mail, *, is_done: bool) -> Mail | None:
-        """The last mail before this one to the same person about the same thing."""
-        return next(
-            (
-                m
-                for m in reversed(self.mails)
-                if m.at < mail.at and m.to == mail.to and any(n.name == thing.name and n.is_done is is_done for n in m.notices)
-            ),
-            None,
-        )
-
-    def _broken(self, mail: Mail) -> bool:
-        """Whether the command that sent it ended, or lost its ledger, between the mail and its being remembered, so that it is sent again."""
-        return any(s.number == mail.command and s.out_of_order & {"kill", "ledger", "writes", "lost mail"} for s in self.scenes)
-
-    def _announcing(self, mail: Mail) -> bool:
-        """Whether the run that sent it keeps office hours."""
-        return not any(s.number == mail.command and s.mode == "notify" for s in self.scenes)
-
-    def _enrolled_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
-        """One enrolment, then a summary every so often, and one notice a day before something busy is stopped."""
-        last = self._last(thing, mail, is_done=False)
-        if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
-            return
-        notice_before = next(n for n in last.notices if n.name == thing.name)
-        if notice_before.announces is None and not self._announcing(last):
-            return
-        forced = thing.terms.force and FORCED_STOP.search(notice.text)
-        if forced and not (FORCED_STOP.search(notice_before.text) and _same_day(last.at, mail.at)):
-            return
-        if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
-            return
-        yield (
-            f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: {last.subject!r} announced "
-            f"{notice_before.announces} for {_time(notice_before.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
-        )
-
-    def _too_soon(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
-        """One notice in an idle period, then a reminder every so often."""
-        last = self._last(thing, mail, is_done=False)
-        if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
-            return
-        notice_before = next(n for n in last.notices if n.name == thing.name)
-        if notice_before.announces is None and notice.announces is not None:
-            return
-        near = [
-            thing,
-            *thing.guests,
-            *([thing.inside] if thing.inside else []),
-        ]  # its host's tags are its own, its guests' changes too
-        new = [
-            thing.truth.used(last.at - SEEN, mail.at),
-            any(last.at < t <= mail.at for one in near for t in [*one.truth.touched, *self.raised[one.name]]),
-            any(last.at < t <= mail.at for one in near for t in self._spoken(one)),
-            any(last.at <= until <= mail.at for one in near for _, until in self.snoozes[one.name]),
-            any(a.name in {one.name for one in near} and last.at <= a.when <= mail.at for a in self.acts),
-            # What an earlier run may have made, and nobody knows, uses its notice up.
-            any(n.name == thing.name and n.is_done for m in self.mails if m.command > last.command for n in m.notices),
-        ]
-        if not any(new):
-            yield (
-                f"{mail.to} was told again of {notice.name} after {mail.at - last.at}, with nothing new: {last.subject!r} announced "
-                f"{notice_before.announces} for {_time(notice_before.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
-            )
-
-    def _spoken(self, thing: Thing) -> Iterator[datetime]:
-        """When its tags began or ceased to say something: all but what no rule asks for."""
-        before: dict[str, str] = {}
-        for at, tags in thing.truth.tags:
-            now = {key: value for key, value in tags.items() if key not in HARMLESS - {"owner"}}
-            if now != before:
-                yield at
-            before = now
 
 
 def idle_after(thing: Thing, when: datetime) -> timedelta:
@@ -514,38 +430,5 @@ def _protects(key: str, value: str, when: datetime) -> bool:
     return key not in KNOWN
 
 
-def _acts(scene: Scene) -> Iterator[Act]:
-    for name, before in scene.before.items():
-        after = scene.after[name]
-        what = _what(before, after)
-        if what:
-            yield Act(name=name, what=what, when=_when(name, scene), scene=scene.number)
-
-
-def _what(before: State, after: State) -> str | None:
-    if before.exists and not after.exists:
-        return "delete" if before.level else None
-    if after.level != before.level:
-        return "stop" if after.level < before.level else "start"
-    return None
-
-
-def _when(name: str, scene: Scene) -> datetime:
-    mine = [c.when for c in scene.changes if not c.refused and _is_of(c, name)]
-    return mine[0] if mine else scene.ended
-
-
-def _is_of(change: Change, name: str) -> bool:
-    return change.what == name or f"/{name}/" in f"{change.what}/"
-
-
 def _covers(notice: Notice, act: Act) -> bool:
     return notice.announces is not None and RANK[notice.announces] >= RANK[act.what]
-
-
-def _same_day(one: datetime, other: datetime) -> bool:
-    return one.astimezone(terms.ZONE).date() == other.astimezone(terms.ZONE).date()
-
-
-def _time(when: datetime | None) -> str:
-    return f"{when.astimezone(UTC):%a %d %H:%M}" if when else "no time"

@@ -27,6 +27,7 @@ ROW = re.compile(r"^- (\S+) \([^()]+\): (.+?)$((?:\n  \S.*$)*)", re.MULTILINE)
 WILL = re.compile(r"\b(?:will|may) be (\w+)", re.IGNORECASE)
 DATE = re.compile(r"\b\w{3} (\d{1,2} \w{3} \d{4}, \d\d:\d\d) ([A-Z]\w+(?:/\w+)*)")
 KEEP = re.compile(r"https://keep\.example\.com\S+")
+CORRECTED = re.compile(r"^- (\S+) \([^()]+\): used on ", re.MULTILINE)
 LATER = re.compile(r"To undo this later")
 BACK = re.compile(r"To undo this")
 
@@ -56,6 +57,8 @@ class Mail:
     text: str
     command: int
     notices: tuple[Notice, ...]
+    corrects: tuple[str, ...] = ()
+    """The resources whose notices it takes back."""
 
     @property
     def summary(self) -> bool:
@@ -106,8 +109,11 @@ def _read(content: bytes, to: str, wire: Wire) -> Mail:
     body = message.get_body(("plain",))
     text = str(body.get_content()).replace("\r\n", "\n") if body else ""
     subject = " ".join(str(message["Subject"]).split())
-    notices = () if subject.startswith("[ML Idle Reaper]") else tuple(_notices(text))
-    return Mail(to=to.lower(), at=wire.clock.now, subject=subject, text=text, command=wire.command, notices=notices)
+    corrects = tuple(name.rpartition("/")[2] for name in CORRECTED.findall(text)) if subject.startswith("Correction:") else ()
+    notices = () if corrects or subject.startswith("[ML Idle Reaper]") else tuple(_notices(text))
+    return Mail(
+        to=to.lower(), at=wire.clock.now, subject=subject, text=text, command=wire.command, notices=notices, corrects=corrects
+    )
 
 
 def _notices(text: str) -> Iterator[Notice]:

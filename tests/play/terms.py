@@ -12,12 +12,13 @@ ZONE = ZoneInfo("Europe/Berlin")
 OPENS, CLOSES = 8, 18
 OVERRIDE = 4 * HOUR
 REMIND = 3 * DAY
+LOOKBACK = 3 * DAY
 RANK = {"ignore": 0, "notify": 1, "stop": 2, "delete": 3}
 
 POLICY = """\
 version: 1
 defaults: {{action: stop, idle_after: 12h, grace: 1d, remind_every: 3d, lookback: 3d}}
-limits: {{max_acts: {acts}, max_share: {share:.0%}, max_jump: 25%, max_usd_per_hour: {usd}, max_scheduled: {scheduled}}}
+limits: {{max_acts: {acts}, max_share: {share:.0%}, max_jump: 25%, max_usd_per_hour: {usd}, max_scheduled: {scheduled}, run: {{max_acts: {run_acts}, max_share: 100%}}}}
 owners: {{tags: [owner], domains: [example.com], fallback: ml-admins@example.com}}
 channels: [{{type: smtp, host: 127.0.0.1, port: {port}, tls: none, from: reaper@example.com}}]
 rules:
@@ -34,6 +35,10 @@ rules:
     match: {{name: "quick-*"}}
     idle_after: 3h
     grace: 6h
+  - name: told sooner
+    match: {{name: "early-*"}}
+    idle_after: 3h
+    grace: 4d
   - name: office hours
     match: {{name: "desk-*"}}
     hours: {{on: "mon-fri 08:00-18:00", tz: Europe/Berlin, start: ours}}
@@ -48,12 +53,13 @@ rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """The limits of one run, as the policy names them."""
+    """The limits of one run in each account, and `run_acts` over all of them, as the policy names them."""
 
     acts: int = 5
     share: float = 0.5
     usd: float = 150.0
     scheduled: int = 200
+    run_acts: int = 8
 
 
 CAPS = {"": Caps(), "few": Caps(acts=1, scheduled=1), "cheap": Caps(usd=1.0)}
@@ -62,7 +68,9 @@ CAPS = {"": Caps(), "few": Caps(acts=1, scheduled=1), "cheap": Caps(usd=1.0)}
 
 def policy(port: int, caps: Caps) -> str:
     """The policy file, for the mail server at that port."""
-    return POLICY.format(port=port, acts=caps.acts, share=caps.share, usd=caps.usd, scheduled=caps.scheduled)
+    return POLICY.format(
+        port=port, acts=caps.acts, share=caps.share, usd=caps.usd, scheduled=caps.scheduled, run_acts=caps.run_acts
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +90,7 @@ TERMS = {
     "watch": Terms(action="notify"),
     "legacy": Terms(action="delete"),
     "quick": Terms(idle_after=3 * HOUR, grace=6 * HOUR),
+    "early": Terms(idle_after=3 * HOUR, grace=4 * DAY),
     "desk": Terms(hours=True),
     "strict": Terms(hours=True, force=True),
     "all": Terms(hours=True, all=True),

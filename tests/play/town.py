@@ -1,18 +1,25 @@
-"""Who is in the play: three dozen resources on both clouds, most of them left behind by their owners, and when each of them is used."""
+"""Who is in the play: some sixty resources on both clouds, AWS with two accounts, most of them left behind by their owners, and when each of them is used."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from random import Random
 
 from play import terms
-from play.fleet import AwsApp, AwsComponent, AwsEndpoint, AwsHost, AwsNotebook, AzCluster, AzDeployment, AzInstance, Span, Thing
+from play.aws_things import AwsApp, AwsComponent, AwsEndpoint, AwsHost, AwsNotebook
+from play.azure_things import AzCluster, AzDeployment, AzInstance
 from play.terms import DAY, HOUR, MINUTE
+from play.thing import Span, Thing
 from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.organization import Organization, TargetRole
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
 
+HUB, MEMBER = "123456789012", "222222222222"
+"""The AWS account that sweeps, and the other one that is swept."""
+SWEEPER, RESTORER = "ml-idle-reaper-target", "ml-idle-restorer"
+"""The roles in the other account: the one that a sweep assumes, and the one that restores."""
 REGIONS = ("us-east-1", "eu-west-1")
 SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"
 PEOPLE = ("ana", "ben", "cid", "dee", "eve")
@@ -20,14 +27,20 @@ PAST = 5 * DAY
 """How far back uses and metrics reach when the play begins."""
 
 
-def falls_silent(thing: Thing) -> bool:
-    """Whether a broken signal hides its use: that of endpoints in the first region, most of which are in use and none for a short time only."""
-    return thing.kind == AwsEndpoint.kind and f":{REGIONS[0]}:" in thing.id and not thing.name.startswith("quick")
+def falls_silent(thing: Thing, where: str) -> bool:
+    """Whether a broken signal hides its use: on `aws` that of endpoints in the first account's first region, on `azure` that of deployments.
+
+    Most of them are in use, and none is stopped after a short time already, which nothing could prevent.
+    """
+    lost = {"aws": f"arn:aws:sagemaker:{REGIONS[0]}:{HUB}:endpoint/", "azure": "/onlineEndpoints/"}
+    return any(lost[one] in thing.id for one in where.split()) and not thing.name.startswith("quick")
 
 
 LEFT_OUT = frozenset(
-    [f"plain-e{n}" for n in (0, 3, 4, 7, 9)]
+    [f"plain-e{n}" for n in (0, 3, 4, 5, 7, 9)]
     + [f"shop-e{n}" for n in (2, 3, 4, 5, 6)]
+    + [f"shop-d{n}" for n in range(2, 6)]
+    + ["legacy-d1", "legacy-d2", "far-e0", "far-e2", "far-e3", "far-n1"]
     + ["quick-e1", "legacy-e1", "plain-n1", "desk-n1", "desk-n2", "plain-a1", "plain-c1", "plain-c3", "plain-i1", "plain-d2"]
 )
 """What is not there in the excerpt."""
@@ -38,7 +51,12 @@ def settle(
 ) -> list[Thing]:
     """Fill both clouds; gives everything that is there, with its uses up to `end` in mind and those before `begin` behind it."""
     born = begin - 40 * DAY
-    east, west = (Account(aws, region=region) for region in REGIONS)
+    east, west = (Account(aws, HUB, region) for region in REGIONS)
+    far = Account(aws, MEMBER, REGIONS[0])
+    company = aws.world.organization = Organization()
+    company.add(HUB, "platform", role=None)
+    company.add(MEMBER, "research", role=SWEEPER)
+    company.roles.append(TargetRole(arn=f"arn:aws:iam::{MEMBER}:role/{RESTORER}", trusted=HUB))
     vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=born)
 
     def who() -> str:
@@ -51,7 +69,9 @@ def settle(
     for n, habit in enumerate(("left",) * 6 + ("always",) * 2 + ("bursts",) * 2):
         account = west if n % 3 == 2 else east
         things.append(
-            AwsEndpoint(account, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
+            AwsEndpoint(
+                account, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n in {0, 2, 3, 5}
+            )
         )
     things += [AwsEndpoint(east, f"shop-e{n}", who(), uses("always"), born) for n in range(7)]
     for n, habit in enumerate(("left", "left", "bursts")):
@@ -60,6 +80,10 @@ def settle(
     things.append(AwsEndpoint(west, "legacy-e1", who(), uses("left"), born))
     things.append(AwsEndpoint(east, "prod-e0", who(), uses("left"), born))
     things.append(AwsEndpoint(east, "watch-e0", who(), uses("left"), born))
+    things.append(AwsEndpoint(east, "early-e0", who(), uses("always"), born))
+    for n, habit in enumerate(("left", "left", "bursts", "left")):
+        things.append(AwsEndpoint(far, f"far-e{n}", who(), uses(habit), born, scaling=n < 2))
+    things += [AwsNotebook(far, f"far-n{n}", who(), uses(habit), born) for n, habit in enumerate(("left", "days"))]
     for name, guests in (("legacy-h0", ("left", "left")), ("plain-h1", ("left", "bursts"))):
         owner, names = who(), [f"{name.partition('-')[0]}-k{name[-1]}{n}" for n in range(len(guests))]
         plans = [uses(habit) for habit in guests]
@@ -82,7 +106,9 @@ def settle(
     things += [AzInstance(vision, f"desk-i{n}", who(), uses("days"), born) for n in range(2)]
     for n, habit in enumerate(("left", "always", "leaves")):
         things.append(AzDeployment(vision, f"plain-d{n}", who(), uses(habit), born))
-    things.append(AzDeployment(vision, "legacy-d0", who(), uses("left"), born))
+    things += [AzDeployment(vision, f"shop-d{n}", who(), uses("always"), born) for n in range(6)]
+    things.append(AzDeployment(vision, "early-d0", who(), uses("always"), born))
+    things += [AzDeployment(vision, f"legacy-d{n}", who(), uses("left"), born) for n in range(3)]
     for thing in [one for one in things if one.name in without]:
         thing.vanish()
         things.remove(thing)
@@ -135,8 +161,3 @@ def _late(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[S
 
 
 HABITS = {"left": _left, "leaves": _leaves, "always": _always, "bursts": _bursts, "days": _days, "late": _late}
-
-
-def portraits(things: Sequence[Thing]) -> dict[str, object]:
-    """All of them as they are, for comparing."""
-    return {thing.name: thing.portrait() for thing in things if thing.exists()}

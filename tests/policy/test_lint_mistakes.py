@@ -59,13 +59,13 @@ def parse(text: str) -> Policy:
         ),
         pytest.param(
             f"[{{name: a, match: {{kind: [sagemaker-notebook, sagemaker-endpoint]}}, hours: {FORCED}}}]",
-            "rule 'a': force has no effect on sagemaker-endpoint, which are stopped only when idle",
-            id="force on more than can be started again",
+            "rule 'a': sagemaker-endpoint can't be started again, so there the hours only protect: they stop, start and force nothing",
+            id="hours of more than can be started again",
         ),
         pytest.param(
             f"[{{name: a, match: {{cloud: azure}}, hours: {FORCED}}}]",
-            "force has no effect on azureml-compute-cluster, azureml-online-deployment, which are stopped only when idle",
-            id="force on whatever a cloud has",
+            "azureml-compute-cluster, azureml-online-deployment can't be started again, so there the hours only protect",
+            id="hours of whatever a cloud has",
         ),
         pytest.param(
             f"[{{name: a, match: {{kind: sagemaker-notebook}}, idle_after: 1d, hours: {OFFICE}}}]",

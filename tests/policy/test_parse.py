@@ -136,10 +136,10 @@ def test_the_example_policies_exist():
         ),
         pytest.param(
             'version: 1\nrules:\n  - name: a\n    match: {kind: [sagemaker-endpoint, "*-deployment"]}\n'
-            '    hours:\n      on: "mon-fri 07:00-21:00"\n      tz: UTC\n      force: true',
-            "policy.yaml:8: rules[0].hours.force: true is not valid: expected a match.kind that can be restarted, such as "
-            "azureml-compute-instance or sagemaker-notebook, not sagemaker-endpoint, *-deployment",
-            id="force on what nothing starts again",
+            '    hours:\n      on: "mon-fri 07:00-21:00"\n      tz: UTC',
+            "policy.yaml:5: rules[0].hours: not valid for sagemaker-endpoint, *-deployment, which can't be started again when the hours "
+            "begin: remove the hours, or match a kind that can be, such as azureml-compute-instance or sagemaker-notebook",
+            id="hours of what nothing starts again",
         ),
     ],
 )
@@ -186,11 +186,11 @@ def test_odd_policy_values_are_errors_and_never_crashes(text: str):
         parse(text)
 
 
-def test_load_policy_checks_force_against_restartable_kinds(tmp_path: Path):
+def test_load_policy_checks_hours_against_restartable_kinds(tmp_path: Path):
     assert tuple(sorted(k.name for k in registry.kinds() if StepName.START in k.actions)) == STARTABLE
     file = tmp_path / "policy.yaml"
     file.write_text(f"version: 1\nrules: [{{name: a, match: {{kind: azureml-online-*}}, hours: {FORCED}}}]")
-    with pytest.raises(PolicyError, match=r"rules\[0\]\.hours\.force: true is not valid"):
+    with pytest.raises(PolicyError, match=r"rules\[0\]\.hours: not valid for azureml-online-\*"):
         policy_file.load_policy(str(file))
     file.write_text(
         f"version: 1\nrules: [{{name: a, match: {{kind: 'azureml-*'}}, hours: {FORCED}}}, {{name: b, hours: {FORCED}}}]"

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fakes.builders import resource
 from reaper import registry
 from reaper.model import Ceiling, Confidence, Hours, Rule
+from reaper.policy import office_hours
+from reaper.policy.office_hours import is_open, parse_hours
 from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, shortest_idle_after
 from reaper.policy.schema import Policy
@@ -30,9 +32,11 @@ def parse(text: str) -> Policy:
     return parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
-def holds(text: str, now: datetime, tags: dict[str, str] | None = None, usd: float | None = 1.0) -> Rule:
-    """What holds for one resource with `tags` under that text."""
-    return effective_rule(parse(text), resource(tags=tags or {}), usd, now)
+def holds(
+    text: str, now: datetime, tags: dict[str, str] | None = None, usd: float | None = 1.0, kind: str = "sagemaker-notebook"
+) -> Rule:
+    """What holds for one notebook with `tags` under that text."""
+    return effective_rule(parse(text), resource(kind=kind, tags=tags or {}), usd, now)
 
 
 def two(first: str, second: str, now: datetime = NIGHT, tags: dict[str, str] | None = None) -> Rule:
@@ -55,11 +59,86 @@ def test_an_hours_tag_alone_protects_but_shortens_nothing(may: str, now: datetim
 
 
 def test_a_tag_sets_the_calendar_and_the_rule_the_rest_of_hours():
-    text = 'rules: [{name: a, hours: {on: "mon 01:00-02:00", tz: Europe/Berlin, start: all, force: true, override: 2h}}]'
+    text = 'rules: [{name: a, hours: {on: "mon 01:00-02:00", tz: Europe/Berlin, start: all, override: 2h}}]'
     rule = holds(text, NIGHT, TAG)
     assert rule.hours == Hours(
-        days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="all", force=True, override=2 * HOUR, by_rule=True
+        days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="all", override=2 * HOUR, by_rule=True
     )
+
+
+def forced(on: str, tz: str, tag: str, more: str = "") -> Hours:
+    """The hours in effect under a rule with force and a tag's hours."""
+    text = f'rules: [{{name: a, {more}hours: {{on: "{on}", tz: {tz}, force: true}}}}]'
+    hours = holds(text, NIGHT, {"reaper:hours": tag}).hours
+    assert hours is not None
+    return hours
+
+
+def test_under_force_the_hours_of_rule_and_tag_are_joined():
+    hours = forced("mon 01:00-02:00", "Europe/Berlin", "mon-fri 07:00-21:00 UTC")
+    assert hours.also is not None
+    assert (hours.start, hours.tz, hours.also.start, hours.also.tz, hours.force) == (420, "UTC", 60, "Europe/Berlin", True)
+    assert office_hours.hours_text(hours) == "mon 01:00-02:00 Europe/Berlin and mon-fri 07:00-21:00"
+
+
+@pytest.mark.parametrize("tag", ["tue 12:00-13:00 UTC", "mon-fri 09:00-17:00 UTC"])
+def test_a_tag_inside_the_hours_of_force_changes_nothing(tag: str):
+    hours = forced("mon-fri 09:00-17:00", "UTC", tag)
+    assert (office_hours.hours_text(hours), hours.also) == ("mon-fri 09:00-17:00", None)
+
+
+def test_a_rule_may_let_tags_narrow_its_forced_hours():
+    hours = forced("mon-fri 09:00-17:00", "UTC", "tue 12:00-13:00 UTC", more="tags_may: [tighten], ")
+    assert (office_hours.hours_text(hours), hours.also) == ("tue 12:00-13:00", None)
+    assert forced("mon-fri 09:00-17:00", "UTC", "tue 12:00-13:00 UTC", more="tags_may: [loosen], ").start == 540
+
+
+zones = st.sampled_from(
+    ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Kiritimati", "Africa/Casablanca"]
+)
+day_sets = st.sets(st.sampled_from(office_hours.DAYS), min_size=1).map(lambda days: ",".join(sorted(days)))
+quarters = st.lists(st.integers(0, 96), min_size=2, max_size=2, unique=True).map(sorted)
+spelled = st.builds(
+    lambda days, span: f"{days} {span[0] // 4:02}:{span[0] % 4 * 15:02}-{span[1] // 4:02}:{span[1] % 4 * 15:02}",
+    day_sets,
+    quarters,
+)
+
+
+@given(on=spelled, tz=zones, tag=spelled, tag_tz=zones, minute=st.integers(0, 366 * 24 * 60))
+@example(on="sun 01:00-04:00", tz="Europe/Berlin", tag="sun 01:00-02:15", tag_tz="Europe/Berlin", minute=297 * 24 * 60 + 105)
+@example(on="mon-sun 00:00-05:00", tz="UTC", tag="mon-sun 00:00-19:00", tag_tz="America/New_York", minute=0)
+def test_under_force_a_tag_closes_no_minute_that_the_rule_keeps_open(on: str, tz: str, tag: str, tag_tz: str, minute: int):
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+    hours, rule_hours, tag_hours = forced(on, tz, f"{tag} {tag_tz}"), parse_hours(on, tz), parse_hours(tag, tag_tz)
+    assert is_open(hours, at) == (is_open(rule_hours, at) or is_open(tag_hours, at))
+    closed, opens, closes = (
+        office_hours.closed_since(hours, at),
+        office_hours.next_open(hours, at),
+        office_hours.next_close(hours, at),
+    )
+    if is_open(hours, at):
+        opened = office_hours.opened_today(hours, at)
+        assert opened is not None
+        assert (opened <= at, is_open(hours, opened)) == (True, True)
+    else:
+        assert closed is not None
+        assert (is_open(hours, closed), is_open(hours, closed - timedelta(seconds=1))) == (False, True)
+    assert opens is None or (is_open(hours, opens) and not is_open(hours, opens - timedelta(seconds=1)))
+    assert closes is None or (not is_open(hours, closes) and is_open(hours, closes - timedelta(seconds=1)))
+
+
+@pytest.mark.parametrize("tags", [None, TAG], ids=["rule alone", "with a tag"])
+def test_hours_only_protect_a_kind_that_cannot_be_started(tags: dict[str, str] | None):
+    text = f"defaults: {{action: stop}}\nrules: [{{name: a, hours: {{{OFFICE.strip('{}')}, start: all, force: true}}}}]"
+    rule = holds(text, NIGHT, tags, kind="azureml-online-deployment")
+    assert rule.hours is not None
+    assert (rule.hours.by_rule, rule.hours.force, rule.hours.restart, rule.idle_after) == (False, False, "ours", 24 * HOUR)
+    assert is_open(rule.hours, NOON)
+
+
+def test_a_tag_leaves_the_effects_of_hours_to_the_rule():
+    rule = holds(f"rules: [{{name: a, hours: {OFFICE}}}]", NIGHT, TAG)
     assert rule.idle_after == MIN_IDLE_AFTER
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.builders import DAY, NOW
+from fakes.histories import history_of
 from fakes.snooze_requests import (
     ID,
     KEYS,
@@ -25,6 +26,7 @@ from fakes.snooze_requests import (
     warned,
 )
 from reaper.ledger import opening
+from reaper.ledger.forget import forget_address
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
@@ -70,7 +72,7 @@ def test_opening_a_link_changes_nothing(ledger: InMemoryLedger, method: str):
         look(ledger, method=method)
     handle_request(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
     assert remembered(ledger) == before
-    assert ledger.history(ID) == []
+    assert history_of(ledger, ID) == []
 
 
 def test_head_answers_like_get_without_a_body(ledger: InMemoryLedger):
@@ -86,7 +88,7 @@ def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger
     before = replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
     assert before == replace(WARNED, version=1)
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
-    [entry] = ledger.history(ID)
+    [entry] = history_of(ledger, ID)
     assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
     assert entry.because == "snoozed by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
 
@@ -108,7 +110,7 @@ def test_resending_the_form_changes_nothing(ledger: InMemoryLedger):
     for _ in range(5):
         assert "Nothing changed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
     assert remembered(ledger) == before
-    assert len(ledger.history(ID)) == 1
+    assert len(history_of(ledger, ID)) == 1
 
 
 def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
@@ -117,7 +119,52 @@ def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
     send(ledger, days="1", shorten="yes")
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
-    assert len(ledger.history(ID)) == 2
+    assert len(history_of(ledger, ID)) == 2
+
+
+def snoozed_by(by: str) -> InMemoryLedger:
+    """A ledger with a month's snooze that was given by that person."""
+    ledger = InMemoryLedger()
+    month = replace(
+        WARNED, snoozed_until=pages.snooze_end(NOW, 30), snoozed_at=NOW, snoozed_by=by, notified_owner="jo@example.com"
+    )
+    assert ledger.remember(ID, month, 0, NOW)
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "by", ["lee@example.com", "Jo (lee@example.com)", "(forgotten)", "the holder of the link", "jo@example.com.org"]
+)
+def test_a_link_never_shortens_a_snooze_given_otherwise(by: str):
+    ledger = snoozed_by(by)
+    assert "shorten" not in Page(look(ledger).body).fields()
+    assert "Nothing changed" in Page(send(ledger, days="1", shorten="yes").body).text
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
+
+
+@pytest.mark.parametrize("by", ["Jo@example.com", "Jo (jo@example.com)"])
+def test_owners_may_shorten_their_own_snooze(by: str):
+    ledger = snoozed_by(by)
+    send(ledger, days="1", shorten="yes")
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
+
+
+@pytest.mark.parametrize("owner", [None, "lee@example.com", "(forgotten)"], ids=["no notice", "another owner", "a forgotten one"])
+def test_a_link_stores_no_address_but_the_present_owners(owner: str | None):
+    ledger = InMemoryLedger()
+    assert ledger.remember(ID, replace(WARNED, notified_owner=owner), 0, NOW)
+    send(ledger, name="Jo")
+    assert remembered(ledger).snoozed_by == "Jo (the holder of the link)"
+    assert "jo@example.com" not in str([remembered(ledger), *history_of(ledger, ID)])
+
+
+def test_a_click_after_forget_stores_nothing_of_the_person_again(ledger: InMemoryLedger):
+    send(ledger, days="1")
+    assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", ""]
+    send(ledger, days="7")
+    memory = remembered(ledger)
+    assert (memory.snoozed_until, memory.snoozed_by) == (pages.snooze_end(NOW, 7), "the holder of the link")
+    assert "jo@example.com" not in str([memory, *history_of(ledger, ID)])
 
 
 def test_a_shorter_snooze_is_extended(ledger: InMemoryLedger):
@@ -214,7 +261,7 @@ def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
     memory = remembered(ledger)
     assert set(statuses) == {200}
     assert memory.snoozed_until == pages.snooze_end(NOW, 8)
-    assert memory.version == len(ledger.history(ID))
+    assert memory.version == len(history_of(ledger, ID))
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])

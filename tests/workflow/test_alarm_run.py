@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from reaper.actions import hold_ledger
+from reaper.actions.holds import Breaker, HoldRow, row_columns
 from reaper.aws.alarm_event import AlarmedEndpoint, AlarmedEndpoints
 from reaper.aws.alarm_run import OUTSIDE, AlarmRun, run_on_alarms
 from reaper.ledger.port import Unfinished
@@ -75,6 +76,22 @@ def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
     assert scene.ledger.statistics(target, "sagemaker-endpoint", 10) == []
     assert scene.ledger.read_row(SUMMARY_ROW).version == scene.ledger.read_row(hold_ledger.HOLD_ROW).version == 0
     assert not [mail for mail in scene.mails() if "To: admins@example.com" in mail]
+
+
+def test_an_alarm_run_sends_no_notice_where_the_idle_share_jumped(scene: Scene):
+    account = hold_ledger.row_name(f"aws/{ACCOUNT}")
+    target = f"aws/{ACCOUNT}/us-east-1"
+    jump = Breaker(target=target, kind="sagemaker-endpoint", since=scene.server.now, run="r", because="9 of 10 are idle")
+    assert scene.ledger.write_row(account, row_columns(HoldRow(breakers=(jump,))), 0, scene.server.now)
+    ran = alarm_run(scene, alarmed("quiet-us-east-1", "quiet-eu-west-1"))
+    assert steps(ran) == {"quiet-us-east-1": ("none", "planned"), "quiet-eu-west-1": ("warn", "done")}
+    assert scene.ledger.read_row(account).version == 1
+
+
+def test_an_alarm_run_that_cannot_read_holds_sends_no_notice(scene: Scene):
+    assert scene.ledger.write_row(hold_ledger.row_name(f"aws/{ACCOUNT}"), {"row": "?"}, 0, scene.server.now)
+    assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("none", "planned")}
+    assert scene.mails() == []
 
 
 def test_an_alarm_run_leaves_no_lease_behind(scene: Scene):
@@ -159,7 +176,7 @@ def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
     memory = due.ledger.recall([arn], now)[arn]
-    begun = memory_updates.before_action(memory, StepName.STOP, None, "a run that died", now)
+    begun = memory_updates.before_action(memory, memory_updates.BegunAction(action=StepName.STOP, run="a run that died", at=now))
     assert due.ledger.remember(arn, begun, memory.version, now)
     due.later(days=days)
     ran = alarm_run(due, alarmed())

@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from reaper import memory_updates
-from reaper.actions import hold_ledger
-from reaper.actions.holds import Hold, LimitName
+from reaper.actions import hold_ledger, holds
+from reaper.actions.holds import Exceeded, Hold, LimitName
 from reaper.case import Report
-from reaper.errors import CloudError
-from reaper.model import Mode, Result, Status, StepName
+from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
 from reaper.policy.file import load_policy
 from reaper.run import run
-from reaper.workflow import run_lease
-from reaper.workflow.run_lease import LEASE_ROW, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, ITEMS, FolderStore
+from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 
@@ -77,6 +73,25 @@ def test_a_part_that_cannot_be_read_is_a_failure_in_the_report(due: Scene, conte
     assert report.findings == ()
 
 
+def test_a_part_with_an_unknown_kind_is_a_failure_in_the_report(due: Scene):
+    run_id = due.workflow.observed()
+    part = due.home / "runs" / run_id / "observed/0.json"
+    part.write_text(part.read_text().replace('"sagemaker-endpoint"', '"sagemaker-teapot"'))
+    due.workflow.decide(run_id)
+    report = due.workflow.conclude(run_id)
+    assert all("no kind 'sagemaker-teapot'" in (row.error or "") for row in report.coverage if row.cloud == "aws")
+    assert report.findings == ()
+
+
+def test_a_result_that_names_an_unknown_host_hides_nothing(due: Scene):
+    run_id, before = due.workflow.acted(), len(due.mails())
+    part = due.home / "runs" / run_id / "acted/0.json"
+    part.write_text(part.read_text().replace('"host_id":null', '"host_id":"nowhere"'))
+    report = due.workflow.conclude(run_id)
+    assert set(steps(report).values()) == {("stop", "done")}
+    assert [mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]
+
+
 def test_a_result_of_act_that_is_not_text_does_not_hide_what_was_done(due: Scene):
     run_id = due.workflow.acted()
     (due.home / "runs" / run_id / "acted/0.json").write_bytes(b"\xff\xfe")
@@ -127,7 +142,7 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     run_id, now = due.workflow.decided(), due.server.now
     resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
     memory = due.ledger.recall([resource_id], now)[resource_id]
-    begun = memory_updates.before_action(memory, StepName.STOP, None, run_id, now)
+    begun = memory_updates.before_action(memory, memory_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
     assert due.ledger.remember(resource_id, begun, memory.version, now)
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)
@@ -180,44 +195,11 @@ def test_two_concludes_send_each_mail_once(due: Scene):
     assert len([mail for mail in sent if "To: ana@example.com" in mail]) == 1
 
 
-def test_a_conclude_waits_for_its_twin_and_gives_up_in_time(due: Scene):
-    run_id = due.workflow.acted()
-    claim = RunLease(run=run_id, holder="the twin", until=due.server.now + timedelta(minutes=10))
-    assert run_lease.claim_conclude(due.ledger, claim, due.server.now)
-    due.workflow.deadline_in = timedelta(seconds=20)
-    before = due.mails()
-    with pytest.raises(CloudError, match="another process is concluding"):
-        due.workflow.conclude(run_id)
-    assert due.mails() == before
-    due.workflow.deadline_in = None
-    due.later(minutes=11)
-    assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
-
-
 def test_a_repeated_conclude_says_that_owners_were_notified(scene: Scene):
     """It finds rows that changed. The first one may have been killed before it could deliver its report."""
     run_id = scene.workflow.acted()
     scene.workflow.conclude(run_id)
     assert {f.step.because for f in scene.workflow.conclude(run_id).findings} == {NOTIFIED}
-
-
-def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
-    """A run that was stopped may still conclude while the next one does; a twin of the first must not send beside it."""
-    now, ends = due.server.now, due.server.now + timedelta(minutes=10)
-    claims = [RunLease(run=run, holder=holder, until=ends) for run, holder in (("one", "a"), ("two", "b"), ("one", "twin"))]
-    assert [run_lease.claim_conclude(due.ledger, claim, now) for claim in claims] == [True, True, False]
-    run_lease.release_conclude(due.ledger, claims[2], now)
-    assert not run_lease.claim_conclude(due.ledger, claims[2], now)
-    run_lease.release_conclude(due.ledger, claims[0], now)
-    assert run_lease.claim_conclude(due.ledger, claims[2], now)
-    assert run_lease.claim_conclude(due.ledger, replace(claims[1], holder="twin"), ends)
-
-
-@pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
-def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
-    version = due.ledger.read_row(run_lease.CONCLUDE_ROW).version
-    assert due.ledger.write_row(run_lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
-    assert set(steps(due.workflow.run()).values()) == {("stop", "done")}
 
 
 def test_no_action_is_begun_once_the_policy_has_changed(due: Scene):
@@ -281,13 +263,13 @@ def test_nothing_is_begun_that_the_next_run_put_on_hold(due: Scene, released: bo
     """The map of a run that was stopped goes on acting, by decisions from before the hold."""
     run_id = due.workflow.decided()
     due.later(minutes=30)
-    targets = frozenset(f"aws/123456789012/{region}" for region in REGIONS)
-    kinds = frozenset({"sagemaker-endpoint"})
-    hold = Hold(limit=LimitName.ACTIONS, since=due.server.now, run="next", because="too many", targets=targets, kinds=kinds)
+    account = holds.account_key(Target(cloud="aws", account="123456789012"))
+    hold = Hold(exceeded=Exceeded(limit=LimitName.ACTIONS), since=due.server.now, run="next", because="too many")
     if released:
-        hold_ledger.release_hold(due.ledger, "ana", due.server.now)
-    version = hold_ledger.holds_with_version(due.ledger)[1]
-    assert hold_ledger.record_holds(due.ledger, [hold], [], version, due.server.now)
+        hold_ledger.release_actions(due.ledger, "ana", due.server.now, accounts=[account])
+    row = due.ledger.read_row(hold_ledger.row_name(account))
+    written = holds.row_columns(replace(holds.row_from_columns(row.values), holds=(hold,)))
+    assert due.ledger.write_row(hold_ledger.row_name(account), written, row.version, due.server.now)
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == ([1, 1] if released else [3, 3])
@@ -325,74 +307,3 @@ def test_no_action_begins_after_two_hours(due: Scene, minutes: int, result: str)
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", result)}
-
-
-def test_a_second_run_is_skipped_while_the_first_one_runs(scene: Scene):
-    first = scene.workflow.list()
-    scene.workflow.running = {f"execution-{first['run']}"}
-    second = scene.workflow.list()
-    assert (second["status"], second["items"]) == ("skipped", 0)
-    assert first["run"] in second["because"]
-    scene.workflow.running = set()
-    assert scene.workflow.list()["status"] == "listed"
-
-
-def test_a_run_whose_lease_has_expired_is_taken_over(scene: Scene):
-    first = scene.workflow.list()
-    scene.workflow.running = {f"execution-{first['run']}"}
-    scene.later(hours=4)
-    assert scene.workflow.list()["status"] == "listed"
-
-
-def test_a_run_that_lost_its_lease_does_not_give_back_the_next_ones(scene: Scene):
-    first = scene.workflow.acted()
-    second = str(scene.workflow.list()["run"])
-    scene.workflow.conclude(first)
-    assert scene.ledger.read_row(LEASE_ROW).values["run"] == second
-
-
-def test_the_lease_is_given_back_and_an_audit_takes_none(scene: Scene):
-    scene.workflow.run()
-    assert not scene.ledger.read_row(LEASE_ROW).values
-    scene.use(lambda settings: replace(settings, mode=Mode.AUDIT))
-    scene.workflow.list()
-    assert not scene.ledger.read_row(LEASE_ROW).values
-
-
-def test_a_repeated_list_changes_nothing(scene: Scene):
-    first = scene.workflow.list()
-    before = scene.workflow.items(str(first["run"]))
-    scene.later(minutes=3)
-    assert scene.workflow.list(run_id=str(first["run"])) == first
-    assert scene.workflow.items(str(first["run"])) == before
-
-
-def test_two_lists_at_once_agree_on_the_items(scene: Scene):
-    """The slower one lists other regions. With its numbers, what the items observed would belong to other places."""
-    run_id, slow, clock = "0123456789ab", scene.workflow, scene.workflow.clock
-    quick = replace(slow, clock=clock, settings=replace(slow.settings, regions=("us-east-1",)))
-    listed: list[dict[str, Any]] = []
-
-    def slow_clock() -> datetime:
-        slow.clock = clock
-        listed.append(quick.list(run_id))
-        return clock()
-
-    slow.clock = slow_clock
-    assert slow.list(run_id) == listed[0]
-    assert [item["regions"] for item in slow.items(run_id)] == [["us-east-1"]]
-
-
-def test_a_list_that_was_cut_off_is_completed(scene: Scene):
-    first = scene.workflow.list()
-    (scene.home / "runs" / str(first["run"]) / ITEMS).unlink()
-    assert scene.workflow.list(run_id=str(first["run"])) == first
-    assert len(scene.workflow.items(str(first["run"]))) == first["items"]
-
-
-def test_the_stored_run_contains_no_external_id(scene: Scene):
-    scene.use(lambda settings: replace(settings, external_id="hush-hush"))
-    run_id = str(scene.workflow.list()["run"])
-    stored = (scene.home / "runs" / run_id / "run.json").read_text()
-    assert "hush-hush" not in stored
-    assert json.loads(stored)["run"]["id"] == run_id

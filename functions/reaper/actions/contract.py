@@ -5,21 +5,55 @@ A cloud's folder `actions` has one module for each kind that can act, named like
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
 
-from reaper.model import Resource, StepName, Target
+from reaper.model import ManifestReference, Resource, Result, SideChange, StepName, Target
 
 C = TypeVar("C")
 UndoState = Mapping[str, Any]
 """A JSON object: strings, numbers, booleans, null, lists and objects. Times are ISO 8601 strings."""
 
 
+Members = Mapping[str, Any]
+"""The members of an object, or of each object in a list, by name: None for one that may hold anything, else the members inside it."""
+
+
+def any_members(*names: str) -> Members:
+    """Members that may hold anything."""
+    return dict.fromkeys(names)
+
+
+def unknown_member(value: object, members: Members | None, name: str = "") -> str | None:
+    """The name of a member that isn't among `members`; None if there is none. Lists have the members of each of their items."""
+    if members is None or value is None:
+        return None
+    if isinstance(value, list):
+        return next((odd for item in value if (odd := unknown_member(item, members, name))), None)
+    if not isinstance(value, Mapping):
+        return name
+    for key, inner in value.items():
+        path = f"{name}.{key}" if name else str(key)
+        odd = unknown_member(inner, members[key], path) if key in members else path
+        if odd:
+            return odd
+    return None
+
+
+PREVIOUS_MEMBERS = any_members("address", "sha256")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an action is about to change or remove: everything that undoing it needs. Stored before the action."""
+    """What an action is about to change or remove: everything that undoing it needs. Stored before the action.
+
+    `continued`: the manifests of the earlier parts that this action went on with, the latest first. They are only read to undo it.
+    """
 
     id: str
     kind: str
@@ -30,23 +64,63 @@ class Manifest:
     run: str
     at: datetime
     undo_state: UndoState
+    continued: tuple[Manifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier action on the same resource whose manifest still stands: its address, None if there is none.
+    """An earlier action on the same resource whose manifest still stands: its reference, and the manifest if it could be read and is ours."""
 
-    Not `is_readable`: it lies outside REAPER_MANIFESTS, so it is named and never read.
-    """
+    reference: ManifestReference | None = None
+    manifest: Manifest | None = None
 
-    manifest_address: str | None = None
-    is_readable: bool = True
+    @property
+    def record(self) -> UndoState | None:
+        """The reference as a new manifest's record names it, as `previous`."""
+        return {"address": self.reference.address, "sha256": self.reference.sha256} if self.reference else None
 
 
 NOTHING_EARLIER = Earlier()
 
-CallCheck = Callable[[], None]
-"""Called before every changing call. Returns if the call may be made; raises `errors.ActionWithdrawn` if no further call may be."""
+OwnChanges = Callable[[Resource], Resource]
+"""The resource as it was before the action's own earlier calls: takes their effects out if they are exactly what those calls set."""
+
+
+def unchanged(resource: Resource) -> Resource:
+    """The resource as it is: no earlier call of the action changed it."""
+    return resource
+
+
+class Permit(Protocol):
+    """Permission to make the changing calls of one action, each sent once: `with permit(): cloud.change(...)`.
+
+    Entering reads the resource with its tags once more, then the ledger. It raises `errors.ActionWithdrawn` if anything but the action's own
+    calls changed the resource, or if no further call may be made.
+    """
+
+    def __call__(
+        self, own_changes: OwnChanges = unchanged, inside: str | None = None, *, may_be_gone: bool = False
+    ) -> AbstractContextManager[None]:
+        """The permit of one call. `inside`: the ID of the contained resource that the call ends; its owner gets a mail.
+
+        `may_be_gone`: an earlier call deleted the resource, and this one removes what is left of it.
+        """
+        ...
+
+    def after_wait(self, own_changes: OwnChanges = unchanged) -> None:
+        """Repeat the whole look after a wait: resource, tags, activity, rules, snoozes, holds. Raises ActionWithdrawn."""
+        ...
+
+
+def part_of(manifest: Manifest) -> int:
+    """Which part of one undertaking an action is. Above 1 it went on with the action whose manifest the record names as `previous`."""
+    return int(manifest.undo_state.get("part", 1))
+
+
+def next_part(earlier: Earlier, continues: Callable[[Manifest], bool]) -> int:
+    """Which part of one undertaking the next action is: 1 if it continues none, or none that could be read."""
+    before = earlier.manifest
+    return part_of(before) + 1 if before and continues(before) else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +129,38 @@ class ActionResult:
 
     because: str
     part_done: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """An action that was begun and may be half done. `created`: when its resource was created, as read before its first call."""
+
+    action: StepName
+    begun_at: datetime
+    created: datetime | None
+    changes: tuple[SideChange, ...]
+
+
+class HalfDone(StrEnum):
+    """What looking at an interrupted action found, or did."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    PUT_BACK = "put back"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBackResult:
+    """How an interrupted action was settled, and why, as one sentence."""
+
+    state: HalfDone
+    because: str
+
+    @property
+    def result(self) -> Result:
+        """The result of the action: done, not carried out (`refused`), or, if something stays changed, `failed`."""
+        return {HalfDone.DONE: Result.DONE, HalfDone.LEFT: Result.FAILED}.get(self.state, Result.REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +175,43 @@ class UndoResult:
     run_again: bool = False
 
 
+def no_side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """The default of an action that changes nothing beside its main call."""
+    return ()
+
+
+def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """The default of a kind whose actions change nothing beside their main call."""
+    return PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFunctions(Generic[C]):
     """How a kind's actions are made. Every function raises CloudError if a call fails, with Reason.GONE if the resource no longer exists.
 
     `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call; with its `host_id`, its
-    `fingerprint`, and with `contained`, each of which has the tags that its own sweep sees (None: unreadable).
+    `fingerprint`, and with `contained`, each of which has the tags that its own sweep sees (None: unreadable). It is read several times
+    before an action and compared: everything a person may change about the resource must show in it.
     `read_undo_state(cloud, resource, action, earlier)`: what undoing the action will need, read now. Changes nothing.
-    `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done. It calls `permit()` before each changing call
-    and lets what that raises through. It raises CloudError with Reason.PARTIAL if something stays changed; after any other reason, if the
-    call was sent only once, nothing is. Long-running operations are started, not waited for.
+    `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done. Each changing call is a `cloud.change` in a
+    `with permit():` of its own, which lets what either raises through. After a wait it calls `permit.after_wait()`. Long-running
+    operations are started, not waited for.
+    `side_changes(manifest)`: what `perform` changes beside its main call.
+    `put_back(cloud, resource, interrupted)`: look at what an interrupted action left, and put its side changes back: if the main call took
+    effect, DONE; if nothing changed, UNCHANGED; if each value is still exactly ours, the resource has the same creation time and nothing shows
+    a later change, PUT_BACK; else LEFT. Raises CloudError if it can't be known or done now. Of the resource only `id`, `name`, `region`
+    and `target` are known.
     `undo(cloud, manifest)`: restore what the manifest says. Raises CloudError if nothing could be restored.
+    `undo_members`: by action, the members that the record of its manifest has. `id_pattern`: matches the whole ID of every resource of the
+    kind in any case; its groups `account`, `region` and `name...` (joined with `/`) are what the ID shows of these.
     """
 
     read_now: Callable[[C, Resource], Resource]
     read_undo_state: Callable[[C, Resource, StepName, Earlier], UndoState]
-    perform: Callable[[C, Resource, Manifest, CallCheck], ActionResult]
+    perform: Callable[[C, Resource, Manifest, Permit], ActionResult]
     undo: Callable[[C, Manifest], UndoResult]
     undo_permissions: tuple[str, ...]
+    undo_members: Mapping[StepName, Members]
+    id_pattern: re.Pattern[str]
+    side_changes: Callable[[Manifest], tuple[SideChange, ...]] = no_side_changes
+    put_back: Callable[[C, Resource, Interrupted], PutBackResult] = nothing_to_put_back

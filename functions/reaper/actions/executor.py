@@ -1,8 +1,9 @@
 """Carries out one stop, delete or start. Loaded only if a run acts.
 
-The order: Re-check the resource and its ledger records. Store the manifest for undoing. Leave a hint of an open action. Write the intent to
-the ledger on the version that was read. Before every changing call read the ledger once more, so that a snooze of a second ago wins.
-Make the call. Add the result to the intent. If anything has changed at any of these points, this one action ends, with the reason.
+The order: Look at the resource and its ledger records, and last of all at the resource once more. Store the manifest for undoing. Leave a
+hint of an open action. Write the intent to the ledger on the version that was read. Before every changing call read the resource and the
+ledger once more, so that a tag or a snooze of a second ago wins. Make the call, once. Add the result to the intent. If anything has changed
+at any of these points, this one action ends, with the reason, and what it changed beside its main call is put back.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from typing import Any
 
 from reaper import memory_updates, registry
 from reaper.actions import intent, recheck, unfinished
-from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Manifest
-from reaper.actions.intent import CallPermit, Intent
+from reaper.actions.contract import ActionFunctions, ActionResult, HalfDone, Manifest
+from reaper.actions.intent import Intent
+from reaper.actions.interruption import put_back
 from reaper.actions.manifest import Archive
+from reaper.actions.permit import NOT_KNOWN, CallPermit, Look, changed_because, hints_inside
 from reaper.actions.recheck import Recheck, StepRefused
-from reaper.case import Outcome
+from reaper.case import Case, Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
 from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
-from reaper.model import Memory, Resource, Result, Run, StepName, Target
+from reaper.memory_updates import BegunAction
+from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
 from reaper.planning import possible_actions, run_age
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.schema import Policy
@@ -32,9 +36,6 @@ from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
 
 OPERATION = "act"
-NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.REFUSED})
-"""Failures of a call that leave the resource as it was, if the call was sent only once."""
-NOT_KNOWN = "it isn't known whether the action was carried out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +60,24 @@ class ActContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutedStep:
-    """The result of one action: its outcome, what failed, and the API calls that it took."""
+    """The result of one action: its outcome, what failed, and the API calls that it took.
+
+    `inside`: the outcomes of what it ended inside its resource. `is_throttled`: its first call was refused for that alone, and none was made.
+    """
 
     outcome: Outcome
     errors: Sequence[ReaperError]
     calls: Mapping[str, int]
+    inside: Mapping[str, Outcome] = field(default_factory=dict)
+    is_throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One action on one resource: its decision, a session of its own, and its kind's functions. Failures are added to `errors`."""
+    """One action on one resource: its decision, a session of its own, and its kind's functions. Failures are added to `errors`.
+
+    `inside`: the outcomes of what the action ended inside.
+    """
 
     decision: Decision
     run_id: str
@@ -76,6 +85,7 @@ class _Task:
     context: ActContext
     recheck: Recheck
     errors: list[ReaperError]
+    inside: dict[str, Outcome]
 
     @property
     def action(self) -> StepName:
@@ -95,6 +105,7 @@ class _Task:
 def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     """Carry out the decision's step. Never raises ReaperError."""
     task = _new_task(decision, run.id, context)
+    is_throttled = False
     try:
         if because := run_age.no_time_to_act(run, context.clock(), context.deadline):
             raise StepRefused(because)
@@ -105,7 +116,9 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     except ReaperError as error:
         task.errors.append(error)
         outcome = Outcome(result=Result.FAILED, error=str(error))
-    return ExecutedStep(outcome=outcome, errors=task.errors, calls=dict(task.session.calls))
+        is_throttled = isinstance(error, CloudError) and error.reason is Reason.THROTTLED
+    calls = dict(task.session.calls)
+    return ExecutedStep(outcome=outcome, errors=task.errors, calls=calls, inside=task.inside, is_throttled=is_throttled)
 
 
 def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
@@ -118,8 +131,15 @@ def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
         ledger=context.ledger,
         clock=context.clock,
     )
-    functions = context.action_functions(kind)
-    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=new_recheck, errors=[])
+    return _Task(
+        decision=decision,
+        run_id=run_id,
+        functions=context.action_functions(kind),
+        context=context,
+        recheck=new_recheck,
+        errors=[],
+        inside={},
+    )
 
 
 def _require_lease(target: Target, context: ActContext) -> None:
@@ -134,7 +154,8 @@ def _require_lease(target: Target, context: ActContext) -> None:
 
 def _execute_step(task: _Task) -> Outcome:
     try:
-        case = recheck.assess_again(_read_now(task), task.recheck)
+        resource = _read_now(task)
+        case = recheck.assess_again(resource, task.recheck)
     except CloudError as error:
         if error.reason is Reason.GONE and task.action is not StepName.START:
             return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
@@ -143,29 +164,66 @@ def _execute_step(task: _Task) -> Outcome:
     if blocked and blocked.already_done:
         return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
     memories = recheck.recall_around(case.resource, task.recheck)
+    is_counted = _require_still_due(case, memories, task)
+    memory = memories.get(resource.id, Memory())
+    manifest = _read_manifest(case.resource, memory, task)
+    _require_same_resource(resource, task)
+    if is_counted:
+        recheck.count_action(task.run_id, resource, task.recheck)
+    own_intent = _record_intent(manifest, resource, memory, task)
+    look = Look(
+        resource=resource,
+        memories=memories,
+        read=lambda: _read_now(task),
+        look=lambda now, before: _look_again(now, before, task),
+    )
+    return _perform(look, manifest, own_intent, task)
+
+
+def _require_still_due(case: Case, memories: Mapping[str, Memory], task: _Task) -> bool:
+    """Whether the action counts toward `max_acts`. Raises StepRefused unless everything that led to it still holds for the case as it is now."""
     recheck.require_same_step(task.action, case, memories, task.time())
     recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
-    resource, memory = case.resource, memories.get(case.resource.id, Memory())
-    recheck.require_no_hold(task.action, case, memory, task.recheck)
-    earlier = recheck.earlier_action(memory, task.context.archive)
-    manifest = _read_manifest(resource, earlier, task)
-    own_intent = _record_intent(manifest, _store_manifest(manifest, memory.version + 1, task), memory, task)
-    return _perform(resource, manifest, own_intent, task)
+    return recheck.require_no_hold(task.action, case, memories.get(case.resource.id, Memory()), task.recheck)
+
+
+def _require_same_resource(before: Resource, task: _Task) -> None:
+    """The end of the look: the resource is read once more, and must be as it was at the beginning. Raises StepRefused."""
+    try:
+        now = _read_now(task)
+    except CloudError as error:
+        raise StepRefused(f"the re-check failed: {error}") from error
+    if because := changed_because(before, now):
+        raise StepRefused(because)
+
+
+def _look_again(resource: Resource, before: Mapping[str, Memory], task: _Task) -> None:
+    """The whole look after a wait, with the rows in `before` as they were before this action. Raises ActionWithdrawn."""
+    try:
+        case = recheck.assess_again(resource, task.recheck)
+        memories = recheck.recall_around(resource, task.recheck)
+        if memories.get(resource.id, Memory()).version != before[resource.id].version + 1:
+            raise StepRefused("its ledger record changed a moment ago, and it may be snoozed")
+        _require_still_due(case, {**memories, **before}, task)
+    except (CloudError, StepRefused) as error:
+        raise ActionWithdrawn(str(error)) from error
 
 
 def _read_now(task: _Task) -> Resource:
-    """The resource as it is this moment, with tags from the call that knows."""
+    """The resource as it is this moment, with tags from the call that knows, and nothing remembered from an earlier look."""
     with odd_replies_as_errors(OPERATION):
-        resource = task.functions.read_now(task.session, task.decision.case.resource)
+        resource = task.functions.read_now(recheck.fresh_session(task.session), task.decision.case.resource)
     if resource.tags is None:
         raise StepRefused("its tags can't be read, and a tag may protect it")
     return resource
 
 
-def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifest:
+def _read_manifest(resource: Resource, memory: Memory, task: _Task) -> Manifest:
+    earlier = recheck.earlier_action(memory, task.context.archive)
     try:
         with odd_replies_as_errors(OPERATION):
-            undo_state = task.functions.read_undo_state(task.session, resource, task.action, earlier)
+            session = recheck.fresh_session(task.session)
+            undo_state = task.functions.read_undo_state(session, resource, task.action, earlier)
     except CloudError as error:
         raise StepRefused(f"the settings needed to undo it couldn't be read: {error}") from error
     return Manifest(
@@ -181,8 +239,8 @@ def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifes
     )
 
 
-def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None:
-    """The address of the stored manifest. A start removes nothing and has none."""
+def _store_manifest(manifest: Manifest, version: int, task: _Task) -> ManifestReference | None:
+    """The reference of the stored manifest. A start removes nothing and has none."""
     if manifest.action is StepName.START:
         return None
     try:
@@ -192,11 +250,20 @@ def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None
         raise error.reworded(because) from error
 
 
-def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task: _Task) -> Intent:
+def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task: _Task) -> Intent:
     """The intent, once it is in the ledger, with a hint that leads to it. Raises StepRefused if it couldn't be written."""
+    stored = _store_manifest(manifest, memory.version + 1, task)
     ledger, now = task.context.ledger, task.time()
     hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
-    written = memory_updates.before_action(memory, manifest.action, address, task.run_id, now)
+    begun = BegunAction(
+        action=manifest.action,
+        run=task.run_id,
+        at=now,
+        manifest=stored,
+        created=resource.created,
+        changes=task.functions.side_changes(manifest),
+    )
+    written = memory_updates.before_action(memory, begun)
     own_intent = Intent(before=memory, written=written, hint=hint)
     try:
         ledger.add_unfinished(hint)
@@ -210,25 +277,30 @@ def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task
     raise StepRefused("its ledger record changed a moment ago, and it may be snoozed")
 
 
-def _perform(resource: Resource, manifest: Manifest, own_intent: Intent, task: _Task) -> Outcome:
-    """Make the calls. If certainly none was made, the intent is withdrawn. Otherwise its result is recorded."""
-    permit = CallPermit(resource=resource, own_intent=own_intent, ledger=task.context.ledger, clock=task.context.clock)
-
-    def require_permit() -> None:
-        try:
-            _require_lease(resource.target, task.context)
-        except StepRefused as refusal:
-            raise ActionWithdrawn(str(refusal)) from refusal
-        permit.require_unchanged()
-
+def _perform(look: Look, manifest: Manifest, own_intent: Intent, task: _Task) -> Outcome:
+    """Make the calls. If certainly none was made, remove the intent. Otherwise record its result."""
+    permit = CallPermit(
+        look=look,
+        own_intent=own_intent,
+        ledger=task.context.ledger,
+        clock=task.context.clock,
+        require_lease=lambda: _require_lease_for_call(look.resource.target, task.context),
+        inside=hints_inside(look.resource, task.context.policy.owners, manifest.action, task.run_id, task.time()),
+        ended=task.inside,
+    )
     try:
         with odd_replies_as_errors(OPERATION):
-            result = task.functions.perform(task.session, resource, manifest, require_permit)
-    except ActionWithdrawn as withdrawal:
-        return _after_withdrawal(withdrawal, permit, own_intent, task)
-    except CloudError as error:
-        return _after_failed_call(error, permit, own_intent, task)
+            result = task.functions.perform(recheck.fresh_session(task.session), look.resource, manifest, permit)
+    except (ActionWithdrawn, StepRefused, CloudError) as error:
+        return _after_failure(error, permit, own_intent, task)
     return _after_success(result, own_intent, task)
+
+
+def _require_lease_for_call(target: Target, context: ActContext) -> None:
+    try:
+        _require_lease(target, context)
+    except StepRefused as refusal:
+        raise ActionWithdrawn(str(refusal)) from refusal
 
 
 def _after_success(result: ActionResult, own_intent: Intent, task: _Task) -> Outcome:
@@ -236,32 +308,55 @@ def _after_success(result: ActionResult, own_intent: Intent, task: _Task) -> Out
     return Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
 
 
-def _after_withdrawal(withdrawal: ActionWithdrawn, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
-    """The permit was withdrawn: before the first call nothing has happened. After it the action stays half done."""
-    if permit.times_given == 0:
+def _after_failure(
+    error: ActionWithdrawn | StepRefused | CloudError, permit: CallPermit, own_intent: Intent, task: _Task
+) -> Outcome:
+    """The action ended early: before its first call nothing has happened. After it, what is half done is put back."""
+    if not permit.calls_made:
+        return _after_no_call(error, own_intent, task)
+    withdrawn = isinstance(error, ActionWithdrawn | StepRefused)
+    if own_intent.written.last_action_changes:
+        return _after_half_done(error, own_intent, task)
+    if not withdrawn and recheck.shows_as_done(permit.look, task.action, task.recheck):
+        return _after_success(_late_result(task.action), own_intent, task)
+    because = f"it was begun, then interrupted: {error}" if withdrawn or permit.ended else f"{NOT_KNOWN}: {error}"
+    return _begun_and_failed(because, error, own_intent, task)
+
+
+def _after_no_call(error: ActionWithdrawn | StepRefused | CloudError, own_intent: Intent, task: _Task) -> Outcome:
+    """Certainly nothing has changed: remove the intent. Raises StepRefused, or the error of the call that was refused."""
+    if not isinstance(error, CloudError):
         _take_back_intent(own_intent, task)
-        raise StepRefused(str(withdrawal)) from withdrawal
-    return _begun_and_failed(f"it was begun, then interrupted: {withdrawal}", withdrawal, own_intent, task)
-
-
-def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
-    """A call failed. Nothing changed if no permit was requested, or if the call was certainly refused and sent only once.
-
-    A kind that has changed something raises PARTIAL.
-    """
-    none_made = permit.times_given == 0 or not error.retried
-    if error.reason is Reason.GONE and none_made and task.action is not StepName.START:
-        _take_back_intent(own_intent, task, gone=True)
-        return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
-    if permit.times_given == 0 or (error.reason in NOT_PERFORMED and none_made):
-        _take_back_intent(own_intent, task)
+        raise StepRefused(str(error)) from error
+    is_gone = error.reason is Reason.GONE and task.action is not StepName.START
+    _take_back_intent(own_intent, task, gone=is_gone)
+    if not is_gone:
         raise error
-    if error.reason is Reason.PARTIAL:
-        return _begun_and_failed(f"it was begun but not finished: {error}", error, own_intent, task)
-    if recheck.shows_as_done(permit.resource, task.action, task.functions.read_now, task.recheck):
-        done = ActionResult(because=f"it was {PARTICIPLES[task.action]}, although the reply was lost")
-        return _after_success(done, own_intent, task)
-    return _begun_and_failed(f"{NOT_KNOWN}: {error}", error, own_intent, task)
+    return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
+
+
+def _after_half_done(error: ReaperError, own_intent: Intent, task: _Task) -> Outcome:
+    """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
+    hint, written = own_intent.hint, own_intent.written
+    try:
+        settled = put_back(task.decision.case.resource, written, task.functions, task.session)
+    except CloudError as failure:
+        task.errors.extend((error, failure))
+        because = f"it was begun, then interrupted: {error}; it couldn't be put back yet: {failure}"
+        return Outcome(result=Result.FAILED, error=because, begun=True)
+    if settled.state is HalfDone.DONE:
+        return _after_success(_late_result(hint.action), own_intent, task)
+    because = f"it was begun, then interrupted: {error}; {settled.because}"
+    may_follow = isinstance(error, CloudError) and error.may_have_been_made
+    if settled.result is Result.FAILED or may_follow:  # a call without a reply may still take effect
+        return _begun_and_failed(because, error, own_intent, task)
+    outcome = Outcome(result=settled.result, because=because, begun=True)
+    _record_result(outcome, own_intent, task)
+    return outcome
+
+
+def _late_result(action: StepName) -> ActionResult:
+    return ActionResult(because=f"it was {PARTICIPLES[action]}, although the reply was lost")
 
 
 def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task: _Task) -> Outcome:
@@ -278,7 +373,8 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
     ledger, because, done = task.context.ledger, outcome.because or "", outcome.result is Result.DONE
 
     def change(memory: Memory) -> Memory:
-        return memory_updates.with_result(memory, outcome.result, because, outcome.part_done)
+        settled = memory_updates.with_result(memory, outcome.result, because, outcome.part_done)
+        return memory_updates.after_call(settled, task.time())
 
     try:
         intent.update_intent(ledger, own_intent, change, task.time())

@@ -1,4 +1,4 @@
-"""The intent of one action in the ledger: what is written there before its first call, the permit for each call, and the result.
+"""The intent of one action in the ledger: what is written there before its first call, and the result.
 
 A crash at any point leaves an intent without a result and a hint that leads to it (`ledger.unfinished`); the next run closes it.
 """
@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
-from reaper.actions import stop_switch
 from reaper.case import Case
-from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource
@@ -27,36 +25,6 @@ class Intent:
     before: Memory
     written: Memory
     hint: Unfinished
-
-
-@dataclass(slots=True, kw_only=True)
-class CallPermit:
-    """Permission to make the next changing call of an action. `times_given` counts how often it was requested and given."""
-
-    resource: Resource
-    own_intent: Intent
-    ledger: Ledger
-    clock: Callable[[], datetime]
-    times_given: int = 0
-
-    def require_unchanged(self) -> None:
-        """One read of the stop switch, its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
-        now = self.clock()
-        try:
-            memories, switch = self.ledger.recall_with_row(remembered_ids(self.resource), stop_switch.PAUSE_ROW, now)
-        except CloudError as error:
-            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {error}") from error
-        if pause := stop_switch.pause_in_row(switch, now):
-            raise ActionWithdrawn(stop_switch.paused_because(pause))
-        if memories.errors:
-            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {memories.errors[0]}") from memories.errors[0]
-        if memories.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
-            raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
-        for resource_id, memory in memories.items():
-            if resource_id != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
-                by = f" by {memory.snoozed_by}" if memory.snoozed_by else ""
-                raise ActionWithdrawn(f"{resource_id} was snoozed{by} a moment ago, and the action would affect it too")
-        self.times_given += 1
 
 
 def remembered_ids(resource: Resource) -> Sequence[str]:
@@ -127,10 +95,10 @@ def record_owner_told(
 ) -> None:
     """Record that its owner got the result, with whatever else `change` does to the row, and remove the hint.
 
-    Raises CloudError if the ledger can't be written.
+    The hint of an interrupted action stays until that is put back. Raises CloudError if the ledger can't be written.
     """
     memory = _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
-    if is_same_intent(memory, hint):  # otherwise the hint already belongs to another action
+    if is_same_intent(memory, hint) and not memory_updates.is_interrupted(memory):
         ledger.remove_unfinished(hint.target, hint.id)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from importlib import import_module
@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
-from reaper.actions.contract import Manifest
+from reaper.actions.contract import Manifest, any_members, part_of, unknown_member
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.model import StepName, Target
+from reaper.ledger.stored_text import comparable_id
+from reaper.model import ManifestReference, StepName, Target
 
 SCHEMA = 1
 OPERATION = "manifest"
+MEMBERS = any_members(
+    "schema", "id", "kind", "name", "cloud", "account", "target_region", "region", "move", "run", "at", "record"
+)
 
 
 class Store(Protocol):
@@ -49,34 +53,47 @@ class Archive:
     place: str
     store: Store
 
-    def store_manifest(self, manifest: Manifest, version: int) -> str:
-        """Store it and return its address. `version`: that of the ledger row that will name it, so that no two attempts share a name.
+    def store_manifest(self, manifest: Manifest, version: int) -> ManifestReference:
+        """Store it and return its reference. `version`: that of the ledger row that will name it, so that no two attempts share a name.
 
         Raises CloudError. Then nothing may be changed.
         """
         name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.action}-{version}.json"
-        return self.store.write(self.place, name, manifest_json(manifest))
+        text = manifest_json(manifest)
+        return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
-    def manifests_of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
-        """Every manifest of that run with its address, or why it can't be read. Raises CloudError if they can't be listed."""
-        return [
-            (address, self._manifest_or_error(address)) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")
-        ]
+    def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
+        """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
+        return [self._manifest_or_error(address) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")]
 
-    def read_manifest(self, address: str) -> Manifest:
-        """The manifest at that address, which may be in a different kind of store. Raises CloudError, also for anything but a manifest."""
-        store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store_for(address)
-        return parse_manifest(store.read_text(address), address)
+    def read_manifest(self, reference: ManifestReference) -> Manifest:
+        """The manifest that was stored there. Raises CloudError, also if it isn't in this place, or has changed since it was stored."""
+        found, manifest = self.read_unproven(reference.address)
+        if found != reference:
+            raise changed_error(reference.address)
+        return manifest
 
-    def read_own_manifest(self, address: str) -> Manifest:
-        """The manifest at an address that the ledger names. Raises CloudError, also if it isn't in this place.
+    def read_unproven(self, address: str) -> tuple[ManifestReference, Manifest]:
+        """Whatever manifest is at the address, with a reference to it as it is now. Raises CloudError, also if it isn't in this place.
 
-        Undoing does what the manifest says, so a manifest that only the ledger names must be in this place.
+        The text of that error names no manifest elsewhere, because nothing there may be used.
         """
         if not self.contains(address):
-            because = f"{address} isn't in REAPER_MANIFESTS={self.place}; pass it with --manifest if it is one of yours"
-            raise CloudError(Reason.REFUSED, OPERATION, because)
-        return self.read_manifest(address)
+            raise CloudError(Reason.REFUSED, OPERATION, f"the manifest isn't in REAPER_MANIFESTS={self.place}, so it isn't used")
+        text = self.store.read_text(address)
+        return ManifestReference(address=address, sha256=_sha256(text)), parse_manifest(text, address)
+
+    def with_continued(self, manifest: Manifest) -> Manifest:
+        """The manifest with those of the earlier parts that it went on with. Raises CloudError if one of them can't be used."""
+        chain = [manifest]
+        while part_of(chain[-1]) > 1 and len(chain) < part_of(manifest):
+            previous = previous_manifest(chain[-1])
+            if previous is None:
+                raise CloudError(Reason.UNREADABLE, OPERATION, "the manifest doesn't name the one that it goes on with")
+            chain.append(self.read_manifest(previous))
+            if comparable_id(chain[-1].id) != comparable_id(manifest.id) or chain[-1].kind != manifest.kind:
+                raise CloudError(Reason.UNREADABLE, OPERATION, f"{previous.address} is about {chain[-1].id}")
+        return replace(manifest, continued=tuple(chain[1:]))
 
     def contains(self, address: str) -> bool:
         """Whether the address is in this place."""
@@ -92,11 +109,30 @@ class Archive:
             and "?" not in address
         )
 
-    def _manifest_or_error(self, address: str) -> Manifest | CloudError:
+    def _manifest_or_error(self, address: str) -> tuple[ManifestReference, Manifest | CloudError]:
         try:
-            return self.read_manifest(address)
+            return self.read_unproven(address)
         except CloudError as error:
-            return error
+            return ManifestReference(address=address, sha256=""), error
+
+
+def previous_manifest(manifest: Manifest) -> ManifestReference | None:
+    """The manifest of an earlier action on the same resource, as the record names it."""
+    previous = manifest.undo_state.get("previous")
+    return ManifestReference(address=str(previous["address"]), sha256=str(previous["sha256"])) if previous else None
+
+
+def changed_error(address: str) -> CloudError:
+    """The error about a manifest that has another text than the ledger's hash says."""
+    because = f"{address} isn't as the reaper stored it, so it isn't used; restore the version that was stored"
+    return CloudError(Reason.REFUSED, OPERATION, because)
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether both lead to the same manifest, however they are written."""
+    if _cloud_of(one) is None and _cloud_of(other) is None:
+        return Path(one).resolve() == Path(other).resolve()
+    return _address_parts(one) == _address_parts(other)
 
 
 def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
@@ -144,6 +180,8 @@ def parse_manifest(text: str, address: str) -> Manifest:
         fields: dict[str, Any] = json.loads(text)
         if fields["schema"] != SCHEMA:
             raise ValueError(f"schema {fields['schema']!r} is not {SCHEMA}")
+        if odd := unknown_member(fields, MEMBERS):
+            raise ValueError(f"unknown member {odd}")
         return Manifest(
             id=str(fields["id"]),
             kind=str(fields["kind"]),
@@ -166,8 +204,8 @@ class FolderStore:
         path = Path(place, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
         except (OSError, ValueError) as error:
@@ -176,12 +214,16 @@ class FolderStore:
 
     def read_text(self, address: str) -> str:
         try:
-            return Path(address).read_text(encoding="utf-8")
+            return Path(address).read_bytes().decode()
         except (OSError, ValueError) as error:
             raise CloudError(Reason.GONE, OPERATION, f"{address} can't be read: {error}") from error
 
     def list_texts(self, place: str) -> list[str]:
         return sorted(str(path) for path in Path(place).glob("*.json"))
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def _cloud_of(address: str) -> str | None:

@@ -13,16 +13,22 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from reaper import registry
+from reaper import settings as knobs
 from reaper.case import Case, Finding, Outcome, Report, Step
+from reaper.duration import MAX_VALIDITY
 from reaper.errors import SettingsError
 from reaper.handover import Decision
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import ACTIONS, Result, StepName
 from reaper.report.json import utc_text
+from reaper.scope.accounts import SELF
 from reaper.settings import Settings
 
 SCHEMA = 1
 VALID_FOR = timedelta(hours=24)
+CLOCK_TOLERANCE = timedelta(minutes=10)
+"""The difference that two machines' clocks may have."""
 SCOPE_SETTINGS = ("cloud", "kinds", "regions", "accounts", "subscriptions")
 OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name", "management_group")
 """Written only if they differ from the default. External IDs are never written."""
@@ -51,12 +57,25 @@ def scope_of(settings: Settings) -> dict[str, Any]:
 
 
 def with_scope(settings: Settings, plan: PlanFile) -> Settings:
-    """The settings with the plan's scope in place of their own. The accounts that they exclude stay excluded."""
-    default = Settings()
-    values = {key: plan.scope.get(key, getattr(default, key)) for key in (*SCOPE_SETTINGS, *OPTIONAL_SCOPE_SETTINGS)}
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    values["exclude_accounts"] = tuple(dict.fromkeys((*settings.exclude_accounts, *values["exclude_accounts"])))
-    return replace(settings, **values, only_own_account=False)
+    """The settings, narrowed to the plan's scope as by a manual call. Raises SettingsError if the plan reaches beyond them.
+
+    The hash in a plan is no signature, so a plan alone can't choose the role to assume, nor the accounts that learn the external ID.
+    """
+    scope = {key: plan.scope[key] for key in (*SCOPE_SETTINGS, *OPTIONAL_SCOPE_SETTINGS) if plan.scope.get(key)}
+    role, group = scope.pop("role_name", Settings().role_name), scope.pop("management_group", None)
+    if not scope.keys() & {"accounts", "organization", "ous"}:
+        scope["accounts"] = [SELF]
+    elif role != settings.role_name:
+        raise SettingsError(f"the plan names role {role!r}, but this command assumes {settings.role_name!r}; see --role-name")
+    if settings.cloud not in ("all", scope.get("cloud")):
+        raise SettingsError(f"the plan covers cloud {scope.get('cloud')!r}, but this command only {settings.cloud!r}")
+    if group and group != settings.management_group and (settings.management_group or settings.subscriptions):
+        raise SettingsError(f"the plan covers management group {group!r}, which this command doesn't name")
+    try:
+        narrowed = knobs.narrow_settings(settings, scope, registry.kind_names())
+    except SettingsError as error:
+        raise SettingsError(f"the plan covers more than this command names: {error}") from error
+    return replace(narrowed, management_group=group or settings.management_group)
 
 
 def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: timedelta = VALID_FOR) -> str:
@@ -76,7 +95,7 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
-    """The plan file in `text`. Raises SettingsError if it isn't one, was edited, or has expired."""
+    """The plan file in `text`. Raises SettingsError if it isn't one, was edited, or has expired: after a week it has, whatever it says."""
     try:
         fields = json.loads(text)
         stated_hash = fields.pop("sha256")
@@ -86,14 +105,18 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
             raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
         expires = datetime.fromisoformat(fields["expires_at"])
         plan = PlanFile(
-            actions_by_id={comparable_id(str(action["id"])): dict(action) for action in fields["acts"]},
+            actions_by_id={comparable_id(str(action["id"])): _parsed_action(action) for action in fields["acts"]},
             held_count=len(fields["held"]),
             scope=dict(fields["scope"]),
             policy_sha256=str(fields["policy_sha256"]),
             made_at=datetime.fromisoformat(fields["made_at"]),
         )
+        expires = min(expires, plan.made_at + MAX_VALIDITY)
+        is_early = plan.made_at > now + CLOCK_TOLERANCE
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
+    if is_early:
+        raise SettingsError(f"{name}: made at {utc_text(plan.made_at)}, which is in the future; run `reaper plan` again")
     if now >= expires:
         raise SettingsError(f"{name}: expired at {utc_text(expires)}; run `reaper plan` again")
     return plan
@@ -128,6 +151,11 @@ def not_performed(plan: PlanFile, report: Report) -> list[str]:
                 f"{action['id']}: {finding.outcome.result}: {finding.outcome.error or finding.outcome.because or finding.step.because}"
             )
     return sentences
+
+
+def _parsed_action(action: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan says of one action. Raises KeyError, TypeError or ValueError for a value that can't be compared."""
+    return {**action, "id": str(action["id"]), "move": str(action["move"]), "seen": dict(action["seen"])}
 
 
 def _parse_error_text(error: Exception) -> str:

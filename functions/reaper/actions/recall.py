@@ -16,7 +16,7 @@ from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.port import Ledger, Recalled
+from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.model import Target
 
 RESOURCE = "resource"
@@ -25,10 +25,11 @@ RESOURCE = "resource"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledTargets:
-    """The memories of the cases of some targets, and the actions there that no mail has reported yet."""
+    """The memories of the cases of some targets, the actions there that no mail has reported yet, and the hints of interrupted ones."""
 
     memories: Recalled
     untold: tuple[UntoldAction, ...] = ()
+    interrupted: tuple[Unfinished, ...] = ()
 
 
 def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
@@ -97,7 +98,8 @@ def recall_and_close(
     _add_unreadable(memories.errors, rows)
     if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
-    return RecalledTargets(memories=memories, untold=tuple(untold))
+    untold += unfinished.open_actions(closed.interrupted, memories)
+    return RecalledTargets(memories=memories, untold=tuple(untold), interrupted=closed.interrupted)
 
 
 def recall_left_targets(

@@ -9,24 +9,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reaper import memory_updates, plan
-from reaper.actions import hold_ledger, intent
+from reaper import idle_period, memory_updates, plan
+from reaper.actions import hold_ledger, holds, intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
 from reaper.actions.manifest import Archive
+from reaper.actions.permit import Look
 from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
 from reaper.ledger.port import Ledger
+from reaper.limits import account_text
 from reaper.model import ENDING_ACTIONS, Memory, Resource, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
-from reaper.planning import contained, possible_actions, snoozed_cases
+from reaper.planning import contained, jumps, possible_actions, snoozed_cases
+from reaper.planning.enrolment import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
+
+INTERRUPTED = "an action on it was interrupted and isn't settled yet"
 
 
 class StepRefused(ReaperError):
@@ -55,7 +60,7 @@ def assess_again(resource: Resource, recheck: Recheck) -> Case:
 
 def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Observation:
     """The window starts at the hour at which that of a run at this moment would, and every reading covers all of it."""
-    session, kind = recheck.session, recheck.kind
+    session, kind = fresh_session(recheck.session), recheck.kind
     window = replace(
         observation_window(recheck.policy, now, session.recheck_end(now)),
         recent_since_by_id=recent_since_by_id([resource], recheck.policy, recheck.prices, now),
@@ -86,9 +91,12 @@ def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
 
 def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises StepRefused unless the plan asks for the same action on the resource as it is now."""
+    if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
+        raise StepRefused(INTERRUPTED)
     host = intent.host_memory(case.resource, memories)
-    memory = memory_updates.after_host_snooze(memories.get(case.resource.id, Memory()), host)
-    reported = snoozed_cases.with_snooze(case, memory, now, host)
+    own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()))
+    memory = memory_updates.after_host_snooze(own, host)
+    reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)
     if step.name is not action:
         raise StepRefused(_refused_because(action, reported, step.because, now))
@@ -108,16 +116,42 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     return step_because
 
 
-def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Recheck) -> None:
-    """Raises StepRefused if the action is on hold, or if that can't be read."""
+def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Recheck) -> bool:
+    """Whether the action counts toward `max_acts`: not a start, nor what office hours stop, nor what a release covers.
+
+    Raises StepRefused if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
+    """
     if action not in ENDING_ACTIONS:
-        return
+        return False
+    now = recheck.clock()
     try:
-        hold = hold_ledger.hold_over(recheck.ledger, case, memory, recheck.clock())
+        rows = hold_ledger.read_hold_rows(recheck.ledger, [case.resource.target], now).rows
     except CloudError as error:
         raise StepRefused(f"what is on hold couldn't be read: {error}") from error
-    if hold:
-        raise StepRefused(f"it is on hold since this was decided: {hold.because}")
+    breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
+    if because := next((breaker.because for breaker in breakers if breaker.since), None):
+        raise StepRefused(f"it is on hold since this was decided: {because}")
+    if jumps.without_lapsed_notice(memory, breakers) != memory:
+        raise StepRefused("its notice is from before the end of a jump of the idle share, so it needs a new one")
+    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
+    if standing and not is_released:
+        raise StepRefused(f"it is on hold since this was decided: {standing[0][1].because}")
+    return not (is_stopped_by_hours(case) or is_released)
+
+
+def count_action(run_id: str, resource: Resource, recheck: Recheck) -> None:
+    """Count an action of the run, before its intent. Deciding keeps within `max_acts`; this holds whatever was made of its decisions since.
+
+    Raises StepRefused if the run has begun too many in this target, or if that can't be known.
+    """
+    target, most = resource.target, recheck.policy.limits.max_acts
+    try:
+        if hold_ledger.count_action(recheck.ledger, run_id, resource, most, recheck.clock()):
+            return
+    except CloudError as error:
+        raise StepRefused(f"the actions of this run couldn't be counted: {error}") from error
+    where = account_text(target.cloud, target.account, target.account_name)
+    raise StepRefused(f"this run has already carried out max_acts: {most} actions in {where}; the next run decides again")
 
 
 def require_nothing_inside_forbids(
@@ -130,20 +164,30 @@ def require_nothing_inside_forbids(
 
 
 def earlier_action(memory: Memory, archive: Archive) -> Earlier:
-    """The earlier action whose manifest still stands, so that the new manifest can name it.
-
-    A manifest outside REAPER_MANIFESTS is only named, so that undoing can say how to continue. Nothing is read from there.
-    """
-    if memory.last_action is None or memory.manifest_address is None:
+    """The earlier action whose manifest still stands, so that the new manifest can name it. It is named even if it can't be read."""
+    reference = memory_updates.manifest_reference(memory)
+    if memory.last_action is None or reference is None:
         return NOTHING_EARLIER
-    return Earlier(manifest_address=memory.manifest_address, is_readable=archive.contains(memory.manifest_address))
+    try:
+        return Earlier(reference=reference, manifest=archive.read_manifest(reference))
+    except CloudError:
+        return Earlier(reference=reference)
 
 
-def shows_as_done(resource: Resource, action: StepName, read_now: Callable[[Any, Resource], Resource], recheck: Recheck) -> bool:
+def shows_as_done(look: Look, action: StepName, recheck: Recheck) -> bool:
     """Whether reading the resource once more shows that the action was carried out after all. False if that fails."""
     try:
         with odd_replies_as_errors("act"):
-            blocked = recheck.kind.blocked_actions(read_now(recheck.session, resource)).get(action)
+            blocked = recheck.kind.blocked_actions(look.read()).get(action)
     except CloudError as error:
-        return error.reason is Reason.GONE and action is StepName.DELETE
+        return error.reason is Reason.GONE and action in ENDING_ACTIONS
+    except StepRefused:
+        return False
     return blocked is not None and blocked.already_done
+
+
+def fresh_session(session: CloudSession) -> CloudSession:
+    """The same session with nothing remembered and no errors yet; its calls are counted together with those of `session`."""
+    fresh = session.without_cache()
+    fresh.calls = session.calls
+    return fresh

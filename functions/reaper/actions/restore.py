@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper import memory_updates, registry
-from reaper.actions import intent, unfinished
+from reaper.actions import unfinished
 from reaper.actions.contract import ActionFunctions, Manifest, UndoResult
-from reaper.actions.manifest import Archive
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, SettingsError
-from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.actions.manifest import Archive, changed_error, is_same_address, previous_manifest
+from reaper.actions.manifest_check import require_own_form
+from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
+from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
 from reaper.ledger.stored_text import comparable_id
 from reaper.ledger.update import update_memory
-from reaper.model import Memory, StepName, Target
+from reaper.model import ManifestReference, Memory, StepName, Target
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
 
 RESTORED = "restored"
+MAX_ENTRIES = 200
+"""The last entries of a resource's history that say whether it was restored already."""
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreContext:
-    """The context of restoring. `by`: the person who runs it."""
+    """The context of restoring. `by`: the person who runs it. `show`: called with each manifest right before it is undone."""
 
     ledger: Ledger
     archive: Archive
     open_session: Callable[[Target], CloudSession]
     clock: Callable[[], datetime]
     by: str
+    show: Callable[[Manifest], None] = lambda manifest: None
     action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
 
 
@@ -54,23 +59,35 @@ class NotUndone:
     because: str
 
 
-def restore_resource(resource_id: str, context: RestoreContext, address: str | None = None) -> RestoreResult:
-    """Undo the last action on a resource. `address`: a manifest to use instead of the ledger's. If it was undone already, nothing is changed.
+def restore_resource(
+    resource_id: str, context: RestoreContext, address: str | None = None, *, is_trusted: bool = False
+) -> RestoreResult:
+    """Undo the last action on a resource. If it was undone already, nothing is changed.
 
+    `address`: a manifest to use instead of the ledger's. The ledger has no hash of it, so it must be `is_trusted` by the person who restores.
     Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
     """
-    manifest_address = address or _read_memory(resource_id, context).manifest_address
-    if not manifest_address:
+    own = memory_updates.manifest_reference(_read_memory(resource_id, context))
+    named = address or (own.address if own else None)
+    if named is None:
         return _already_restored(resource_id, context)
-    manifest = context.archive.read_manifest(manifest_address) if address else context.archive.read_own_manifest(manifest_address)
+    found, manifest = context.archive.read_unproven(named)
     if comparable_id(manifest.id) != comparable_id(resource_id):
-        raise SettingsError(f"{resource_id}: the manifest {manifest_address} is for {manifest.id}; nothing was changed")
-    return _restore(manifest, manifest_address, context)
+        raise SettingsError(f"{resource_id}: the manifest {named} is for {manifest.id}; nothing was changed")
+    is_own = own is not None and is_same_address(own.address, named)
+    if own and is_own and found.sha256 != own.sha256:
+        raise changed_error(named)
+    if not (is_own or is_trusted):
+        raise SettingsError(
+            f"{resource_id}: the ledger doesn't name this manifest (any more), so nothing proves that it is unchanged; read it, and if it is "
+            "right, pass --trust-manifest"
+        )
+    return _restore(manifest, own.address if own and is_own else named, context)
 
 
 def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
     """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
-    entries = context.ledger.history(resource_id)
+    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
     restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT_ENTRY))
     if went and not (restored and restored[-1].when > went[-1].when):
         raise SettingsError(
@@ -97,24 +114,26 @@ def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Ite
         raise SettingsError(
             f"run {run_id!r} stored nothing to undo in {context.archive.place}; its report has the run ID as run.id"
         )
-    for address, manifest in manifests:
+    for found, manifest in manifests:
         if isinstance(manifest, CloudError):
-            yield RestoreResult(id=address, error=manifest)
-        elif because := _left_because(address, manifest, run_id, context, deletes):
-            yield NotUndone(id=manifest.id, because=because)
+            yield RestoreResult(id=found.address, error=manifest)
         else:
-            yield _restore(manifest, address, context)
+            yield _undo_of_run(found, manifest, context, deletes)
 
 
-def _left_because(address: str, manifest: Manifest, run_id: str, context: RestoreContext, deletes: bool) -> str | None:
-    if manifest.run != run_id:
-        return f"its manifest {address} belongs to run {manifest.run}"
+def _undo_of_run(
+    found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool
+) -> RestoreResult | NotUndone:
     memory = _read_memory(manifest.id, context)
-    if memory.manifest_address != address or memory.last_action is not manifest.action:
-        return "not carried out, already undone, or followed by a later action"
+    own = memory_updates.manifest_reference(memory)
+    if own is None or own.address != found.address or memory.last_action is not manifest.action:
+        return NotUndone(id=manifest.id, because="not carried out, already undone, or followed by a later action")
+    if found != own:
+        return RestoreResult(id=manifest.id, error=changed_error(found.address))
     if manifest.action is StepName.DELETE and not deletes:
-        return "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
-    return None
+        because = "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
+        return NotUndone(id=manifest.id, because=because)
+    return _restore(manifest, found.address, context)
 
 
 def _read_memory(resource_id: str, context: RestoreContext) -> Memory:
@@ -124,19 +143,27 @@ def _read_memory(resource_id: str, context: RestoreContext) -> Memory:
 
 def _restore(manifest: Manifest, address: str, context: RestoreContext) -> RestoreResult:
     try:
-        _close_unfinished(manifest.id, context)
-        undone = _undo_action(manifest, context)
+        with odd_replies_as_errors("restore"):
+            undone = _undo_action(manifest, context)
         _record_undo(manifest, address, undone, context)
     except CloudError as error:
         return RestoreResult(id=manifest.id, error=error)
     return RestoreResult(id=manifest.id, undone=undone)
 
 
-def _close_unfinished(resource_id: str, context: RestoreContext) -> None:
-    """Close an action that an earlier run left open before it is undone, so that it doesn't count as unfinished."""
-    memory = _read_memory(resource_id, context)
-    if memory_updates.is_unfinished(memory):
-        intent.close_unfinished(context.ledger, resource_id, memory, context.clock())
+def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
+    """Change the row of an action that a run left open, before it is undone: if that run still goes on, it makes no further call.
+
+    What may be half done stays open until it is undone. If that fails, it still blocks every action, and the next run puts it back.
+    """
+    now = context.clock()
+
+    def end(memory: Memory) -> Memory:
+        if memory_updates.is_interrupted(memory):
+            return memory_updates.after_call(memory, now)
+        return memory_updates.with_unknown_result(memory) if memory_updates.is_unfinished(memory) else memory
+
+    update_memory(context.ledger, resource_id, end, now)
 
 
 def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
@@ -144,10 +171,36 @@ def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
         functions = context.action_functions(manifest.kind)
     except KeyError as error:
         raise CloudError(Reason.UNREADABLE, "restore", f"this version can't restore the kind {manifest.kind}") from error
+    manifest, unread_because = _with_continued(manifest, context.archive)
+    for one in (manifest, *manifest.continued):
+        require_own_form(one, functions)
+        context.show(one)
+    _end_unfinished(manifest.id, context)
+    undone = functions.undo(context.open_session(manifest.target).without_cache(), manifest)
+    if unread_because:
+        missing = f"Not restored: what the previous action removed ({unread_because})."
+        return replace(undone, not_restored=(*undone.not_restored, missing), run_again=True)
+    earlier = () if undone.run_again else _earlier_action_hint(manifest, context.archive)
+    return replace(undone, not_restored=(*undone.not_restored, *earlier))
+
+
+def _with_continued(manifest: Manifest, archive: Archive) -> tuple[Manifest, str | None]:
+    """The manifest with those that it went on with; or alone, and why one of them can't be used."""
     try:
-        return functions.undo(context.open_session(manifest.target).without_cache(), manifest)
-    except ODD_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, "restore", f"the manifest or a reply couldn't be understood ({error!r})") from error
+        return archive.with_continued(manifest), None
+    except CloudError as error:
+        return manifest, str(error)
+
+
+def _earlier_action_hint(manifest: Manifest, archive: Archive) -> tuple[str, ...]:
+    """The sentence about an action from before a deletion, which a manifest of its own undoes. One elsewhere isn't named."""
+    previous = previous_manifest((manifest, *manifest.continued)[-1])
+    if manifest.action is not StepName.DELETE or previous is None:
+        return ()
+    if not archive.contains(previous.address):
+        return ("An earlier action changed it too; its manifest isn't in REAPER_MANIFESTS.",)
+    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", previous.address, "--trust-manifest"])
+    return (f"An earlier action changed it too; `{command}` undoes that action.",)
 
 
 def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: RestoreContext) -> None:
@@ -156,7 +209,11 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
 
     def forget(memory: Memory) -> Memory:
         is_final = memory.manifest_address == address and not undone.run_again
-        return memory_updates.after_undo(memory) if is_final else memory_updates.after_action(memory)
+        if is_final:
+            return memory_updates.after_undo(memory, now)
+        if memory_updates.is_interrupted(memory):
+            memory = memory_updates.with_unknown_result(memory)
+        return memory_updates.after_call(memory_updates.after_action(memory), now)
 
     try:
         update_memory(context.ledger, manifest.id, forget, now)

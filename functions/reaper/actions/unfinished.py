@@ -5,11 +5,11 @@ An action leaves a hint before its first call, which is removed once its owner k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from reaper import memory_updates
+from reaper import idle_period, memory_updates
 from reaper.actions import intent
 from reaper.case import Case, Finding, Outcome, Owner, Step
 from reaper.errors import CloudError, Reason
@@ -23,23 +23,30 @@ TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
 WENT_ENTRY = "went"
 """In the history: it was stopped or deleted with its host, whose ID the entry has as `because`."""
+MAX_ENTRIES = 50
+"""The last entries of a resource's history among which the mail about an action is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedActions:
-    """After closing: the current memories, every hint, and the hints of what was closed just now."""
+    """After closing: the current memories, the hints of what is settled, of what was closed just now, and of what may be half done."""
 
     memories: Recalled
     hints: tuple[Unfinished, ...]
     closed: tuple[Unfinished, ...]
+    interrupted: tuple[Unfinished, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntoldAction:
-    """An action of an earlier run whose owner has no mail about it yet: the hint that led to it, and its outcome."""
+    """An action of an earlier run whose owner has no mail about it yet: the hint that led to it, and its outcome.
+
+    `is_open`: it was interrupted and is still to be put back.
+    """
 
     hint: Unfinished
     outcome: Outcome
+    is_open: bool = False
 
 
 def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
@@ -81,9 +88,9 @@ def read_unfinished(
 def close_unfinished_actions(
     hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, run_id: str, now: datetime
 ) -> ClosedActions:
-    """Close every open action of a resource that is listed or has a hint, and add a hint for those that have none.
+    """Close every open action of a resource that is listed or has a hint.
 
-    Those of run `run_id` stay open.
+    Those of run `run_id` stay open, and so do interrupted ones, until what they changed is put back.
 
     A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
     """
@@ -91,14 +98,59 @@ def close_unfinished_actions(
     unfinished_ids = [
         id_
         for id_, memory in memories.items()
-        if id_ in own_ids and memory_updates.is_unfinished(memory) and memory.last_action_run != run_id
+        if id_ in own_ids
+        and memory_updates.is_unfinished(memory, run_id)
+        and not memory_updates.is_interrupted(memory)
+        and not idle_period.dated_ahead_because(memory, now)
     ]
     for resource_id in unfinished_ids:
         intent.close_unfinished(ledger, resource_id, memories[resource_id], now)
     memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
-    every_hint = [*hints, *_add_missing_hints(unfinished_ids, hints, cases, memories, ledger)]
-    closed = tuple(hint for hint in every_hint if hint.id in unfinished_ids)
-    return ClosedActions(memories=memories, hints=tuple(every_hint), closed=closed)
+    lost = list(_lost_hints(hints, cases, memories, run_id))
+    for hint in lost:
+        ledger.add_unfinished(hint)
+    hints = [*hints, *lost]
+    return ClosedActions(
+        memories=memories,
+        hints=tuple(hint for hint in hints if not _is_interrupted(hint, memories, now)),
+        closed=tuple(hint for hint in hints if hint.id in unfinished_ids),
+        interrupted=tuple(hint for hint in hints if _is_interrupted(hint, memories, now)),
+    )
+
+
+def _is_interrupted(hint: Unfinished, memories: Recalled, now: datetime) -> bool:
+    """Whether the hint leads to an action that may be half done. Nothing is done about one that is dated ahead, until that is past."""
+    if hint.id in memories.unreadable:
+        return False
+    memory = memories.get(hint.id, Memory())
+    is_open = intent.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)
+    return is_open and not idle_period.dated_ahead_because(memory, now)
+
+
+def _lost_hints(hints: Iterable[Unfinished], cases: Mapping[str, Case], memories: Recalled, run_id: str) -> Iterator[Unfinished]:
+    """The hints of listed resources whose action may be half done, but to which no hint leads any more: they would stay blocked for ever."""
+    known, readable = {hint.id for hint in hints}, dict(memories)
+    for resource_id in cases.keys() - known:
+        memory = readable.get(resource_id, Memory())
+        if memory_updates.is_interrupted(memory, run_id) and memory.last_action and memory.last_action_at:
+            yield unfinished_entry(cases[resource_id], memory.last_action, memory.last_action_run or "", memory.last_action_at)
+
+
+def open_actions(hints: Iterable[Unfinished], memories: Recalled) -> list[UntoldAction]:
+    """The interrupted actions whose owners don't know of them yet."""
+    return [
+        UntoldAction(
+            hint=hint, outcome=Outcome(result=Result.FAILED, error=interrupted_because(memory), begun=True), is_open=True
+        )
+        for hint in hints
+        if not (memory := memories.get(hint.id, Memory())).last_action_told_at
+    ]
+
+
+def interrupted_because(memory: Memory) -> str:
+    """Why nothing is done to the resource of an interrupted action."""
+    when = f" on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if memory.last_action_at else ""
+    return f"an action on it was interrupted{when}, and what it had changed isn't put back yet"
 
 
 def settle_told_actions(
@@ -113,10 +165,12 @@ def settle_told_actions(
         if hint.id in memories.unreadable:
             continue
         memory = memories.get(hint.id, Memory())
+        if idle_period.dated_ahead_because(memory, now):
+            continue
         if not _awaits_mail(memory, hint):
             ledger.remove_unfinished(hint.target, hint.id)
             continue
-        action = UntoldAction(hint=hint, outcome=_outcome_in(memory))
+        action = UntoldAction(hint=hint, outcome=outcome_in(memory))
         mail = accepted_mail(hint, ledger)
         if mail is None:
             untold.append(action)
@@ -161,13 +215,14 @@ def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
 
 
 def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Memory]) -> CloudError | None:
-    """The error in the report about the actions that were closed just now."""
+    """The error in the report about the actions that were closed just now, or that are interrupted."""
     if not closed:
         return None
     more = f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
     resource_id = closed[0].id
     memory = dict(memories).get(resource_id, Memory())  # a plain copy: reading an unreadable row raises
-    because = memory.last_action_because or "its ledger record can't be read"
+    is_open = memory_updates.is_interrupted(memory)
+    because = interrupted_because(memory) if is_open else memory.last_action_because or "its ledger record can't be read"
     return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` undoes it{more}")
 
 
@@ -179,7 +234,8 @@ def _is_in_weekly_summary(memory: Memory) -> bool:
 def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
     """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
     texts = {history_reason(entry), history_reason(entry, rest=True)}
-    return next((e for e in ledger.history(entry.id) if e.what == TOLD_ENTRY and e.because in texts), None)
+    entries = ledger.history(entry.id, entry.at - idle_period.MAX_CLOCK_SKEW, MAX_ENTRIES)
+    return next((e for e in entries if e.what == TOLD_ENTRY and e.because in texts), None)
 
 
 def unchanged(memory: Memory) -> Memory:
@@ -187,27 +243,13 @@ def unchanged(memory: Memory) -> Memory:
     return memory
 
 
-def _add_missing_hints(
-    closed: Iterable[str], hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Mapping[str, Memory], ledger: Ledger
-) -> list[Unfinished]:
-    """Add the hints that open actions of version 49f8b6c lack, so that a later run sends the mail if today's fails."""
-    added = []
-    for resource_id in sorted(set(closed) - {hint.id for hint in hints}):
-        memory, case = memories.get(resource_id, Memory()), cases.get(resource_id)
-        if case is None or memory.last_action is None or memory.last_action_at is None:
-            continue
-        added.append(unfinished_entry(case, memory.last_action, memory.last_action_run or "", memory.last_action_at))
-        ledger.add_unfinished(added[-1])
-    return added
-
-
 def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
     hint = action.hint
     case = listed or _unlisted_case(hint)
     owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
-    done = action.outcome.result is Result.DONE
-    because = "it is unchanged since an earlier run" if done else "an earlier run may have changed it"
+    unsure = action.outcome.result is Result.FAILED
+    because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
     verdict = Verdict(state=State.EXEMPT, because=because)
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
@@ -220,12 +262,13 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     )
 
 
-def _outcome_in(memory: Memory) -> Outcome:
-    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
+def outcome_in(memory: Memory) -> Outcome:
+    """The outcome of the action in a row."""
+    result, because = memory.last_action_result or Result.FAILED, memory.last_action_because or ""
     return Outcome(
-        result=memory.last_action_result or Result.FAILED,
-        because=because if done else None,
-        error=None if done else because,
+        result=result,
+        because=None if result is Result.FAILED else because,
+        error=because if result is Result.FAILED else None,
         begun=True,
         part_done=memory.last_action_part,
     )
@@ -236,9 +279,14 @@ def _rule_with_mail(rule: Rule) -> Rule:
     return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
+def unlisted_resource(hint: Unfinished) -> Resource:
+    """What a hint says of its resource."""
+    return Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
+
+
 def _unlisted_case(hint: Unfinished) -> Case:
     """The case of a resource that is no longer listed, from its hint alone."""
-    resource = Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
+    resource = unlisted_resource(hint)
     zero = timedelta()
     rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
     owner = Owner(address=hint.owner, source="its owner at the time of the action")

@@ -82,7 +82,9 @@ def _endpoints_of(event: Mapping[str, Any]) -> set[AlarmedEndpoint]:
     metrics = _value(event["detail"], "configuration", "metrics")
     watched = [_value(metric, "metricStat", "metric") for metric in metrics] if isinstance(metrics, list) else []
     names = [
-        _value(metric, "dimensions", "EndpointName") for metric in watched if _value(metric, "namespace") in ENDPOINT_NAMESPACES
+        _value(metric, "dimensions", "EndpointName")
+        for metric in watched
+        if isinstance(namespace := _value(metric, "namespace"), str) and namespace in ENDPOINT_NAMESPACES
     ]
     return {
         AlarmedEndpoint(account=event["account"], region=event["region"], name=name.lower())

@@ -62,7 +62,7 @@ def run_on_alarms(
     observe = contexts.observe_context(run, setup, *open_accounts(chosen, accounts, progress, may_act=False))
     opened = OpenRun(
         run=run,
-        observe=replace(observe, only=alarmed.includes, cache=None),
+        observe=[replace(observe, only=alarmed.includes, cache=None)],
         decide=replace(contexts.decide_context(setup), notices_only=True),
         act=None,
         conclude=replace(conclude, notices_only=True),

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import boto3
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError
-from botocore.session import get_session
 
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.errors import SettingsError, odd_replies_as_errors
 from reaper.model import Target
 
@@ -40,22 +39,16 @@ def assume_role(
     if external_id:
         request["ExternalId"] = external_id
     try:
-        own, known = get_session(), boto3.Session()
+        assumed, known = new_session(), new_session()
         if known.get_credentials() is None:
             raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
-        own.register_component("data_loader", _data_loader())
         place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGION)
         fetch = partial(_fetch_credentials, CloudSession(known, place), request)
-        own._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)  # type: ignore[attr-defined]
-        return boto3.Session(botocore_session=own, region_name=known.region_name)
+        inner: Any = assumed._session
+        inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
+        return assumed
     except BotoCoreError as error:
         raise SettingsError(f"{role_arn}: {error}") from error
-
-
-@cache
-def _data_loader() -> Any:
-    """The descriptions of AWS's services, read once for all accounts: they are most of a session's time and memory."""
-    return get_session().get_component("data_loader")
 
 
 def fetch_now(session: boto3.Session) -> None:

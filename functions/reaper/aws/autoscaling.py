@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-insta
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ SERVICE = "application-autoscaling"
 NAMESPACE_PARAMETER = {"ServiceNamespace": "sagemaker"}
 VARIANT_DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 COPIES_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
+CAPACITY_DIMENSIONS = {VARIANT_DIMENSION, COPIES_DIMENSION}
 MAX_ALARMS_PER_CALL = 100
 SPARSE_METRICS = {"NoCapacityInvocationFailures"}
 """Metrics without any points while no request comes in; a backlog is published every minute."""
@@ -49,14 +50,8 @@ class Autoscaling:
 
 def read_autoscaling(cloud: CloudSession) -> Autoscaling:
     """All of the region's, in bulk: one call where nothing is scaled, three or a few more otherwise. Raises CloudError."""
-    has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
-    targets = tuple(cloud.paged_rows(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE_PARAMETER))
-    named = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
-    policies = (
-        tuple(cloud.paged_rows(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE_PARAMETER))
-        if targets
-        else ()
-    )
+    targets = tuple(_read_targets(cloud))
+    policies = tuple(_read_policies(cloud)) if targets else ()
     return Autoscaling(targets=targets, policies=policies, alarms=_read_alarms(cloud, policies))
 
 
@@ -69,13 +64,23 @@ def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
         return None
 
 
-def autoscaling_of(scaling: Autoscaling, ids: Iterable[str]) -> Autoscaling:
-    """What belongs to those resource ids, such as `endpoint/x/variant/y`, only."""
-    wanted = set(ids)
-    policies = tuple(p for p in scaling.policies if p["ResourceId"] in wanted)
-    names = {name for policy in policies for name in _alarm_names(policy)}
-    targets = tuple(t for t in scaling.targets if t["ResourceId"] in wanted)
-    return Autoscaling(targets=targets, policies=policies, alarms={n: a for n, a in scaling.alarms.items() if n in names})
+def read_autoscaling_of(cloud: CloudSession, ids: Iterable[str]) -> Autoscaling:
+    """The same of those resource IDs only, such as `endpoint/x/variant/y`. Raises CloudError."""
+    wanted = sorted(ids)
+    targets = tuple(_read_targets(cloud, ResourceIds=wanted)) if wanted else ()
+    scaled = sorted({target["ResourceId"] for target in targets})
+    policies = tuple(policy for id_ in scaled for policy in _read_policies(cloud, ResourceId=id_))
+    return Autoscaling(targets=targets, policies=policies, alarms=_read_alarms(cloud, policies))
+
+
+def _read_targets(cloud: CloudSession, **filters: Any) -> Iterator[Row]:
+    has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
+    return cloud.paged_rows(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE_PARAMETER, **filters)
+
+
+def _read_policies(cloud: CloudSession, **filters: Any) -> Iterator[Row]:
+    named = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
+    return cloud.paged_rows(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE_PARAMETER, **filters)
 
 
 def variant_resource_id(endpoint: str, name: str) -> str:

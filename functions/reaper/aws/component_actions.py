@@ -22,6 +22,7 @@ class ComponentDetails:
 
     `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
     autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: by name; None if they weren't read.
+    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
     """
 
     endpoint_name: str = ""
@@ -34,6 +35,8 @@ class ComponentDetails:
     can_wake: bool | None = None
     adapters: tuple[str, ...] | None = None
     protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 def details_of(resource: Resource) -> ComponentDetails:

@@ -9,7 +9,6 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -17,7 +16,7 @@ from reaper.aws import metrics
 from reaper.aws.doctor_grants import Principal, grant_line, parse_principal, resource_arn
 from reaper.aws.doctor_probes import NOTHING, PROBES, SERVICE_OF_PREFIX
 from reaper.aws.doctor_simulation import Request, known_principal, simulated_rights
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.doctor.right import Right, right_of_call
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
@@ -34,9 +33,14 @@ METRICS = (
 """A metric of each namespace that the kinds read, with its dimension."""
 
 
-def describe_caller(cloud: CloudSession) -> str:
-    """Who the credentials are. Raises CloudError."""
-    return f"signed in as {_caller(cloud)}"
+def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
+    """Who the reaper is: `role`, which it assumes for its own account, if there is one, else the process's own identity. The role of another
+    account is never it. Raises CloudError.
+    """
+    own = own_session()
+    account = parse_principal(role or _caller(own)).account
+    at_home = next((session for session in sessions if session.target.account == account), own)
+    return f"signed in as {_caller(at_home)}"
 
 
 def reply_time() -> datetime | None:
@@ -101,9 +105,29 @@ def resource_of_address(principal: Principal, permission: str, address: str) -> 
     return resource_arn(principal, permission)
 
 
+def workflow_rights(workflow: str) -> list[Right]:
+    """Whether the process's own identity may see the executions of that state machine, and start one, by a simulation. Raises CloudError."""
+    _, _, _, region, *_, name = workflow.split(":")
+    executions = workflow.replace(":stateMachine:", ":execution:")
+    cloud = own_session(region)
+
+    def grant(missing: str) -> str:
+        return grant_line(_principal(cloud), missing, f"{executions}:*")
+
+    try:
+        cloud.call("stepfunctions", "DescribeExecution", "status", executionArn=f"{executions}:{NOTHING}")
+        error = None
+    except CloudError as refusal:
+        error = None if refusal.code == "ExecutionDoesNotExist" else refusal
+    return [
+        right_of_call("states:DescribeExecution", name, error, grant),
+        *own_rights(["states:StartExecution"], workflow, {}, region),
+    ]
+
+
 def own_session(region: str | None = None) -> CloudSession:
     """The process's own credentials, as the ledger, the stores and the channels use them."""
-    session = boto3.Session()
+    session = new_session()
     place = region or session.region_name or "us-east-1"
     return CloudSession(session, Target(cloud="aws", account="unknown", region=place), limits=LIMITS)
 

@@ -46,7 +46,7 @@ def _examine_sns(spec: Any, name: str) -> Iterator[Check]:
     try:
         rows = list(cloud.paged_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", "SubscriptionArn", TopicArn=spec.topic))
     except CloudError as error:
-        yield _unread(name, error, spec.topic, f"Check the topic's ARN: aws sns get-topic-attributes --topic-arn {spec.topic}")
+        yield _unread(name, error, f"Check the topic's ARN: aws sns get-topic-attributes --topic-arn {spec.topic}")
     else:
         yield _subscription_check(name, spec.topic, rows)
     yield from _send_checks(name, "sns:Publish", (spec.topic,), {}, region)
@@ -61,7 +61,7 @@ def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Ch
         except CloudError as error:
             if _is_not_found(error):
                 continue
-            yield _unread(name, error, "", create)
+            yield _unread(name, error, create)
             return
         if reply["VerifiedForSendingStatus"]:
             yield ok(name, f"the identity {identity} is verified in {cloud.region}")
@@ -86,7 +86,7 @@ def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
     try:
         reply = cloud.call("sesv2", "GetAccount", "SendingEnabled")
     except CloudError as error:
-        yield _unread(name, error, "", f"aws sesv2 get-account{region}")
+        yield _unread(name, error, f"aws sesv2 get-account{region}")
         return
     if not reply.get("ProductionAccessEnabled"):
         because = f"SES is in its sandbox in {cloud.region}: it delivers to verified addresses only"
@@ -131,10 +131,10 @@ def _send_checks(name: str, permission: str, resources: tuple[str, ...], request
         yield unknown(name, f"{permission}: {best.because}", best.fix, best.missing)
 
 
-def _unread(name: str, error: CloudError, address: str, otherwise: str) -> Check:
-    """A sweep doesn't need to read this, so a refusal is no fault of the deployment's."""
+def _unread(name: str, error: CloudError, otherwise: str) -> Check:
+    """A sweep doesn't need to read this, so a refusal is no fault of the deployment's, and nothing is granted because of it."""
     if error.reason is Reason.DENIED and error.missing:
-        return unknown(name, str(error), own_grant_line(error.missing, address or "*"), error.missing)
+        return unknown(name, f"{error}; only the doctor needs that permission", missing=error.missing)
     return of_error(name, error, otherwise)
 
 

@@ -11,6 +11,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 
 ANY = "*"
 SSO_PREFIX = "AWSReservedSSO_"
@@ -116,7 +117,8 @@ def resource_arn(principal: Principal, permission: str, region: str = ANY, name:
 
 
 def grant_line(principal: Principal, permission: str, resource: str) -> str:
-    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another.
+    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another, not even one for
+    the same permission on another resource.
 
     A role in another account needs the same statements as in all the others, so its template grants them.
     """
@@ -125,6 +127,8 @@ def grant_line(principal: Principal, permission: str, resource: str) -> str:
     statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
     document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
     policy = f"reaper-{permission.replace(':', '-')}"
+    if resource != ANY:
+        policy += f"-{sha256(resource.encode()).hexdigest()[:8]}"
     if principal.type is PrincipalType.ROLE:
         return f"aws iam put-role-policy --role-name {principal.name} --policy-name {policy} --policy-document {document}"
     if principal.type is PrincipalType.USER:

@@ -51,7 +51,8 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
             errors.append(error)
     if request.principal.is_elsewhere:
         return _all_unknown(request, ELSEWHERE, None, ELSEWHERE_FIX)
-    return _all_unknown(request, f"the simulation failed: {errors[0]}", errors[0].missing)
+    why = "; only the doctor needs that permission" if errors[0].missing else ""
+    return _all_unknown(request, f"the simulation failed: {errors[0]}{why}", errors[0].missing)
 
 
 def _simulate(session: CloudSession, request: Request) -> list[Right]:
@@ -142,7 +143,6 @@ def _mending(principal: Principal, action: str, resource: str, row: Mapping[str,
 
 
 def _all_unknown(request: Request, because: str, missing: str | None, fix: str | None = None) -> list[Right]:
-    fix = grant_line(request.principal, missing, "*") if missing else fix
     return [
         Right(
             permission=action,

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import boto3
-
 from reaper.aws.dynamodb_rows import VALUE_PREFIX, DynamoRows
 from reaper.aws.dynamodb_table import DynamoTable, Item
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.errors import SettingsError
 from reaper.ledger.codec import (
     entry_digest,
@@ -82,7 +81,9 @@ class DynamoLedger:
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         key, writer = _item_key("memory", resource_id), uuid.uuid4().hex
-        item = _item_of_row(memory_columns(memory, fields), retained_from(memory, now), id=resource_id, writer=writer)
+        item = _item_of_row(
+            memory_columns(replace(memory, written_at=now), fields), retained_from(memory, now), id=resource_id, writer=writer
+        )
         item["version"] = {"N": str(expected_version + 1)}
         condition, values = _unchanged_condition(expected_version, now, whole=fields is None)
         if self._table.update(key, item, written_columns(fields) - item.keys(), condition, values):
@@ -113,6 +114,11 @@ class DynamoLedger:
 
     def read_row(self, name: str) -> NamedRow:
         return _named_row(self._table.get(_item_key("state", name)))
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        keys = {name: _item_key("state", name) for name in names}
+        items = {item["pk"]["S"]: item for item in self._table.batch_get(list(keys.values()))}
+        return {name: _named_row(items.get(key["pk"]["S"], {})) for name, key in keys.items()}
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = _item_key("state", name), uuid.uuid4().hex
@@ -153,8 +159,10 @@ class DynamoLedger:
         sort = f"{microseconds(entry.when):020d}#{entry_digest(entry)}"
         self._table.put(_item_key("history", entry.id, sort) | _item_of_row(history_columns(entry), entry.when))
 
-    def history(self, resource_id: str) -> list[HistoryEntry]:
-        return [history_from_row(_text_attributes(row)) for row in self._table.query(_item_key("history", resource_id)["pk"])]
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        pk, first = _item_key("history", resource_id)["pk"], f"{microseconds(since):020d}"
+        rows = self._table.query(pk, newest_first=True, limit=limit, first=first)
+        return [history_from_row(_text_attributes(row)) for row in reversed(rows)]
 
     def forget_before(self, moment: datetime) -> int:
         """Does nothing: the table's time to live deletes old items at no cost."""
@@ -171,7 +179,7 @@ def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = F
     """The ledger in a table of the session's own region. Makes no call yet. Raises SettingsError for an invalid name or no region."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
-    session = boto3.Session()
+    session = new_session()
     if not session.region_name:
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_REGION")
     cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name))

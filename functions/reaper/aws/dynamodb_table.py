@@ -46,12 +46,15 @@ class DynamoTable:
             if unprocessed:
                 self._pause(min(0.05 * 2**rounds, 3.0))
 
-    def query(self, pk: Mapping[str, str], *, newest_first: bool = False, limit: int | None = None) -> list[Item]:
-        """The items of a partition, in the order of their sort keys."""
+    def query(
+        self, pk: Mapping[str, str], *, newest_first: bool = False, limit: int | None = None, first: str | None = None
+    ) -> list[Item]:
+        """The items of a partition, in the order of their sort keys: all, or those from the sort key `first` on."""
+        values = {":pk": pk, **({":first": {"S": first}} if first else {})}
         rows = self._paged_items(
             "Query",
-            KeyConditionExpression="pk = :pk",
-            ExpressionAttributeValues={":pk": pk},
+            KeyConditionExpression="pk = :pk AND sk >= :first" if first else "pk = :pk",
+            ExpressionAttributeValues=values,
             ScanIndexForward=not newest_first,
             **({"Limit": limit} if limit else {}),
         )

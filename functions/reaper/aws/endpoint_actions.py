@@ -28,7 +28,7 @@ VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionContext:
-    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: not readable), and
+    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: gone by now), and
     which models were deleted."""
 
     autoscaling: Autoscaling | None
@@ -42,6 +42,7 @@ class EndpointDetails:
 
     `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
     next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
+    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
     """
 
     component_tags: protection.TagsOfContained = field(default_factory=dict)
@@ -49,6 +50,8 @@ class EndpointDetails:
     parts_after_stop: tuple[BilledPart, ...] | None = None
     unrestorable: Blocked | None = None
     protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 def details_of(resource: Resource) -> EndpointDetails:
@@ -96,8 +99,8 @@ def _unrestorable(
     if because := restorable.endpoint_unrestorable_because(endpoint) or restorable.no_room_for_tag_because(resource.tags):
         return Blocked(because=because)
     for name, row in rows.items():
-        if row is None:
-            return Blocked(because=f"the specification of its component {name} couldn't be read")
+        if row is None:  # gone by now
+            continue
         if because := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(component_tags[name]):
             return Blocked(because=because if name in because else f"{name} inside it: {because}")
     return None

@@ -6,7 +6,7 @@ each component is described, too: https://docs.aws.amazon.com/sagemaker/latest/A
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,8 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
         return look
     if components is None and endpoint.may_host_components:
         return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
-    rows = (components or {}).get(look.resource.name, [])
+    listed = (components or {}).get(look.resource.name, [])
+    rows = [*listed, *_rows_of_gone(look.resource, {row["InferenceComponentName"] for row in listed})]
     if not rows and _may_have_own_models(endpoint):
         because = "it may host inference components but has none now, and whether it has models of its own couldn't be read"
         return replace(look, unknown_because=because)
@@ -91,6 +92,22 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     if endpoint.hosts_components_only and not rows:
         queries = endpoint_metrics.named_for_empty_host(queries)
     return _with_component_changes(replace(look, queries=queries, components=tuple(rows)), rows)
+
+
+def _rows_of_gone(resource: Resource, listed: Collection[str]) -> list[dict[str, Any]]:
+    """The components that the action deleted whose look this is: their use up to now still counts."""
+    return [
+        {
+            "InferenceComponentName": inner.name,
+            "InferenceComponentArn": inner.id,
+            "EndpointName": resource.name,
+            "InferenceComponentStatus": inner.status,
+            "CreationTime": inner.created,
+            "LastModifiedTime": inner.changed,
+        }
+        for inner in resource.contained
+        if inner.name not in listed
+    ]
 
 
 def _may_have_own_models(endpoint: EndpointDescription) -> bool:

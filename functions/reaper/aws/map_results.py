@@ -28,14 +28,22 @@ def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
     if not details:
         return {}
     failures: dict[int, str] = {}
-    manifest = _read(details, details.get("Key"), dict)
-    for status, files in (manifest.get("ResultFiles") or {}).items() if manifest else ():
-        for record in (record for file in files for record in _read(details, file.get("Key"), list) or ()):
+    for status, file in _result_files(_read(details, details.get("Key"), dict) or {}):
+        for record in _read(details, file, list) or ():
             try:
                 failures |= _failure(status, record)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.error("a result of the map can't be read", error=str(error), status=status)
     return failures
+
+
+def _result_files(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The status and the key of each file that the manifest names; none if it isn't of the form that Step Functions writes."""
+    try:
+        return [(status, str(file["Key"])) for status, files in (manifest.get("ResultFiles") or {}).items() for file in files]
+    except (LookupError, TypeError, AttributeError) as error:
+        logger.error("the results of the map can't be read", error=str(error))
+        return []
 
 
 def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
@@ -57,8 +65,8 @@ def _failure(status: str, record: Record) -> dict[int, str]:
         output = _parsed(record.get("Output"))
         if not isinstance(output, dict) or "Error" not in output:
             return {}
-        return {int(output["item"]["item"]): _reason(output["Error"], output.get("Cause"))}
-    number = int(_parsed(record["Input"])["item"]["item"])
+        return {int(output["item"]): _reason(output["Error"], output.get("Cause"))}
+    number = int(_parsed(record["Input"])["item"])
     if status == "PENDING":
         return {number: NOT_STARTED}
     return {number: _reason(record.get("Error") or record.get("Status") or status, record.get("Cause"))}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 ANY_REPLY_KEY = "ResponseMetadata"
@@ -22,6 +24,11 @@ def to_plain_json(value: Any) -> Any:
 def chosen_members(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Those members of `row` that are there and hold something, as plain JSON."""
     return {name: to_plain_json(row[name]) for name in names if row.get(name) not in (None, {}, [])}
+
+
+def digest(value: Any) -> str:
+    """A short digest of a reply or of a part of one: two are equal if nothing in them differs."""
+    return sha256(json.dumps(to_plain_json(value), sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def tags_parameter(tags: Mapping[str, str]) -> dict[str, Any]:

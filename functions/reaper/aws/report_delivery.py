@@ -15,25 +15,39 @@ from reaper.report import json
 from reaper.report.figures import run_figures
 from reaper.report.totals import has_news
 from reaper.settings import Settings
+from reaper.workflow.store import FIGURES, SUMMARY
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
+    from reaper.workflow.store import RunStore
 
 
-def deliver_report(report: Report, settings: Settings, owners: Owners, clock: Callable[[], datetime]) -> str | None:
-    """Publish, store and log the report, and send an audit's summary. Returns the address of the report if it was stored.
+def deliver_report(
+    report: Report,
+    settings: Settings,
+    owners: Owners,
+    clock: Callable[[], datetime],
+    marks: RunStore | None = None,
+) -> str | None:
+    """Store, publish and log the report, and send an audit's summary. Returns the address of the report if it was stored.
 
-    Raises SettingsError if it couldn't be stored, and CloudError if no summary was accepted, each after everything else was done.
+    `marks`: the store of a run whose delivery may be repeated; what it says was done isn't done again. Raises SettingsError if the report couldn't
+    be stored, and CloudError if no summary was accepted, each after everything else was done.
     """
-    publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
     stored, unstored = _store_report(settings, report)
-    log_report(report, stored)
-    if not report.run.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
+    if marks is None or marks.create(FIGURES, ""):
+        publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
+        log_report(report, stored)
+    is_due = not report.run.mode.writes and (has_news(report) or not settings.quiet)
+    if settings.topic and is_due and (marks is None or marks.read(SUMMARY) is None):
         from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
         from reaper.notices.channels.deployment import topic_channel
 
         channel = topic_channel(settings.topic)
-        logger.info("summary sent", message_id=send_audit_summary(report, owners, channel, stored, clock))
+        receipt = send_audit_summary(report, owners, channel, stored, clock)
+        logger.info("summary sent", message_id=receipt)
+        if marks:
+            marks.create(SUMMARY, receipt)
     if unstored:
         raise unstored
     return stored

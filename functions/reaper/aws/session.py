@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import boto3
 from botocore import xform_name
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
 from reaper.aws import timestamps
@@ -30,12 +30,35 @@ IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "s
 MAX_CONCURRENT_CALLS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
 
+SEND_ONCE = Config(retries={"total_max_attempts": 1, "mode": "standard"})
+UNSENT_ERRORS = (NoCredentialsError, CredentialRetrievalError, ParamValidationError)
+"""Failures before anything is sent."""
+
 NUMBER_KEYS = {"MinCapacity", "MaxCapacity"}
 """What every real row has and isn't a string."""
 KEYS_THAT_MAY_BE_EMPTY = {"Value"}
 
 A = TypeVar("A")
 B = TypeVar("B")
+CLIENT_LOCK = threading.Lock()
+"""Clients are made one at a time: making one takes CPU time only, and two that read the same service's description would both keep it."""
+
+
+def new_session() -> boto3.Session:
+    """A session with the process's own credentials. Raises BotoCoreError.
+
+    All sessions share what the SDK knows about AWS's services. Otherwise each would take 7 MB and 40 ms of its own.
+    """
+    session = boto3.Session()
+    inner: Any = session._session
+    inner.register_component("data_loader", _service_descriptions())
+    return session
+
+
+@cache
+def _service_descriptions() -> Any:
+    """The SDK's loader of the descriptions of all services, which keeps what it has read."""
+    return boto3.Session()._session.get_component("data_loader")
 
 
 class CloudSession:
@@ -78,26 +101,37 @@ class CloudSession:
         """One API call, such as `call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=...)`.
 
         `want` is a key that every true reply has. Raises CloudError, and nothing else, when the call fails or the reply lacks it, or when
-        the time for calls is over (`is_over`).
+        the time for calls is over (`is_over`). The SDK sends it again after a passing failure.
         """
+        return self._call(service, operation, want, params, sends_once=False)
+
+    def change(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
+        """One changing call of an action, sent once: nothing sends it again, and no rate limiter delays it. Arguments and errors as of `call`.
+
+        `CloudError.may_have_been_made` says whether it may have taken effect although it failed.
+        """
+        return self._call(service, operation, want, params, sends_once=True)
+
+    def _call(self, service: str, operation: str, want: str, params: Mapping[str, Any], *, sends_once: bool) -> dict[str, Any]:
         permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
         if self.is_over():
-            raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED)
+            raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED, may_have_been_made=False)
         with self._lock:
             self.calls[permission] += 1
-        method, sent = self._clients.method_and_counter(service, operation)
-        sent.requests_sent = 0
+        method = self._clients.method(service, operation, sends_once=sends_once)
         try:
             reply = method(**params)
         except ClientError as error:
-            raise _error_from_reply(permission, error, sent.requests_sent > 1) from error
+            raise _error_from_reply(permission, error) from error
+        except UNSENT_ERRORS as error:
+            raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=False) from error
         except (BotoCoreError, OSError) as error:
-            raise CloudError(Reason.UNREACHABLE, permission, str(error), retried=sent.requests_sent > 1) from error
+            raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=True) from error
         except (ResponseParserError, *ODD_REPLY_ERRORS) as error:
             text = f"the reply can't be read ({error})"
-            raise CloudError(Reason.UNREADABLE, permission, text, retried=sent.requests_sent > 1) from error
+            raise CloudError(Reason.UNREADABLE, permission, text, may_have_been_made=True) from error
         if not isinstance(reply, dict) or want not in reply:
-            raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}")
+            raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}", may_have_been_made=True)
         return reply
 
     def paged_rows(
@@ -155,18 +189,8 @@ def _has_valid_value(row: Mapping[str, Any], key: str) -> bool:
     return isinstance(value, str) and bool(value or key in KEYS_THAT_MAY_BE_EMPTY)
 
 
-class _RequestCounter(threading.local):
-    """How often the SDK has sent this thread's request: replies count their retries, a connection that broke has no reply to say so."""
-
-    requests_sent = 0
-
-    def count_request(self, **_: Any) -> None:
-        """Called by the SDK for every request that it sends, its own retries included."""
-        self.requests_sent += 1
-
-
 class _Clients:
-    """The clients of one region, each made once."""
+    """The clients of one region, each made once: those that retry, and those that send each request once."""
 
     def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
         factory: Any = session._session.get_component("response_parser_factory")
@@ -174,19 +198,17 @@ class _Clients:
         self._session = session
         self._config = _client_config(session).merge(limits) if limits else _client_config(session)
         self._region = region
-        self._made: dict[str, Any] = {}
-        self._sent = _RequestCounter()
-        self._lock = threading.Lock()
+        self._made: dict[tuple[str, bool], Any] = {}
 
-    def method_and_counter(self, service: str, operation: str) -> tuple[Callable[..., Any], _RequestCounter]:
-        """The SDK's method, and the count of what it sends."""
-        with self._lock:
-            if service not in self._made:
-                client = self._session.client(service, region_name=self._region, config=self._config)  # type: ignore[call-overload]
-                client.meta.events.register("request-created", self._sent.count_request)
-                self._made[service] = client
-        method: Callable[..., Any] = getattr(self._made[service], xform_name(operation))
-        return method, self._sent
+    def method(self, service: str, operation: str, *, sends_once: bool) -> Callable[..., Any]:
+        """The SDK's method. `sends_once`: it has no retries, so it has no rate limiter either."""
+        with CLIENT_LOCK:
+            if (service, sends_once) not in self._made:
+                config = self._config.merge(SEND_ONCE) if sends_once else self._config
+                client = self._session.client(service, region_name=self._region, config=config)  # type: ignore[call-overload]
+                self._made[service, sends_once] = client
+        method: Callable[..., Any] = getattr(self._made[service, sends_once], xform_name(operation))
+        return method
 
 
 def _client_config(session: boto3.Session) -> Config:
@@ -207,16 +229,20 @@ _THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimi
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
 
 
-def _error_from_reply(permission: str, error: ClientError, retried: bool) -> CloudError:
-    """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
+def _error_from_reply(permission: str, error: ClientError) -> CloudError:
+    """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything.
+
+    408, 5xx and a reply without a status may come after the call was carried out, other 4xx don't.
+    """
     code, text = (str(error.response["Error"].get(key) or "") for key in ("Code", "Message"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    new_error = partial(CloudError, code=code, retried=retried)
+    is_refused = isinstance(status, int) and 400 <= status < 500 and status != 408
+    new_error = partial(CloudError, code=code, may_have_been_made=not is_refused)
     if _DENIED.search(code):
         missing = named_permission(text) or permission
         return new_error(Reason.DENIED, permission, text or "access denied", missing=missing)
     if _THROTTLED.search(code) or status == 429:
-        return new_error(Reason.THROTTLED, permission, f"still throttled after every retry ({code})")
+        return new_error(Reason.THROTTLED, permission, f"throttled ({code})")
     if code in {"ResourceNotFound", "ResourceNotFoundException"} or (code == "ValidationException" and _GONE.search(text)):
         return new_error(Reason.GONE, permission, text)
     return new_error(Reason.REFUSED, permission, f"{code}: {text}")

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError
 
 from reaper.aws import assumed_role, organization
 from reaper.aws.organization import Member
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.case import Coverage
 from reaper.coverage import unopened_rows
 from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
@@ -216,7 +216,7 @@ def has_credentials(session: boto3.Session | None = None) -> bool:
 
 def _default_session() -> boto3.Session:
     try:
-        return boto3.Session()
+        return new_session()
     except BotoCoreError as error:
         raise SettingsError(f"AWS: {error}") from error
 

@@ -46,7 +46,9 @@ def read_bytes(uri: str, most: int) -> bytes:
 
 
 def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:
-    """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if S3 refuses.
+    """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
+
+    Raises SettingsError if S3 refuses.
 
     The report of an organization has more than 100 MB, so it goes through a file, in one request.
     """
@@ -56,8 +58,10 @@ def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable
         with TemporaryFile() as file:
             file.writelines(chunk.encode() for chunk in chunks)
             file.seek(0)
-            boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=file, ContentType="application/json")
+            boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=file, ContentType="application/json", IfNoneMatch="*")
     except (ClientError, BotoCoreError, OSError) as error:
+        if isinstance(error, ClientError) and error.response["Error"].get("Code") == "PreconditionFailed":
+            return f"s3://{bucket}/{key}"
         raise SettingsError(f"REAPER_REPORTS={place}: the report can't be stored: {error}") from error
     return f"s3://{bucket}/{key}"
 

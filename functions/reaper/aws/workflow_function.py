@@ -1,7 +1,8 @@
 """The Lambda entry point of the workflow that sweeps several accounts: one call for each phase.
 
-{"phase": "list", "execution": ARN, "options": {...}}, then "observe" and "act" with `run` and `item`, and "decide" and "conclude" with `run` and
-the `results` of the map before them. The state machine is in template.yaml. An answer is small: data is handed over in the bucket.
+{"phase": "list", "execution": ARN, "options": {...}}, then "observe" and "act" with the number of an `item`, and "decide" and "conclude" with the
+`results` of the map before them; all of these with what the state machine carries: `run`, `execution`, `policy` and `listed`. The state machine is in
+template.yaml. An answer is small: data is handed over in the bucket.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from reaper.aws.event_settings import event_settings, options_of
 from reaper.aws.published_figures import publish_figures
 from reaper.aws.telemetry import logger
+from reaper.coverage import is_skipped
 from reaper.errors import SettingsError
 from reaper.model import Status
 from reaper.report.figures import skipped_figures
 from reaper.report.totals import report_totals
 from reaper.workflow import phases
-from reaper.workflow.context import WorkflowContext
+from reaper.workflow.context import WorkflowContext, current_policy
 from reaper.workflow.store import open_run_store
-from reaper.workflow.stored_run import require_run
+from reaper.workflow.stored_run import EngineState
 
 Event = Mapping[str, Any]
 
@@ -53,17 +55,17 @@ def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
 
 
 def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.observe_item(_open_context(event["run"], deadline), event["run"], event["item"])
+    return phases.observe_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
 
 
 def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
     from reaper.aws.map_results import item_failures  # imports boto3, which would slow every cold start
 
-    return phases.decide_run(_open_context(event["run"], deadline), event["run"], item_failures(event["results"]))
+    return phases.decide_run(_open_context(event["run"], deadline), _engine_state(event), item_failures(event["results"]))
 
 
 def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.act_on_item(_open_context(event["run"], deadline), event["run"], event["item"])
+    return phases.act_on_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
 
 
 def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
@@ -71,19 +73,30 @@ def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     from reaper.aws.map_results import item_failures  # imports boto3, which would slow every cold start
     from reaper.aws.report_delivery import deliver_report
 
-    context = _open_context(event["run"], deadline)
-    report = phases.conclude_run(context, event["run"], item_failures(event["results"]))
-    owners = require_run(context.store).policy().policy.owners
-    stored = deliver_report(report, context.settings, owners, context.clock)
+    context, engine = _open_context(event["run"], deadline), _engine_state(event)
+    report = phases.conclude_run(context, engine, item_failures(event["results"]))
+    owners = current_policy(context, engine)[0].owners
+    stored = deliver_report(report, context.settings, owners, context.clock, context.store)
     totals = report_totals(report)
     incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)
     return {
         "run": event["run"],
+        "status": "skipped" if is_skipped(report.coverage) else "concluded",
         "resources": totals.resources,
         "idle": totals.by_state["idle"],
         "failures": incomplete,
         "stored": stored,
     }
+
+
+def _engine_state(event: Event) -> EngineState:
+    """What the state machine carries from step to step."""
+    return EngineState(
+        run=str(event["run"]),
+        execution=str(event["execution"]),
+        policy_sha256=str(event["policy"]),
+        listed_sha256=str(event["listed"]),
+    )
 
 
 def _open_context(run_id: str, deadline: datetime, options: Mapping[str, Any] | None = None) -> WorkflowContext:

@@ -7,7 +7,6 @@ that pass are retried here and not by the engine, whose retries know no back-off
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import azure.durable_functions as df
 
 from reaper.azure import call_settings, run_notes, run_report
-from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
-from reaper.errors import CloudError, ReaperError, Reason
+from reaper.azure.orchestration import ACT_ON_ITEM, CARRIED, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
+from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason
 from reaper.settings import Settings
-from reaper.workflow.store import ACT_ITEMS, ITEMS, open_run_store
+from reaper.workflow.store import open_run_store
 
 if TYPE_CHECKING:
     from reaper.workflow.context import WorkflowContext
+    from reaper.workflow.stored_run import EngineState
 
 ACTIVITY_LIMIT = timedelta(minutes=20)
 """The time that an activity takes at most: less than `functionTimeout`, at which the host would end the whole worker."""
@@ -61,27 +61,32 @@ def list_targets(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=OBSERVE_ITEM)
 def observe_item(call: Any) -> Any:
     """Observe one item, or say why that failed."""
-    return _item_result(call, ITEMS, _phases().observe_item)
+    return _item_result(call, _phases().observe_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
 def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
     context = _context(call, call_settings.later_settings(call["options"]))
-    return _retried(lambda: _phases().decide_run(context, call["run"], _failures(call)))
+    return _retried(lambda: _phases().decide_run(context, _engine_state(call), _failures(call)))
 
 
 @blueprint.activity_trigger(input_name="call", activity=ACT_ON_ITEM)
 def act_on_item(call: Any) -> Any:
     """Act on one target, or say why that failed."""
-    return _item_result(call, ACT_ITEMS, _phases().act_on_item)
+    return _item_result(call, _phases().act_on_item)
 
 
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
 def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
     context = _context(call, call_settings.later_settings(call["options"]))
-    report = _retried(lambda: _phases().conclude_run(context, call["run"], _failures(call)))
+    try:
+        report = _retried(lambda: _phases().conclude_run(context, _engine_state(call), _failures(call)))
+    except ConcludeTakenOver:
+        if result := run_report.wait_for_result(context):
+            return result
+        raise
     return run_report.publish(run_notes.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
 
 
@@ -92,12 +97,10 @@ def _phases() -> ModuleType:
     return phases
 
 
-def _item_result(
-    call: Call, items: str, phase: Callable[[WorkflowContext, str, dict[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
+def _item_result(call: Call, phase: Callable[[WorkflowContext, EngineState, int], dict[str, Any]]) -> dict[str, Any]:
     try:
-        context = _context(call, call_settings.later_settings(call["options"]))
-        return _retried(lambda: phase(context, call["run"], _item(context, items, int(call["item"]))))
+        context, engine = _context(call, call_settings.later_settings(call["options"])), _engine_state(call)
+        return _retried(lambda: phase(context, engine, int(call["item"])))
     except ReaperError as error:
         run_report.log_event(logging.ERROR, "activity failed", run=call["run"], item=call["item"], error=str(error))
         return {"item": call["item"], "failed": str(error)[:1000]}
@@ -116,13 +119,11 @@ def _context(call: Call, settings: Settings) -> WorkflowContext:
     )
 
 
-def _item(context: WorkflowContext, items: str, number: int) -> dict[str, Any]:
-    """The item of that number, which the engine knows nothing else of. Raises CloudError."""
-    text = context.store.read(items)
-    if text is None:
-        raise CloudError(Reason.GONE, "workflow", f"{items} is missing in the store of the run")
-    item: dict[str, Any] = json.loads(text)[number]
-    return item
+def _engine_state(call: Call) -> EngineState:
+    """What the orchestration carries from activity to activity. Where it carries nothing, no stored run agrees with it."""
+    from reaper.workflow.stored_run import EngineState
+
+    return EngineState(run=call["run"], **{name: str(call.get(name, "")) for name in CARRIED})
 
 
 def _failures(call: Call) -> dict[int, str]:

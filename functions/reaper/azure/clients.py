@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from azure.core.rest import HttpRequest, HttpResponse
 from azure.mgmt.core import ARMPipelineClient
 from azure.monitor.querymetrics import MetricsClient
 
-from reaper.azure.http_policies import RETRY_RECORD_OPTION, TIMEOUTS, GraphQuotaPolicy, RetryRecord, client_policies
+from reaper.azure.http_policies import TIMEOUTS, GraphQuotaPolicy, changing_policies, reading_policies
 from reaper.azure.request import API_VERSIONS, ArmOperation
 from reaper.azure.service_hosts import AzureHosts
 from reaper.errors import CloudError
@@ -50,46 +51,64 @@ class Clients:
         self.pause: Callable[[float], None] = time.sleep
         self._credential, self._subscription, self._hosts, self._graph_quota = credential, subscription, hosts, graph_quota
         self._arm: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
-            hosts.arm, policies=client_policies(credential, hosts.arm_scope, graph_quota), **TIMEOUTS
+            hosts.arm, policies=reading_policies(credential, hosts.arm_scope, graph_quota), **TIMEOUTS
         )
         self._arm.__enter__()
+        self._changing: list[ARMPipelineClient[HttpRequest, HttpResponse]] = []
         self._operations: list[MachineLearningServicesMgmtClient] = []
         self._metrics: dict[str, MetricsClient] = {}
         self._memos: dict[Hashable, _Memo] = {}
         self._lock = threading.Lock()
 
-    def send(self, request: HttpRequest, region: str | None, tries: RetryRecord) -> HttpResponse:
-        """One request to Resource Manager, or to the batch metrics host of `region`. Raises azure-core's errors.
-
-        `tries` counts, whatever the result, the tries before the last one that may have been carried out.
-        """
-        option: dict[str, Any] = {RETRY_RECORD_OPTION: tries}
-        try:
+    def send(self, request: HttpRequest, region: str | None) -> HttpResponse:
+        """One request that reads from Resource Manager, or from the batch metrics host of `region`. Raises azure-core's errors."""
+        with _local_errors():
             if region is not None:
-                return self._metrics_client(region).send_request(request, **option)
+                return self._metrics_client(region).send_request(request)
             request.url = self._arm.format_url(request.url)
-            return self._arm.send_request(request, **option)
-        except OSError as error:
-            # Errors of requests about local files, such as certificates to trust, come through azure-core unchanged.
-            raise ServiceRequestError(f"this machine can't make the call: {error}") from error
+            return self._arm.send_request(request)
 
-    def begin(self, operation: ArmOperation, tries: RetryRecord) -> Any | None:
-        """Begin a change by a public operation of the SDK, without waiting for its end. Raises azure-core's errors.
+    def send_once(self, request: HttpRequest) -> HttpResponse:
+        """One request to Resource Manager, without a second try whatever happens to it. Raises azure-core's errors."""
+        with _local_errors():
+            client = self._changing_client()
+            request.url = client.format_url(request.url)
+            return client.send_request(request)
+
+    def begin(self, operation: ArmOperation) -> Any | None:
+        """Begin a change by a public operation of the SDK, sent once, without waiting for its end. Raises azure-core's errors.
 
         Returns None, or Azure's reply if it isn't the documented one.
         """
-        option: dict[str, Any] = {RETRY_RECORD_OPTION: tries}
         try:
-            operation.begin(self._operations_client(), polling=False, error_map=PLAIN_ERRORS, **option)
+            with _local_errors():
+                operation.begin(polling=False, error_map=PLAIN_ERRORS)
         except ClientAuthenticationError:
             raise
         except HttpResponseError as error:
             if error.response is None:
                 raise
             return error.response
-        except OSError as error:
-            raise ServiceRequestError(f"this machine can't make the call: {error}") from error
         return None
+
+    def operations_client(self) -> MachineLearningServicesMgmtClient:
+        """The SDK's client for changes by its public operations, each sent once."""
+        # Imported here because only actions need it, and its thousands of models take time and memory to load.
+        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
+        with self._lock:
+            if not self._operations:
+                client = MachineLearningServicesMgmtClient(
+                    self._credential,
+                    self._subscription,
+                    base_url=self._hosts.arm,
+                    api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
+                    credential_scopes=[self._hosts.arm_scope],
+                    policies=changing_policies(self._credential, self._hosts.arm_scope),
+                    **TIMEOUTS,
+                )
+                self._operations.append(client.__enter__())
+            return self._operations[0]
 
     def read_once(self, key: Hashable, read: Callable[[], Any]) -> Any:
         """The result of `read`, called by the first caller only. A CloudError is remembered and raised to all."""
@@ -112,23 +131,16 @@ class Clients:
         fresh._memos = {}
         return fresh
 
-    def _operations_client(self) -> MachineLearningServicesMgmtClient:
-        # Imported here because only actions need it, and its thousands of models take time and memory to load.
-        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
-
+    def _changing_client(self) -> ARMPipelineClient[HttpRequest, HttpResponse]:
         with self._lock:
-            if not self._operations:
-                client = MachineLearningServicesMgmtClient(
-                    self._credential,
-                    self._subscription,
-                    base_url=self._hosts.arm,
-                    api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-                    credential_scopes=[self._hosts.arm_scope],
-                    policies=client_policies(self._credential, self._hosts.arm_scope, self._graph_quota),
-                    **TIMEOUTS,
+            if not self._changing:
+                policies = changing_policies(self._credential, self._hosts.arm_scope)
+                client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+                    self._hosts.arm, policies=policies, **TIMEOUTS
                 )
-                self._operations.append(client.__enter__())
-            return self._operations[0]
+                client.__enter__()
+                self._changing.append(client)
+            return self._changing[0]
 
     def _metrics_client(self, region: str) -> MetricsClient:
         with self._lock:
@@ -138,8 +150,17 @@ class Clients:
                     str(self._hosts.metrics).replace("{region}", region),
                     self._credential,
                     audience=scope.removesuffix("/.default"),
-                    policies=client_policies(self._credential, scope, self._graph_quota),
+                    policies=reading_policies(self._credential, scope, self._graph_quota),
                     **TIMEOUTS,
                 )
                 self._metrics[region] = client.__enter__()
             return self._metrics[region]
+
+
+@contextmanager
+def _local_errors() -> Iterator[None]:
+    """Errors of requests about local files, such as certificates to trust, come through azure-core unchanged."""
+    try:
+        yield
+    except OSError as error:
+        raise ServiceRequestError(f"this machine can't make the call: {error}") from error

@@ -106,11 +106,19 @@ def compute_resource(
 
 
 def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str) -> Compute:
-    """A compute of that type, with its workspace's tags, as they are now, from the source itself. Raises CloudError."""
+    """A compute of that type, with its workspace's tags, as they are now, from the source itself. Raises CloudError.
+
+    The compute comes last: a call before it may wait for minutes, and what it shows must be as of now.
+    """
+    workspaces.require_inside(cloud, resource.id, resource.details.workspace)
+    try:
+        with gone_as_partial():
+            space = workspaces.read_workspace_now(cloud, resource.details.workspace)
+            kin = _current_family(cloud, space)
+    except CloudError:
+        read_row(cloud, resource.id)  # if it is gone itself, that is the reason
+        raise
     row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=REQUIRED_KEYS))
-    with gone_as_partial():
-        space = workspaces.read_workspace_now(cloud, resource.details.workspace)
-        kin = _current_family(cloud, space)
     try:
         if _compute_type(row) == compute_type.lower():
             return _parse_compute(row, space, kin)

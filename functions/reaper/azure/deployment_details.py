@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from reaper.azure import assets, autoscale, traffic
 from reaper.azure.arm_values import parse_time, valid_count
 from reaper.azure.deployments import Deployment
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, Json
 from reaper.azure.workspaces import Workspace
+from reaper.azure.writes import chosen_settings, settings_digest
 from reaper.errors import CloudError
 from reaper.model import Resource
 
@@ -28,7 +29,8 @@ class DeploymentDetails:
     `instances`: None if unknown. `states_instances`: Azure returned a number at all. `siblings`: the names of the endpoint's other
     deployments, sorted. `scale_settings`: as Azure returned them. `traffic_percent`, `mirrored_percent`: None if unknown. `endpoint_state`: empty if the endpoint wasn't listed.
     `unclear_asset_because`: why it might not be possible to recreate it. `autoscale_because`: why autoscale would undo a scale-in, or that
-    nothing is known of it; None if it wouldn't.
+    nothing is known of it; None if it wouldn't. `settings_digest`, `endpoint_digest`: of everything that people can set about it, and about its
+    endpoint but for its own share of the traffic; None unless it was read for an action.
     """
 
     provisioning_state: str
@@ -44,6 +46,8 @@ class DeploymentDetails:
     endpoint_created: datetime | None = None
     unclear_asset_because: str | None = None
     autoscale_because: str | None = AUTOSCALE_NOT_READ
+    settings_digest: str | None = None
+    endpoint_digest: str | None = None
 
 
 def deployment_details(deployment: Deployment) -> DeploymentDetails:
@@ -64,6 +68,19 @@ def deployment_details(deployment: Deployment) -> DeploymentDetails:
         endpoint_created=_created_at(endpoint),
         unclear_asset_because=assets.unclear_asset_because(row, deployment.workspace),
     )
+
+
+def with_digests(details: DeploymentDetails, row: Json, endpoint: Json) -> DeploymentDetails:
+    """The same with the digests of the deployment's settings and its endpoint's."""
+    own = settings_digest(chosen_settings(row))
+    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(endpoint, row["name"]))
+
+
+def endpoint_digest(endpoint: Json, name: str) -> str:
+    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment `name` gets."""
+    settings = chosen_settings(endpoint)
+    properties = {**settings["properties"], traffic.TRAFFIC_KEY: traffic.other_shares(endpoint, name)}
+    return settings_digest({**settings, "properties": properties})
 
 
 def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:

@@ -14,7 +14,15 @@ from reaper.azure import resource_graph
 from reaper.azure.request import ArmRequest, Json
 from reaper.azure.subscriptions import read_subscription_now
 from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, is_workspace_gone, list_workspaces, read_workspace_now
+from reaper.azure.workspaces import (
+    PROVIDER,
+    TYPE,
+    Workspace,
+    is_workspace_gone,
+    list_workspaces,
+    read_workspace_now,
+    require_inside,
+)
 from reaper.errors import CloudError, Reason, gone_as_partial
 
 if TYPE_CHECKING:
@@ -103,19 +111,24 @@ def read_deployment_and_endpoint(cloud: CloudSession, deployment_id: str) -> tup
 
 
 def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
-    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError."""
+    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError.
+
+    The deployment comes last, after its endpoint: a call before it may wait for minutes, and what it shows must be as of now.
+    """
+    require_inside(cloud, deployment_id, space)
     above = endpoint_id(deployment_id)
+    try:
+        with gone_as_partial():
+            read_subscription_now(cloud)
+            space = read_workspace_now(cloud, space)
+            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
+            names = frozenset(_last_segment(other["id"].lower()) for other in rows)
+            endpoint = read_endpoint(cloud, above)
+    except CloudError:
+        read_deployment(cloud, deployment_id)  # if it is gone itself, that is the reason
+        raise
     row = read_deployment(cloud, deployment_id)
-    with gone_as_partial():
-        read_subscription_now(cloud)
-        rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
-        names = frozenset(_last_segment(other["id"].lower()) for other in rows)
-        return Deployment(
-            row=row,
-            endpoint=read_endpoint(cloud, above),
-            workspace=read_workspace_now(cloud, space),
-            siblings=names - {_last_segment(deployment_id.lower())},
-        )
+    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {_last_segment(deployment_id.lower())})
 
 
 def read_deployment(cloud: CloudSession, deployment_id: str) -> Json:

@@ -36,9 +36,9 @@ UNKNOWN_IDENTITY = "OBJECT_ID"
 """Stands in a command for an identity that no token names."""
 
 
-def describe_caller(cloud: CloudSession) -> str:
-    """Who the token is for. Raises CloudError."""
-    claims = _claims(cloud)
+def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
+    """Who the token is for. It is the same for every subscription. Raises CloudError."""
+    claims = _claims(sessions[0])
     facts = {
         "object": claims.get("oid"),
         "app": claims.get("appid") or claims.get("azp"),

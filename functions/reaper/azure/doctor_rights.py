@@ -31,15 +31,14 @@ def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]
     try:
         entries = _entries(cloud, scope)
     except CloudError as error:
-        because = f"the permissions at {scope} can't be listed: {error}"
-        fix = grant_line(principal, error.missing, scope) if error.missing else None
+        why = "; only the doctor needs that permission" if error.missing else ""
+        because = f"the permissions at {scope} can't be listed: {error}{why}"
         return [
             Right(
                 permission=permission,
                 place=place_of(scope),
                 status=CheckStatus.UNKNOWN,
                 because=because,
-                fix=fix,
                 missing=error.missing,
             )
             for permission in permissions

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from reaper.azure.request import UNREGISTERED_TEXT, ArmOperation, ArmRequest
+from reaper.azure.request import UNREGISTERED_TEXT, ArmRequest, Change
 from reaper.errors import CloudError, Reason
 
 _DENIED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
@@ -25,23 +25,24 @@ _SUBJECT = r"\W*(?:(?!of\b)\w+\s+){0,4}?['\"]?"
 _NAMED_RESOURCE = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
 
 
-def error_from_reply(request: ArmRequest | ArmOperation, status: int, body: str) -> CloudError:
+def error_from_reply(request: ArmRequest | Change, status: int, body: str) -> CloudError:
     """The error of a reply, from its status, its code and, if access was denied, its sentence."""
-    permission, (code, text) = request.permission, _code_and_message(body)
+    permission, scope, (code, text) = request.permission, request.path.partition("?")[0], _code_and_message(body)
     status_and_code = f"{status} {code}".strip()
     if provider := _unregistered_provider(permission, status, code, text):
         because = f"{provider} {UNREGISTERED_TEXT}; run `az provider register --namespace {provider}` ({status_and_code})"
         return CloudError(Reason.REFUSED, permission, because, code=status_and_code)
     if status in (401, 403):
         denied = _DENIED_LINKED_SENTENCE.search(text) or _DENIED_SENTENCE.search(text)
-        action, scope = denied.groups() if denied else (permission, request.scope)
-        because = f"missing permission {action} on {scope} ({code or status})"
+        action, place = denied.groups() if denied else (permission, scope)
+        because = f"missing permission {action} on {place} ({code or status})"
         return CloudError(Reason.DENIED, permission, because, code=code, missing=action)
     if status == 429:
-        return CloudError(Reason.THROTTLED, permission, f"still throttled after every retry ({code or status})", code=code)
-    if status == 404 and _means_resource_gone(request.scope, code, text):
+        how = "still throttled after every retry" if isinstance(request, ArmRequest) else "throttled"
+        return CloudError(Reason.THROTTLED, permission, f"{how} ({code or status})", code=code)
+    if status == 404 and _means_resource_gone(scope, code, text):
         return CloudError(Reason.GONE, permission, text or "not found", code=code)
-    if request.method and (status >= 500 or status == 408):
+    if not isinstance(request, ArmRequest) and (status >= 500 or status == 408):
         because = f"{status} {code}: {text}"[:400]
         return CloudError(Reason.UNREACHABLE, permission, f"{because}; it may have been carried out", code=f"{status} {code}")
     return CloudError(Reason.REFUSED, permission, f"{status} {code}: {text}"[:500], code=status_and_code)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from azure.core.credentials import TokenCredential
@@ -30,50 +29,28 @@ TIMEOUTS: dict[str, Any] = {"connection_timeout": CONNECT_TIMEOUT_S, "read_timeo
 RETRY_COUNTS = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
 MAX_RETRY_AFTER_S = 60
 """The longest Retry-After, in seconds, that is waited for. A longer one is a failure."""
-UNCERTAIN_STATUSES = frozenset({408, *range(500, 600)})
-"""Statuses after which the request may have been carried out all the same. 429 says that it wasn't."""
-RETRY_RECORD_OPTION = "reaper_tries"
 QUOTA_HEADER, RESET_HEADER = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
 
 
-@dataclass(slots=True)
-class RetryRecord:
-    """How many tries of one request were repeated although they may have been carried out: without a reply, or with an ambiguous one.
-
-    azure-core shows a request's history to policies only, and not at all if the last try had no reply.
-    """
-
-    uncertain_tries: int = 0
-
-
 class ShortRetryPolicy(RetryPolicy[Any, Any]):
-    """Few tries, and Retry-After up to a minute. Every method is retried, because none of the reaper's calls does more if repeated.
-
-    A POST reads, stops, starts or sets one value; PUT and PATCH set values and never add to them; what is deleted stays deleted. If a
-    reply was lost, the second try of a stop, start or delete may find it in progress (409) or done (404). Actions check that before
-    they call it a failure, and the `RetryRecord` that came with the request, if any, counts the doubtful tries.
-    """
+    """Few tries, and Retry-After up to a minute. For reads alone, some of which are POSTs; a change has no retry policy at all."""
 
     def __init__(self) -> None:
         super().__init__(**RETRY_COUNTS)
-        self._method_whitelist = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+        self._method_whitelist = frozenset({"GET", "POST"})
 
     def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
         """Whether to try again."""
         wait = self.get_retry_after(response) or 0
         return bool(wait <= MAX_RETRY_AFTER_S and super().is_retry(settings, response))
 
-    def configure_retries(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The settings of one request. Its `RetryRecord` is removed from the transport's options."""
-        tries = options.pop(RETRY_RECORD_OPTION, None) or RetryRecord()
-        return {**super().configure_retries(options), RETRY_RECORD_OPTION: tries}
 
-    def increment(self, settings: dict[str, Any], response: Any = None, error: Exception | None = None) -> bool:
-        """Count a failed try, and whether it may have been carried out. Returns whether another one follows."""
-        again = super().increment(settings, response, error)
-        if again and (error is not None or response.http_response.status_code in UNCERTAIN_STATUSES):
-            settings[RETRY_RECORD_OPTION].uncertain_tries += 1
-        return again
+class SendOncePolicy(ARMChallengeAuthenticationPolicy):
+    """Authenticates a change, and leaves it at one try: azure-core would send it again with another token after a 401 with claims."""
+
+    def on_challenge(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> bool:
+        """Never sends the request again. The 401 says that it wasn't carried out."""
+        return False
 
 
 class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
@@ -99,17 +76,18 @@ class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
                 self._free_at = time.monotonic() + _quota_reset_seconds(headers.get(RESET_HEADER, ""))
 
 
-def client_policies(credential: TokenCredential, scope: str, graph_quota: GraphQuotaPolicy) -> list[Any]:
-    """The policies of one client, outermost first. Tokens are requested for `scope`."""
-    return [
-        RequestIdPolicy(),
-        UserAgentPolicy("ml-idle-reaper"),
-        ProxyPolicy(),
-        ShortRetryPolicy(),
-        graph_quota,
-        ARMChallengeAuthenticationPolicy(credential, scope),
-        HttpLoggingPolicy(),
-    ]
+def reading_policies(credential: TokenCredential, scope: str, graph_quota: GraphQuotaPolicy) -> list[Any]:
+    """The policies of a client that only reads, outermost first. Tokens are requested for `scope`."""
+    return _policies(ShortRetryPolicy(), graph_quota, ARMChallengeAuthenticationPolicy(credential, scope))
+
+
+def changing_policies(credential: TokenCredential, scope: str) -> list[Any]:
+    """The policies of a client that makes changes: each is sent once, at once, and neither redirected nor repeated."""
+    return _policies(SendOncePolicy(credential, scope))
+
+
+def _policies(*own: Any) -> list[Any]:
+    return [RequestIdPolicy(), UserAgentPolicy("ml-idle-reaper"), ProxyPolicy(), *own, HttpLoggingPolicy()]
 
 
 def _quota_reset_seconds(text: str) -> float:

@@ -26,6 +26,10 @@ LIST_TARGETS, OBSERVE_ITEM, DECIDE_RUN, ACT_ON_ITEM, CONCLUDE_RUN = (
     *("list_targets", "observe_item", "decide_run"),
     *("act_on_item", "conclude_run"),
 )
+CARRIED = ("execution", "policy_sha256", "listed_sha256")
+"""What listing the targets returns for every later activity."""
+CONCLUDE_TRIES = 2
+"""A conclude that dies or has too little time is repeated: the next one sends what is left to send."""
 MAX_REASON_CHARS = 300
 
 Call = dict[str, Any]
@@ -54,31 +58,38 @@ def orchestrate(context: df.DurableOrchestrationContext, versions: Mapping[str, 
     return (yield from known[version](context))
 
 
-def run_phases_1(context: df.DurableOrchestrationContext) -> Steps:
-    """The four phases, with observe and act mapped over items. Returns its result."""
+def run_phases_2(context: df.DurableOrchestrationContext) -> Steps:
+    """The four phases, with observe and act mapped over items. Returns its result.
+
+    From the first activity on, each gets the hashes of the run's policy and of what was listed, so that no later one believes another store's word.
+    """
     call: Call = context.get_input()
     listed = yield from _require(context, LIST_TARGETS, call)
     if listed["status"] != "listed":
         return {"run": call["run"], "status": listed["status"], "because": listed["because"]}
+    call = {**call, **{name: listed[name] for name in CARRIED}}
     unread = yield from _map(context, OBSERVE_ITEM, call, int(listed["items"]))
     decided = yield from _require(context, DECIDE_RUN, {**call, "failures": unread})
     unacted = yield from _map(context, ACT_ON_ITEM, call, int(decided["actions"]))
-    return (yield from _require(context, CONCLUDE_RUN, {**call, "failures": unacted}))
+    return (yield from _require(context, CONCLUDE_RUN, {**call, "failures": unacted}, CONCLUDE_TRIES))
 
 
-FIRST_VERSION = "1"
-VERSIONS: Mapping[str, Version] = {FIRST_VERSION: run_phases_1}
+FIRST_VERSION = "2"
+"""Runs of version 1 carried nothing that a store could be compared with; none is carried on."""
+VERSIONS: Mapping[str, Version] = {FIRST_VERSION: run_phases_2}
 
 
-def _require(context: df.DurableOrchestrationContext, activity: str, given: Call) -> Steps:
-    """The result of one activity. Raises ActivityFailed."""
+def _require(context: df.DurableOrchestrationContext, activity: str, given: Call, tries: int = 1) -> Steps:
+    """The result of one activity, which may be tried again. Raises ActivityFailed."""
     context.set_custom_status(activity)
-    started = _start(context, activity, given)
-    yield context.task_any([started.task, started.timer])
-    result, because = _result_of(started)
-    if because is not None:
-        raise ActivityFailed(f"{activity}: {because}")
-    return result
+    because: str | None = None
+    for _ in range(tries):
+        started = _start(context, activity, given)
+        yield context.task_any([started.task, started.timer])
+        result, because = _result_of(started)
+        if because is None:
+            return result
+    raise ActivityFailed(f"{activity}: {because}")
 
 
 def _map(context: df.DurableOrchestrationContext, activity: str, given: Call, count: int) -> Steps:

@@ -48,8 +48,7 @@ API_VERSIONS = {
 class ArmRequest:
     """A GET, or with a `body` a POST that reads. `permission`: the RBAC action it needs. `required_keys`: the keys of every true reply.
 
-    A `method` of its own makes it a change, whose reply may be empty. `region` sends it to that region's batch metrics host. A path with a
-    query of its own, as next pages have, is used unchanged.
+    `region` sends it to that region's batch metrics host. A path with a query of its own, as next pages have, is used unchanged.
     """
 
     permission: str
@@ -58,12 +57,11 @@ class ArmRequest:
     body: Json | None = None
     required_keys: tuple[str, ...] = ()
     region: str | None = None
-    method: str | None = None
 
     @property
-    def http_method(self) -> str:
+    def method(self) -> str:
         """The HTTP method."""
-        return self.method or ("GET" if self.body is None else "POST")
+        return "GET" if self.body is None else "POST"
 
     @property
     def counted_as(self) -> str:
@@ -73,40 +71,42 @@ class ArmRequest:
     @property
     def url(self) -> str:
         """Path and query."""
-        if "?" in self.path:
-            return self.path
-        version = {"api-version": API_VERSIONS[self.permission.partition("/")[0]]}
-        return f"{self.path}?{urlencode({**self.query, **version}, quote_via=quote)}"
+        return _url(self.path, self.permission, self.query)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmChange:
+    """A change, sent as it stands here. `permission`: the RBAC action it needs. A path with a query of its own is used unchanged."""
+
+    permission: str
+    path: str
+    method: str
+    body: Json
 
     @property
-    def scope(self) -> str:
-        """The resource it is about, for a refusal that doesn't name it."""
-        return self.path.partition("?")[0]
+    def url(self) -> str:
+        """Path and query."""
+        return _url(self.path, self.permission, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmOperation:
-    """A change that a public operation of the SDK begins: `begin(client, **options)`. `permission`: the RBAC action it needs."""
+    """A change that a public operation of the SDK begins: `begin(**options)`. `permission`: the RBAC action it needs."""
 
     permission: str
     path: str
     begin: Callable[..., object]
-    method: str = "POST"
 
-    @property
-    def counted_as(self) -> str:
-        """The name it is counted under."""
-        return self.permission
 
-    @property
-    def scope(self) -> str:
-        """The resource it is about, for a refusal that doesn't name it."""
-        return self.path
+Change = ArmChange | ArmOperation
+"""What an action or an undo sends, once."""
 
-    @property
-    def required_keys(self) -> tuple[str, ...]:
-        """None: the reply may be empty."""
-        return ()
+
+def _url(path: str, permission: str, query: Mapping[str, str]) -> str:
+    if "?" in path:
+        return path
+    version = {"api-version": API_VERSIONS[permission.partition("/")[0]]}
+    return f"{path}?{urlencode({**query, **version}, quote_via=quote)}"
 
 
 def valid_rows(

@@ -10,13 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper.case import Coverage, Report
-from reaper.coverage import OWN
+from reaper.coverage import OWN, RUNS
 from reaper.errors import CloudError
 from reaper.model import Status
 from reaper.workflow.store import RunStore
 
-KIND = "runs"
-"""The kind of these rows."""
 FOLDER = "notes/"
 
 
@@ -36,7 +34,7 @@ def with_notes(report: Report, store: RunStore) -> Report:
 
 def is_skipped_start(row: Coverage) -> bool:
     """Whether the row is about a start that was skipped. One of them is no reason for an alert."""
-    return (row.cloud, row.kind, row.status) == (OWN, KIND, Status.PARTIAL)
+    return (row.cloud, row.kind, row.status) == (OWN, RUNS, Status.PARTIAL)
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
@@ -48,4 +46,4 @@ def _noted_row(name: str, store: RunStore) -> Coverage:
 
 
 def _row(status: Status, because: str) -> Coverage:
-    return Coverage(cloud=OWN, account="", region=None, kind=KIND, status=status, missing=None, error=because)
+    return Coverage(cloud=OWN, account="", region=None, kind=RUNS, status=status, missing=None, error=because)

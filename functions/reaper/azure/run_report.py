@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure.run_notes import is_skipped_start
 from reaper.case import Report
+from reaper.coverage import is_skipped
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.totals import has_news, held_findings
 from reaper.settings import Settings
+from reaper.workflow.store import FIGURES, SUMMARY
 
 if TYPE_CHECKING:
-    from reaper.policy.schema import Owners
     from reaper.workflow.context import WorkflowContext
     from reaper.workflow.store import RunStore
 
@@ -35,17 +36,16 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
     store of the run fails.
     """
-    from reaper.workflow.stored_run import require_run  # imports pydantic, which would slow every cold start
-
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
-    if not is_first and (earlier := _wait_for_result(context)):
+    if not is_first and (earlier := wait_for_result(context)):
         return earlier
-    owners = require_run(context.store).policy().policy.owners
-    stored, unstored = _store_report(context.settings, report, replaces=not is_first)
-    log_metrics(report, stored)
-    unsent = _send_summary_mail(context, owners, report, stored)
+    stored, unstored = _store_report(context.settings, report)
+    if context.store.create(FIGURES, ""):
+        log_metrics(report, stored)
+    unsent = _send_summary_mail(context, report, stored)
     troubles = [str(trouble) for trouble in (unsent, unstored) if trouble]
-    result = {"run": report.run.id, "status": "concluded", "stored": stored, "troubles": troubles}
+    status = "skipped" if is_skipped(report.coverage) else "concluded"
+    result = {"run": report.run.id, "status": status, "stored": stored, "troubles": troubles}
     context.store.write(PUBLISHED, json.dumps(result))
     if scheduled and not troubles:
         # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
@@ -70,7 +70,7 @@ def parse_object(text: str, name: str) -> dict[str, Any]:
     return values
 
 
-def _wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
+def wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
     """What another process published; None if it seems to be gone."""
     for _ in range(WAITS):
         if result := published(context.store):
@@ -79,25 +79,30 @@ def _wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
     return None
 
 
-def _send_summary_mail(context: WorkflowContext, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
+def _send_summary_mail(context: WorkflowContext, report: Report, stored: str | None) -> ReaperError | None:
     """Send an audit's summary if there is one to send. Returns why it was not accepted."""
     settings = context.settings
     if report.run.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
         return None
+    if context.store.read(SUMMARY) is not None:
+        return None  # by a process that died before it could say so
     from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
     from reaper.notices.channels.deployment import mail_channel
+    from reaper.policy.file import load_policy
 
     try:
+        owners = load_policy(settings.policy).policy.owners
         channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
         receipt = send_audit_summary(report, owners, channel, stored, context.clock)
         log_event(logging.INFO, "summary sent", mail=receipt)
+        context.store.create(SUMMARY, receipt)
     except ReaperError as error:
         log_event(logging.ERROR, "summary not sent", error=str(error))
         return error
     return None
 
 
-def _store_report(settings: Settings, report: Report, *, replaces: bool) -> tuple[str | None, ReaperError | None]:
+def _store_report(settings: Settings, report: Report) -> tuple[str | None, ReaperError | None]:
     """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
     from reaper.azure import text_store
 
@@ -105,7 +110,7 @@ def _store_report(settings: Settings, report: Report, *, replaces: bool) -> tupl
         return None, None
     text, run = json.dumps(report_json(report), allow_nan=False), report.run
     try:
-        return text_store.write_report(settings.reports, run.id, run.started_at, text, replaces=replaces), None
+        return text_store.write_report(settings.reports, run.id, run.started_at, text), None
     except ReaperError as error:
         log_event(logging.ERROR, "report not stored", error=str(error))
         return None, error

@@ -14,7 +14,7 @@ from typing import Any
 
 from reaper.azure import run_report
 from reaper.azure.starting import CurrentRun
-from reaper.workflow.store import RUN, RunStore
+from reaper.workflow.store import RunStore
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 MAX_ANSWER_CHARS = 20_000_000
@@ -42,31 +42,35 @@ def status_address(run_id: str) -> str:
     return f"/api/sweep/{run_id}"
 
 
-def answer_about(run_id: str, current: CurrentRun | None, store: RunStore) -> Answer:
-    """The answer about a run. `current`: the run of the engine's instance, which may be another one. Raises CloudError."""
+def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, reports: str | None) -> Answer:
+    """The answer about a run. `current`: the run of the engine's instance, which may be another one. `reports`: where reports are.
+
+    Raises CloudError.
+    """
     is_current = current is not None and current.run == run_id
     if current is not None and is_current and current.is_under_way:
         return under_way(run_id)
     if result := run_report.published(store):
-        return _report_answer(run_id, result)
+        return _report_answer(run_id, result, reports)
     if current is not None and is_current and current.failed_because is None:
         because = current.result.get("because") or "it has no report"
         return _problem(409, run_id, f"the run was skipped: {because}")
-    if is_current or store.read(RUN) is not None:
+    if is_current or store.names():
         because = (current.failed_because if current and is_current else None) or "it has no report"
         return _problem(500, run_id, f"the run failed: {because}; the function app's log says why")
     return _problem(404, run_id, "there is no such run, or its results were deleted")
 
 
-def _report_answer(run_id: str, result: Mapping[str, Any]) -> Answer:
+def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) -> Answer:
     """The stored report, with `troubles` if something couldn't be mailed. A very large one is answered without its findings.
 
-    Raises CloudError if it is missing or damaged: a part of a report would claim more than was read.
+    Raises CloudError if it is missing, damaged or elsewhere: a part of a report would claim more than was read, and the store of the run
+    mustn't lead to other texts.
     """
     stored, troubles = result.get("stored"), result.get("troubles") or []
-    if not stored:
+    if not stored or not reports:
         return _problem(500, run_id, "; ".join(troubles) or "the report wasn't stored: REAPER_REPORTS isn't set")
-    text = _read_report(str(stored))
+    text = _read_report(reports, run_id, str(stored))
     report = run_report.parse_object(text, str(stored))
     if not troubles and len(text) <= MAX_ANSWER_CHARS:
         return Answer(status=200, text=text)
@@ -76,10 +80,10 @@ def _report_answer(run_id: str, result: Mapping[str, Any]) -> Answer:
     return Answer(status=200, text=json.dumps(report, allow_nan=False))
 
 
-def _read_report(address: str) -> str:
+def _read_report(reports: str, run_id: str, address: str) -> str:
     from reaper.azure import text_store  # imports Azure's SDK, which would slow every cold start
 
-    return text_store.read_text(address)
+    return text_store.read_report(reports, run_id, address)
 
 
 def _problem(status: int, run_id: str, error: str) -> Answer:

@@ -10,17 +10,26 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
-from azure.core.rest import HttpRequest
+from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.clients import Clients
 from reaper.azure.error_reply import error_from_reply, first_line
-from reaper.azure.http_policies import RetryRecord
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmOperation, ArmRequest, Json, local_path, valid_rows
+from reaper.azure.request import (
+    UNREADABLE_REPLY_ERRORS,
+    ArmChange,
+    ArmOperation,
+    ArmRequest,
+    Change,
+    Json,
+    local_path,
+    valid_rows,
+)
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
 from reaper.planning.run_age import NOT_REACHED
@@ -59,21 +68,35 @@ class CloudSession:
         """Set the name under which people know the target, and what blocks every change in it. The target stays the same."""
         self.target = replace(self.target, account_name=name, blocked_because=blocked_because)
 
-    def call(self, request: ArmRequest | ArmOperation) -> Json:
-        """The JSON of one reply, empty if a change is answered without any.
+    def call(self, request: ArmRequest) -> Json:
+        """The JSON of one reply.
 
         Raises CloudError, and nothing else, if the call fails or the reply lacks a required key, or if the time for calls is over
         (`is_over`).
         """
+        self._begin_call(request.permission, request.counted_as)
+        return _read_reply(request, lambda: self.clients.send(_http_request(request), request.region))
+
+    def call_once(self, request: ArmRequest) -> Json:
+        """The same without a second try, for a read between a permit and its call."""
+        self._begin_call(request.permission, request.counted_as)
+        return _read_reply(request, lambda: self.clients.send_once(_http_request(request)))
+
+    def change(self, change: Change) -> None:
+        """Make a change, sent once. It may have been accepted only, and be carried out later.
+
+        Raises CloudError, and nothing else, with `may_have_been_made` unless Azure refused it or it was never sent.
+        """
+        self._begin_call(change.permission, change.permission)
+        with _as_cloud_error(change.permission):
+            _send_change(change, self.clients)
+
+    def _begin_call(self, permission: str, counted_as: str) -> None:
+        """Count a call. Raises CloudError if the time for calls is over."""
         if self.is_over():
-            raise CloudError(Reason.UNREACHABLE, request.permission, NOT_REACHED)
+            raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED, may_have_been_made=False)
         with self._lock:
-            self.calls[request.counted_as] += 1
-        reply = _send(request, self.clients)
-        missing = [key for key in request.required_keys if key not in reply]
-        if missing:
-            raise CloudError(Reason.UNREADABLE, request.permission, f"the reply has no {', '.join(missing)}")
-        return reply
+            self.calls[counted_as] += 1
 
     def paged_rows(
         self,
@@ -118,10 +141,10 @@ class CloudSession:
             self.errors.append(error)
 
 
-def _http_request(request: ArmRequest) -> HttpRequest:
+def _http_request(request: ArmRequest | ArmChange) -> HttpRequest:
     if request.body is None:
-        return HttpRequest(request.http_method, request.url)
-    return HttpRequest(request.http_method, request.url, json=request.body)
+        return HttpRequest(request.method, request.url)
+    return HttpRequest(request.method, request.url, json=request.body)
 
 
 def _next_path(permission: str, link: str) -> str:
@@ -132,21 +155,43 @@ def _next_path(permission: str, link: str) -> str:
         raise CloudError(Reason.UNREADABLE, permission, text) from error
 
 
-def _send(request: ArmRequest | ArmOperation, clients: Clients) -> Json:
-    """The reply. A CloudError knows whether an earlier try of the SDK may have been carried out."""
-    tries = RetryRecord()
+def _read_reply(request: ArmRequest, send: Callable[[], HttpResponse]) -> Json:
+    """The reply. Raises CloudError if it can't be read or lacks a required key; whatever happens, a read changes nothing."""
     try:
-        return _read_reply(request, clients, tries)
+        with _as_cloud_error(request.permission):
+            return _checked_reply(request, send())
     except CloudError as error:
-        error.retried = tries.uncertain_tries > 0
+        error.may_have_been_made = False
         raise
 
 
-def _read_reply(request: ArmRequest | ArmOperation, clients: Clients, tries: RetryRecord) -> Json:
-    permission = request.permission
+def _checked_reply(request: ArmRequest, response: HttpResponse) -> Json:
+    if response.status_code >= 300:
+        raise error_from_reply(request, response.status_code, response.text())
+    reply = json.loads(response.text() or " ")
+    if not isinstance(reply, dict):
+        raise CloudError(Reason.UNREADABLE, request.permission, f"the reply is {type(reply).__name__}, not an object")
+    if missing := [key for key in request.required_keys if key not in reply]:
+        raise CloudError(Reason.UNREADABLE, request.permission, f"the reply has no {', '.join(missing)}")
+    return reply
+
+
+def _send_change(change: Change, clients: Clients) -> None:
+    """Raises CloudError for an error reply, else azure-core's errors, or one of the reading errors for a body that isn't JSON."""
+    response = clients.begin(change) if isinstance(change, ArmOperation) else clients.send_once(_http_request(change))
+    if response is None:
+        return
+    if response.status_code >= 300:
+        raise error_from_reply(change, response.status_code, response.text())
+    if response.content and not isinstance(json.loads(response.text()), dict):
+        raise CloudError(Reason.UNREADABLE, change.permission, "the reply isn't an object")
+
+
+@contextmanager
+def _as_cloud_error(permission: str) -> Iterator[None]:
+    """Turn azure-core's errors, and those of an unreadable reply, into a CloudError."""
     try:
-        text = _reply_text(request, clients, tries)
-        reply = json.loads(text) if text else {}
+        yield
     except ClientAuthenticationError as error:
         raise CloudError(Reason.REFUSED, permission, f"no token: {first_line(error)}", code="NoToken") from error
     except (ServiceRequestError, ServiceResponseError, OSError) as error:
@@ -155,21 +200,3 @@ def _read_reply(request: ArmRequest | ArmOperation, clients: Clients, tries: Ret
         raise CloudError(Reason.UNREADABLE, permission, f"the reply can't be read ({first_line(error)})") from error
     except AzureError as error:
         raise CloudError(Reason.UNREADABLE, permission, f"the reply broke off ({first_line(error)})") from error
-    if not isinstance(reply, dict):
-        raise CloudError(Reason.UNREADABLE, permission, f"the reply is {type(reply).__name__}, not an object")
-    return reply
-
-
-def _reply_text(request: ArmRequest | ArmOperation, clients: Clients, tries: RetryRecord) -> str:
-    """The reply's body; empty for a change whose reply has none. Raises CloudError for an error reply, else azure-core's errors."""
-    if isinstance(request, ArmOperation):
-        refusal = clients.begin(request, tries)
-        if refusal is not None and refusal.status_code >= 300:
-            raise error_from_reply(request, refusal.status_code, refusal.text())
-        return ""
-    response = clients.send(_http_request(request), request.region, tries)
-    if response.status_code >= 300:
-        raise error_from_reply(request, response.status_code, response.text())
-    if request.method and not response.content:
-        return ""
-    return response.text() or " "

@@ -12,6 +12,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -41,7 +42,7 @@ from reaper.model import Memory, Target
 MAX_SINGLE_READS = 12
 """Up to this many memories of a partition are read one by one. For more, the whole partition is read, 1,000 to a page."""
 NEWEST_FIRST_BASE = 10**19
-"""Keys are only read in ascending order, so the keys of statistics count down from here."""
+"""Keys are only read in ascending order, so those of statistics and of the history count down from here."""
 
 UNFINISHED_PREFIX = "open "
 """The beginning of every partition with hints of unfinished actions. The next character after the blank is `!`."""
@@ -85,7 +86,7 @@ class TableLedger:
         if (_version_of(stored) if stored else 0) != expected_version:
             return False
         # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
-        row = merge_row(_without_keys(stored) if stored else {}, memory, fields)
+        row = merge_row(_without_keys(stored) if stored else {}, replace(memory, written_at=now), fields)
         more = {"id": resource_id, "writer": writer, "version": expected_version + 1}
         return self._swap_entity(entity, _to_entity(key, row, retained_from(memory, now)) | more, "writer")
 
@@ -110,10 +111,17 @@ class TableLedger:
             self._table.delete(entity)
 
     def read_row(self, name: str) -> NamedRow:
-        entity = self._table.get("state", encode_key(name))
-        if entity is None:
-            return NamedRow()
-        return NamedRow(values=join_texts(_text_properties(entity)), version=_version_of(entity))
+        return self.read_rows([name])[name]
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        keys = {name: encode_key(name) for name in names}
+        if len(keys) <= MAX_SINGLE_READS:
+            found = [entity for key in keys.values() if (entity := self._table.get("state", key))]
+        else:
+            condition = f"{IN_PARTITION} and RowKey ge @first and RowKey le @last"
+            found = list(self._table.query(condition, partition="state", first=min(keys.values()), last=max(keys.values())))
+        entities = {entity["RowKey"]: entity for entity in found}
+        return {name: _named_row(entities.get(key)) for name, key in keys.items()}
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = ("state", encode_key(name)), uuid.uuid4().hex
@@ -142,7 +150,7 @@ class TableLedger:
     def record_statistics(self, summary: RunStatistics) -> None:
         key = (
             _statistics_partition(summary.target, summary.kind),
-            f"{NEWEST_FIRST_BASE - microseconds(summary.started):020d} {encode_key(summary.run)}",
+            f"{_newest_first(summary.started)} {encode_key(summary.run)}",
         )
         self._table.put(_to_entity(key, statistics_columns(summary), summary.started))
 
@@ -151,14 +159,13 @@ class TableLedger:
         return [statistics_from_row(_text_properties(row)) for row in islice(rows, limit)]
 
     def add_history(self, entry: HistoryEntry) -> None:
-        key = (f"history {row_key(entry.id)}", f"{microseconds(entry.when):020d} {entry_digest(entry)}")
+        key = (f"history {row_key(entry.id)}", f"{_newest_first(entry.when)} {entry_digest(entry)}")
         self._table.put(_to_entity(key, history_columns(entry), entry.when))
 
-    def history(self, resource_id: str) -> list[HistoryEntry]:
-        return [
-            history_from_row(_text_properties(row))
-            for row in self._table.query(IN_PARTITION, partition=f"history {row_key(resource_id)}")
-        ]
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        condition, end = f"{IN_PARTITION} and RowKey lt @end", f"{_newest_first(since)}!"
+        rows = self._table.query(condition, page=limit, partition=f"history {row_key(resource_id)}", end=end)
+        return [history_from_row(_text_properties(row)) for row in islice(rows, limit)][::-1]
 
     def forget_before(self, moment: datetime) -> int:
         if not self._claim_cleanup(moment):
@@ -233,12 +240,24 @@ def _to_entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> di
     return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": sortable_time(at)}
 
 
+def _newest_first(when: datetime) -> str:
+    """The beginning of a row key. A blank follows it, after which the next character is `!`."""
+    return f"{NEWEST_FIRST_BASE - microseconds(when):020d}"
+
+
 def _statistics_partition(target: Target, kind: str) -> str:
     return f"summary {encode_key(f'{target_text(target)}/{kind}')}"
 
 
 def _text_properties(entity: Entity) -> dict[str, str]:
     return {name: value for name, value in entity.items() if isinstance(value, str)}
+
+
+def _named_row(entity: Entity | None) -> NamedRow:
+    """The named row in an entity; an empty one if there is none."""
+    if entity is None:
+        return NamedRow()
+    return NamedRow(values=join_texts(_text_properties(entity)), version=_version_of(entity))
 
 
 def _is_fresh(entity: Entity, now: datetime) -> bool:

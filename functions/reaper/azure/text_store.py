@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -65,21 +65,32 @@ def read_bytes(uri: str, most: int) -> bytes:
         raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
 
 
-def write_report(place: str, run_id: str, started_at: datetime, text: str, *, replaces: bool = False) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses, also if
-    there is another one, unless this one `replaces` it.
+def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
+    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
+
+    Raises SettingsError if Azure refuses.
     """
     account, container, prefix = _split_address(place)
     name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
         with _blob_service(account, place) as service:
             kind = ContentSettings(content_type="application/json")
-            _upload(service.get_blob_client(container, name), text, kind, replaces=replaces)
+            with suppress(ResourceExistsError):
+                service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
     except (AzureError, ValueError) as error:
         raise SettingsError(
             f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
         ) from error
     return f"{account}/{container}/{name}"
+
+
+def read_report(place: str, run_id: str, address: str) -> str:
+    """The report that `write_report` stored for that run. Raises CloudError, also if the address is none of this run's under `place`."""
+    account, container, prefix = _split_address(place)
+    folder = "/".join(part for part in (account, container, prefix) if part)
+    if not re.fullmatch(rf"{re.escape(folder)}/[0-9]{{4}}/[0-9]{{2}}/[0-9]{{2}}/{re.escape(run_id)}\.json", address):
+        raise CloudError(Reason.REFUSED, READ, f"{without_signature(address)} is no report of run {run_id}")
+    return read_text(address)
 
 
 def write(place: str, name: str, text: str) -> str:
@@ -89,7 +100,7 @@ def write(place: str, name: str, text: str) -> str:
         full = "/".join(part for part in (prefix, name) if part)
         with _blob_service(account, place) as service:
             kind = ContentSettings(content_type="application/json; charset=utf-8")
-            _upload(service.get_blob_client(container, full), text, kind, replaces=False)
+            _upload(service.get_blob_client(container, full), text, kind)
         return f"{account}/{container}/{quote(full)}"
 
 
@@ -126,10 +137,10 @@ def list_texts(place: str) -> builtins.list[str]:
         return [f"{account}/{container}/{quote(name)}" for name in names]
 
 
-def _upload(blob: BlobClient, text: str, kind: ContentSettings, *, replaces: bool) -> None:
-    """Write a blob. Raises azure-core's errors, also if there is one with another text, unless this one `replaces` it."""
+def _upload(blob: BlobClient, text: str, kind: ContentSettings) -> None:
+    """Write a blob. Raises azure-core's errors, also if there is one with another text."""
     try:
-        blob.upload_blob(text.encode(), content_settings=kind, overwrite=replaces)
+        blob.upload_blob(text.encode(), content_settings=kind)
     except ResourceExistsError:
         # An earlier try, whose reply was lost, may have written this text.
         if blob.download_blob().readall() != text.encode():

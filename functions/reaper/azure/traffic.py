@@ -32,3 +32,9 @@ def with_traffic_percent(endpoint: Mapping[str, Any], name: str, percent: int) -
     """The map with this deployment's percentage set and all others unchanged."""
     shares = traffic_by_name(endpoint) or {}
     return {key: value for key, value in shares.items() if key.lower() != name.lower()} | {name: percent}
+
+
+def other_shares(endpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The shares of all deployments but this one that have one."""
+    shares = traffic_by_name(endpoint) or {}
+    return {other: percent for other, percent in shares.items() if other.lower() != name.lower() and percent}

@@ -92,9 +92,10 @@ async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationCli
     if not run_status.RUN_ID.fullmatch(run_id):
         return _json_response(404, {"error": "there is no such run"})
     try:
-        store = open_run_store(knobs.from_env(os.environ).runs, run_id)
+        settings = knobs.from_env(os.environ)
+        store = open_run_store(settings.runs, run_id)
         current = await starting.current_run(client)
-        return _response(await asyncio.to_thread(run_status.answer_about, run_id, current, store))
+        return _response(await asyncio.to_thread(run_status.answer_about, run_id, current, store, settings.reports))
     except ReaperError as error:
         return _failed(error)
 

@@ -103,6 +103,17 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     return WorkspaceList(workspaces=spaces, errors=errors, has_hidden_rows=bool(row_errors), is_restricted=is_restricted)
 
 
+def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> None:
+    """Raises CloudError unless the resource is in that workspace, and both are in the session's subscription.
+
+    In a workflow both names come from what was handed over. Tags and metrics of another workspace must prove nothing about the resource.
+    """
+    subscription = f"/subscriptions/{cloud.target.account}/".lower()
+    is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
+    if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
+        raise CloudError(Reason.REFUSED, PERMISSION, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}")
+
+
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
     row = cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id", "name", "location")))

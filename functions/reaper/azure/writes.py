@@ -6,11 +6,12 @@ https://learn.microsoft.com/azure/azure-resource-manager/management/async-operat
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reaper.actions.contract import CallCheck
-from reaper.azure.request import ArmOperation, ArmRequest, Json
+from reaper.azure.request import ArmRequest, Change, Json
 from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
@@ -39,58 +40,19 @@ CHANGING_STATES = frozenset(
 RUN_AGAIN_LATER = "run it again in a few minutes"
 
 
-def always_permit() -> None:
-    """The permit of calls that restore something: nothing holds them up."""
-
-
-def write(cloud: CloudSession, request: ArmRequest | ArmOperation, path: str, read_permission: str, permit: CallCheck) -> None:
-    """Ask `permit`, then change the resource at `path`, which is read with `read_permission`. Raises CloudError.
+def write(cloud: CloudSession, change: Change, path: str, read_permission: str) -> None:
+    """Change the resource at `path`, which is read with `read_permission`. Raises CloudError.
 
     Reason.GONE only if the resource itself is gone: Azure also answers 404 for an operation that it doesn't know.
     """
-    permit()
     try:
-        cloud.call(request)
+        cloud.change(change)
     except CloudError as error:
         if error.reason is not Reason.GONE and not error.code.startswith("404"):
             raise
-        _require_exists(cloud, ArmRequest(permission=read_permission, path=path, required_keys=("id",)), error)
+        cloud.call(ArmRequest(permission=read_permission, path=path, required_keys=("id",)))
         text = f"Azure answered 404, although the resource exists ({error})"
-        raise CloudError(Reason.REFUSED, request.permission, text, code=error.code, retried=error.retried) from error
-
-
-def _require_exists(cloud: CloudSession, read: ArmRequest, refusal: CloudError) -> None:
-    """Raises CloudError if the resource is gone, which an earlier try of the call that met `refusal` may have caused."""
-    try:
-        cloud.call(read)
-    except CloudError as error:
-        error.retried = refusal.retried
-        raise
-
-
-def was_already_written(send: Callable[[], None], is_written: Callable[[], bool]) -> bool:
-    """Whether an earlier try, whose reply was lost, made the change, and `send` was refused for just that. `is_written` checks.
-
-    Raises the CloudError of `send` if it didn't.
-    """
-    try:
-        send()
-    except CloudError as error:
-        if error.reason in {Reason.GONE, Reason.UNREACHABLE} or not (error.reason is Reason.REFUSED or error.retried):
-            raise
-        if not read_after_write(is_written):
-            raise
-        return True
-    return False
-
-
-def read_after_write(read: Callable[[], T]) -> T:
-    """What `read` returns after a change. Raises CloudError with Reason.PARTIAL for any failure: something has been changed already."""
-    try:
-        return read()
-    except CloudError as error:
-        text = f"it was changed, but the result couldn't be checked: {error}"
-        raise error.reworded(text, Reason.PARTIAL) from error
+        raise CloudError(Reason.REFUSED, change.permission, text, code=error.code) from error
 
 
 def require_settled(state: object, permission: str) -> None:
@@ -99,19 +61,20 @@ def require_settled(state: object, permission: str) -> None:
         raise CloudError(Reason.REFUSED, permission, f"it is still {state}: {RUN_AGAIN_LATER}")
 
 
+def is_refused_for_now(error: CloudError) -> bool:
+    """Whether Azure refused a change only because it was throttled, or still at work on the resource (409)."""
+    return error.reason is Reason.THROTTLED or error.code.startswith("409")
+
+
 def with_retry_advice(undo: Callable[[], T]) -> T:
-    """The result of `undo`. Raises its CloudError, with advice if Azure is still working on the resource (409)."""
+    """The result of `undo`. Raises its CloudError, with advice if Azure refused it for now."""
     try:
         return undo()
     except CloudError as error:
-        if not error.code.startswith("409"):
+        if not is_refused_for_now(error):
             raise
-        raise error.reworded(f"{message_without_operation(error)}; {RUN_AGAIN_LATER}") from error
-
-
-def message_without_operation(error: CloudError) -> str:
-    """The message, without the operation before it."""
-    return str(error).removeprefix(f"{error.operation}: ")
+        message = str(error).removeprefix(f"{error.operation}: ")
+        raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
 
 
 def chosen_settings(body: Mapping[str, Any]) -> Json:
@@ -120,6 +83,11 @@ def chosen_settings(body: Mapping[str, Any]) -> Json:
     free = settings["properties"].get("properties")
     chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION_PROPERTY} if isinstance(free, dict) else free
     return {**settings, "tags": settings.get("tags") or {}, "properties": {**settings["properties"], "properties": chosen or {}}}
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """The same for equal settings, and as good as never for others."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def writable_body(body: Mapping[str, Any]) -> Json:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, read_plac
 from reaper.cli.progress import show_progress
 from reaper.errors import SettingsError
 from reaper.ledger import opening
+from reaper.ledger.port import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief
@@ -109,9 +111,11 @@ def _explain_context(report: Report, name: str, policy: Policy, ledger_address: 
 
     ids = [finding.case.resource.id for finding in explain.matching_findings(report, name)]
     ledger = opening.open_ledger(ledger_address, os.environ, read_only=True)
-    recalled = ledger.recall(ids, current_time())
+    now = current_time()
+    recalled = ledger.recall(ids, now)
     memories = {resource_id: recalled[resource_id] for resource_id in ids if resource_id in recalled}
-    return explain.ExplainContext(policy=policy, now=current_time(), memories=memories, histories=ledger.history)
+    histories = partial(ledger.history, since=now - RETENTION, limit=explain.MAX_HISTORY)
+    return explain.ExplainContext(policy=policy, now=now, memories=memories, histories=histories)
 
 
 def _not_found_text(name: str, names: Sequence[str], where: str) -> str:

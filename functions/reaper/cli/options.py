@@ -13,9 +13,6 @@ from reaper.errors import SettingsError
 from reaper.scope import accounts as account_scope
 from reaper.settings import Settings
 
-MAX_VALID_FOR = timedelta(days=7)
-"""How long a plan or a release may last. What is due or on hold changes too much in more time."""
-
 ExternalIdOption = Annotated[
     str | None,
     typer.Option("--external-id", help="External ID that this role asks for. Default: REAPER_EXTERNAL_ID", metavar="ID"),
@@ -32,7 +29,7 @@ def with_external_id(base: Settings, external_id: str | None) -> Settings:
 def parse_validity(option: str, text: str) -> timedelta:
     """The duration that an option sets, at most a week. Raises SettingsError that names the option."""
     try:
-        return duration.parse_duration(text, MAX_VALID_FOR)
+        return duration.parse_duration(text, duration.MAX_VALIDITY)
     except ValueError as error:
         raise SettingsError(f"{option} {text!r}: {error}") from error
 

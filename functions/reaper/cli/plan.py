@@ -15,7 +15,7 @@ from reaper.actions import plan_file
 from reaper.actions.plan_file import PlanFile
 from reaper.case import Report
 from reaper.cli.deployment import ledger_address
-from reaper.cli.options import ExternalIdOption, PolicyOption, current_time, parse_validity, with_external_id
+from reaper.cli.options import PolicyOption, current_time, parse_validity
 from reaper.cli.output import check_writable, write_output
 from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
 from reaper.cli.progress import print_message, show_progress
@@ -58,23 +58,25 @@ def write_plan(
     raise typer.Exit(exit_status(report, None))
 
 
+@with_place_options
 def apply_plan(
     file: Annotated[Path, typer.Argument(help="Plan file that `reaper plan` wrote", metavar="FILE")],
+    places: PlaceOptions,
     policy: PolicyOption = None,
-    external_id: ExternalIdOption = None,
 ) -> None:
     """Carry out a plan file. Re-checks each resource and refuses the action if anything changed. Exits with 1 if any action wasn't carried out.
 
-    Sweeps what the plan covers, other accounts through the role that it names. A plan file never contains an external ID. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
+    Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    base = with_external_id(settings.from_env(os.environ), external_id)
+    env = settings.from_env(os.environ)
+    base = replace(with_places(env, read_places(places)), kinds=env.kinds)
     plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
     if not plan.actions_by_id:
         on_hold = f"; {plan.held_count} were on hold when it was written" if plan.held_count else ""
         sys.stdout.write(f"{file} contains no actions{on_hold}. Nothing was done.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
-    report = _run_plan(base, plan, source, file)
+    report = _run_plan(base, plan, source)
     not_performed = plan_file.not_performed(plan, report)
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     planned = len(plan.actions_by_id)
@@ -83,10 +85,8 @@ def apply_plan(
     raise typer.Exit(exit_status(report, None) or int(bool(not_performed)))
 
 
-def _run_plan(base: Settings, plan: PlanFile, source: PolicySource, file: Path) -> Report:
-    """The run that carries out the plan. Raises SettingsError if the policy isn't the plan's."""
-    if source.sha256 != plan.policy_sha256:
-        raise SettingsError(f"{file}: made under a different policy than {source.name}; run reaper plan again")
+def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
+    """The run that carries out the plan. Raises SettingsError if the policy isn't the plan's, or if the plan reaches too far."""
     chosen = settings.require_kept_memory(
         replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base))
     )

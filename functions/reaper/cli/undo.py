@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,20 @@ import typer
 
 from reaper import settings
 from reaper.actions import manifest
+from reaper.actions.holds import ALL_ACCOUNTS, account_key
 from reaper.cli.deployment import current_user, ledger_label, open_ledger_to_write, session_opener
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
 from reaper.cli.progress import print_message
+from reaper.errors import SettingsError
+from reaper.model import Target
 from reaper.scope import accounts
+from reaper.settings import Settings
 
 if TYPE_CHECKING:
+    from reaper.actions.contract import Manifest
     from reaper.actions.restore import RestoreContext, RestoreResult
 
+SUBSCRIPTION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 RestoreRoleOption = Annotated[
     str | None,
     typer.Option(
@@ -31,8 +38,12 @@ RestoreRoleOption = Annotated[
 def restore_resource(
     resource_id: Annotated[str, typer.Argument(help="ARN or ARM ID of the resource, as in the report")],
     manifest_address: Annotated[
-        str | None, typer.Option("--manifest", help="Manifest to use if the ledger has none", metavar="ADDRESS")
+        str | None,
+        typer.Option("--manifest", help="Manifest in REAPER_MANIFESTS to use instead of the ledger's", metavar="ADDRESS"),
     ] = None,
+    trust_manifest: Annotated[
+        bool, typer.Option("--trust-manifest", help="Use the manifest although the ledger has no hash of it. Read it first")
+    ] = False,
     role_name: RestoreRoleOption = None,
     external_id: ExternalIdOption = None,
 ) -> None:
@@ -42,7 +53,8 @@ def restore_resource(
     """
     from reaper.actions import restore
 
-    result = restore.restore_resource(resource_id, _restore_context(role_name, external_id), manifest_address)
+    context = _restore_context(role_name, external_id)
+    result = restore.restore_resource(resource_id, context, manifest_address, is_trusted=trust_manifest)
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
@@ -70,6 +82,14 @@ def undo_run(
 
 
 def release_holds(
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--account",
+            help="AWS accounts and Azure subscriptions to release, repeated or comma-separated IDs. Default: those of REAPER_ACCOUNTS and REAPER_SUBSCRIPTIONS, else all",
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Release all accounts and subscriptions")] = False,
     lasting: Annotated[str, typer.Option("--for", help="How long the release lasts, at most 7d", metavar="DURATION")] = "24h",
 ) -> None:
     """Release the actions that are due or on hold now. The next sweeps, or a new plan, carry them out.
@@ -79,18 +99,50 @@ def release_holds(
     from reaper.actions import hold_ledger
 
     base = settings.from_env(os.environ)
+    chosen = _released_accounts(account, every, base)
     valid_for, label = parse_validity("--for", lasting), ledger_label(base)
     ledger, now = open_ledger_to_write(base), current_time()
-    holds = hold_ledger.current_holds(ledger)
-    release = hold_ledger.release_hold(ledger, current_user(), now, valid_for)
-    for hold in holds:
-        sys.stdout.write(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n")
-    if not holds:
-        sys.stdout.write(f"Nothing was on hold in {label}.\n")
+    rows = hold_ledger.standing_rows(ledger, now, chosen)
+    release = hold_ledger.release_actions(ledger, current_user(), now, valid_for, chosen)
+    reasons = [(hold.since, hold.run, hold.because) for row in rows.values() for hold in row.holds]
+    reasons += [(jump.since, jump.run, jump.because) for row in rows.values() for jump in row.jumps if jump.since]
+    for since, run, because in reasons:
+        sys.stdout.write(f"On hold since {since:%Y-%m-%d %H:%M} UTC (run {run}): {because}\n")
+    where = f" in {', '.join(key.partition('/')[2] for key in chosen)}" if chosen else ""
+    if not reasons:
+        sys.stdout.write(f"Nothing was on hold{where} in {label}.\n")
     sys.stdout.write(
-        f"Released until {release.valid_until:%Y-%m-%d %H:%M} UTC: every action in {label} that was due by "
+        f"Released until {release.valid_until:%Y-%m-%d %H:%M} UTC: every action{where} in {label} that was due by "
         f"{release.given_at:%Y-%m-%d %H:%M} UTC, including those at the end of office hours. Later actions are not released. Each resource is re-checked first.\n"
     )
+    if any(row.jumps for row in rows.values()):
+        sys.stdout.write("Where the idle share jumped, owners get a new notice first, and the full grace period.\n")
+    if chosen and (others := [_account_text(key) for key in hold_ledger.standing_rows(ledger, now)]):
+        sys.stdout.write(f"Still on hold: {', '.join(others)}. To release them, use --account or --all.\n")
+
+
+def _released_accounts(typed: list[str] | None, every: bool, base: Settings) -> tuple[str, ...]:
+    """The keys of the accounts to release; empty for all. Raises SettingsError."""
+    if typed and every:
+        raise SettingsError("--account and --all don't go together; drop one of the two")
+    ids = settings.split_words(",".join(typed or ()))
+    if typed and not ids:
+        raise SettingsError("--account '' is empty; use --all to release everything")
+    if not typed and not every:
+        ids = (*base.accounts, *base.subscriptions)
+    return tuple(dict.fromkeys(_account_key(name) for name in ids))
+
+
+def _account_text(key: str) -> str:
+    return "what the whole run exceeds" if key == ALL_ACCOUNTS else key.partition("/")[2]
+
+
+def _account_key(name: str) -> str:
+    if accounts.ACCOUNT_ID.fullmatch(name):
+        return account_key(Target(cloud="aws", account=name))
+    if SUBSCRIPTION_ID.fullmatch(name):
+        return account_key(Target(cloud="azure", account=name))
+    raise SettingsError(f"--account {name!r}: expected 12 digits, or the ID of an Azure subscription")
 
 
 def _restore_context(role_name: str | None, external_id: str | None) -> RestoreContext:
@@ -105,7 +157,16 @@ def _restore_context(role_name: str | None, external_id: str | None) -> RestoreC
         open_session=session_opener(base, role),
         clock=current_time,
         by=current_user(),
+        show=_print_named_parts,
     )
+
+
+def _print_named_parts(restored: Manifest) -> None:
+    """On stderr, before anything is created."""
+    from reaper.actions import manifest_check
+
+    for part in manifest_check.named_parts(restored):
+        print_message(f"{restored.id} names the {part}")
 
 
 def _print_result(result: RestoreResult) -> None:

@@ -49,12 +49,11 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
         sessions, _ = _open(replace(settings, regions=()), cloud)
     opened.sessions[cloud] = sessions
     yield from checks
-    for session in sessions[:1]:
+    if sessions:
         try:
-            yield ok(name, doctor_of(cloud).describe_caller(session.for_kind()))
+            yield ok(name, doctor_of(cloud).describe_caller([session.for_kind() for session in sessions], settings.role))
         except CloudError as error:
             yield to_fix(name, str(error), SIGN_IN, error.missing)
-    if sessions:
         yield ok(f"targets.{cloud}", _targets_text(sessions))
     if sessions and cloud == "aws" and settings.exclude_accounts:
         yield from _exclusion_checks(settings)
@@ -66,7 +65,7 @@ def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Chec
         sessions, rows = open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
     except SettingsError as error:
         missing = missing_permission(error)
-        advice = _advice(cloud, missing, str(error), settings) if missing else SETTING_ADVICE
+        advice = _advice(cloud, missing, str(error), settings.role) if missing else SETTING_ADVICE
         return [], [to_fix(f"credentials.{cloud}", str(error), advice, missing)]
     return sessions, list(_failed_checks(cloud, rows, settings))
 
@@ -77,7 +76,8 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
     for row in rows:
         accounts[row.missing, _without_account(row)].add(row.account)
     for (missing, text), names in accounts.items():
-        advice = _advice(cloud, missing, text, settings)
+        role = settings.role if settings.role and settings.role.split(":")[4] in names else None
+        advice = _advice(cloud, missing, text, role)
         if UNKNOWN_ACCOUNT in names:
             yield to_fix(f"credentials.{cloud}", text, advice, missing)
         else:
@@ -99,12 +99,12 @@ def _without_account(row: Coverage) -> str:
     return text if row.account == UNKNOWN_ACCOUNT else text.replace(row.account, "ACCOUNT")
 
 
-def _advice(cloud: str, missing: str | None, text: str, settings: Settings) -> str:
-    """The command that grants what was refused, else how to get access."""
-    if missing == ASSUME_ROLE and not settings.role:
+def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str:
+    """The command that grants what was refused, else how to get access. `role`: what a sweep assumes there, if not a target role."""
+    if missing == ASSUME_ROLE and not role:
         return TARGET_ROLE_ADVICE
     error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
-    return advice_for(error, settings.role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
+    return advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
 
 
 def _targets_text(sessions: list[CloudSession]) -> str:

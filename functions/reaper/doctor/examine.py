@@ -42,6 +42,7 @@ def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> 
         "manifests": partial(stores.examine_manifests, context),
         "reports": partial(stores.examine_reports, context),
         "runs": partial(stores.examine_runs, context),
+        "workflow": partial(rights.examine_workflow, context),
         "pause": partial(pauses.examine_pause, context),
         "channels": partial(channels.examine_channels, context, opened),
         "links": partial(links.examine_links, context),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from reaper import registry
 from reaper.doctor.check import Check, ok, unknown
 from reaper.doctor.context import MAX_ACCOUNTS, DoctorContext, Opened, doctor_of, one_per_account
 from reaper.doctor.right import rights_checks
+from reaper.model import ACTIONS, Ceiling, StepName
 from reaper.sessions import CloudSession
 from reaper.text import count_noun
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Policy
 
 
 def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
@@ -35,11 +40,15 @@ def examine_metrics(context: DoctorContext, cloud: str, opened: Opened) -> Itera
 
 
 def examine_acting(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
-    """Ask whether the actions of mode enforce would be allowed. Nothing is tried."""
+    """Ask whether the actions of mode enforce would be allowed, those that the policy can lead to. Nothing is tried."""
     if not context.settings.mode.acts:
         yield ok(f"acting.{cloud}", f"mode {context.settings.mode} needs no permission to act")
         return
-    specs = [spec for kind in context.kinds_of(cloud) for spec in kind.actions.values()]
+    possible = _possible_actions(opened.policy.policy) if opened.policy else ACTIONS
+    if not possible:
+        yield ok(f"acting.{cloud}", "the policy allows no stop and no delete, so a sweep needs no permission to act")
+        return
+    specs = [spec for kind in context.kinds_of(cloud) for action, spec in kind.actions.items() if action in possible]
     needed = {permission for spec in specs for permission in spec.permissions} - reading_permissions(context, cloud)
     yield from _permitted(context, f"acting.{cloud}", needed, opened.sessions.get(cloud, []))
 
@@ -52,9 +61,24 @@ def examine_undoing(context: DoctorContext, cloud: str, opened: Opened) -> Itera
     yield from _permitted(context, f"undoing.{cloud}", needed, opened.sessions.get(cloud, []))
 
 
+def examine_workflow(context: DoctorContext) -> Iterator[Check]:
+    """Whether the workflow that sweeps several accounts can be started and asked about, if the function starts one."""
+    if context.settings.workflow:
+        rights = doctor_of("aws").workflow_rights(context.settings.workflow)
+        yield from rights_checks("workflow", rights, "the workflow")
+
+
 def reading_permissions(context: DoctorContext, cloud: str) -> set[str]:
     """What a sweep of the enabled kinds reads with."""
     return {permission for kind in context.kinds_of(cloud) for permission in kind.permissions}
+
+
+def _possible_actions(policy: Policy) -> Collection[StepName]:
+    """The actions that a rule can lead to. Tags allow no more, and what is stopped may have to be started, because a tag may name hours."""
+    ceilings = {policy.defaults.action, *(rule.action for rule in policy.rules)}
+    if Ceiling.DELETE in ceilings:
+        return ACTIONS
+    return {StepName.STOP, StepName.START} if Ceiling.STOP in ceilings else ()
 
 
 def _permitted(context: DoctorContext, name: str, needed: Collection[str], sessions: Sequence[CloudSession]) -> Iterator[Check]:

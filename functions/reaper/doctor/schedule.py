@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
-from reaper.doctor.context import DoctorContext, Opened, advice_for
+from reaper.doctor.context import DoctorContext, Opened
 from reaper.doctor.stores import STORE_ADVICE, text_store
 from reaper.duration import format_duration
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
@@ -23,7 +23,7 @@ MARGIN = timedelta(hours=2)
 """How late a sweep may be."""
 MAX_PLACES = 20
 """Places whose statistics are read."""
-SCHEDULE_ADVICE = "Check the schedule and the function's log. To sweep now, run reaper sweep."
+SCHEDULE_ADVICE = "Check the schedule and the function's log. "
 
 
 def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -40,7 +40,7 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     except CloudError as error:
         if error.reason is Reason.DENIED:
             because = f"the last report can't be read, which a sweep doesn't need: {error}"
-            yield unknown("report", because, advice_for(error, f"{(place or '').rstrip('/')}/", STORE_ADVICE), error.missing)
+            yield unknown("report", because, missing=error.missing)
         else:
             yield of_error("report", error, STORE_ADVICE)
 
@@ -63,12 +63,22 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield unknown("schedule", f"{said}, or later: only {MAX_REPORTS} reports of a day are read", "Set REAPER_LEDGER.")
     elif age > context.every + MARGIN:
         because = f"{said}: {format_duration(age)} ago, and one is expected every {format_duration(context.every)}"
-        yield to_fix("schedule", because, SCHEDULE_ADVICE)
+        yield to_fix("schedule", because, SCHEDULE_ADVICE + _sweep_advice(context))
     elif source == "report" and opened.stored and not opened.stored.is_complete:
         gaps = sum(1 for row in opened.stored.coverage if row.status != "ok")
         yield ok("schedule", f"{said}; its coverage has {gaps} gaps, which the report names")
     else:
         yield ok("schedule", said)
+
+
+def _sweep_advice(context: DoctorContext) -> str:
+    """How to sweep now in a way that is recorded. The command line stores no report, and in mode audit nothing in the ledger either."""
+    mode = context.settings.mode
+    if not mode.writes:
+        return f"To sweep now, invoke the function. In mode {mode} reaper sweep records nothing."
+    if not context.settings.ledger:
+        return "To sweep now, invoke the function, or set REAPER_LEDGER to the deployment's: reaper sweep stores no report."
+    return f"To sweep now, run reaper sweep --mode {mode}."
 
 
 def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedReport | None:

@@ -133,7 +133,7 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
             yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
         else:
             because = f"{shown} can be written, but not read by this identity, which a sweep doesn't need: {error}"
-            yield unknown(name, because, advice_for(error, f"{shown}/", STORE_ADVICE), error.missing)
+            yield unknown(name, because, missing=error.missing)
         return
     if read != text:
         yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from reaper.errors import CloudError, Reason
 from reaper.ledger.port import RETENTION, HistoryEntry, RunStatistics, Unfinished
 from reaper.ledger.stored_text import parse_time, sortable_time
-from reaper.model import Memory, Target
+from reaper.model import Memory, SideChange, Target
 
 COLUMNS: Mapping[str, str] = {
     "idle_since": "idle_since",
@@ -32,7 +32,12 @@ COLUMNS: Mapping[str, str] = {
     "announced_action": "announced",
     "act_not_before": "promised",
     "enrolment_digest": "enrolled",
-    "held_at": "held_at",
+    "claimed_since": "claimed",
+    "claimed_until": "claim_end",
+    "claimed_to": "claim_told",
+    "wrong_hour": "wrong_hour",
+    "wrong_notice_at": "wrong_at",
+    "wrong_notice_to": "wrong_told",
     "snoozed_until": "snoozed_until",
     "snoozed_at": "snoozed_at",
     "snoozed_by": "snoozed_by",
@@ -40,11 +45,16 @@ COLUMNS: Mapping[str, str] = {
     "last_action": "last_act",
     "last_action_at": "acted_at",
     "manifest_address": "manifest",
+    "manifest_sha256": "manifest_sha256",
     "last_action_run": "act_run",
     "last_action_result": "act_result",
     "last_action_because": "act_because",
     "last_action_part": "act_part",
     "last_action_told_at": "act_told",
+    "last_action_changes": "act_changes",
+    "last_action_created": "act_created",
+    "last_call_at": "called_at",
+    "written_at": "written",
 }
 """The column that stores each field of a memory. A field may be renamed; a column that was ever written never is."""
 
@@ -109,7 +119,7 @@ def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
 
 
 def statistics_columns(summary: RunStatistics) -> dict[str, str]:
-    """The statistics of a run as strings. The column `held` is there only if the idle share jumped."""
+    """The statistics of a run as strings."""
     region = {"region": summary.target.region} if summary.target.region else {}
     return {
         "run": summary.run,
@@ -121,7 +131,6 @@ def statistics_columns(summary: RunStatistics) -> dict[str, str]:
         "idle": str(summary.idle),
         "usd_per_hour": repr(float(summary.usd_per_hour)),
         "unpriced": str(summary.unpriced),
-        **({"held": "yes"} if summary.was_jump else {}),
         **region,
     }
 
@@ -130,7 +139,7 @@ def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
     """The statistics in a row. Raises CloudError if they aren't readable."""
     try:
         target = Target(**_TARGET_ROW.validate_python(row))
-        return RunStatistics(target=target, was_jump="held" in row, **_STATISTICS_ROW.validate_python(row))
+        return RunStatistics(target=target, **_STATISTICS_ROW.validate_python(row))
     except ValueError as error:
         raise _unreadable_error("a record of run statistics", error) from error
 
@@ -157,6 +166,8 @@ def valid_version(version: object, subject: str) -> int:
 
 
 def _column_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return json.dumps([[change.what, change.before, change.ours] for change in value])
     return sortable_time(value) if isinstance(value, datetime) else str(value)
 
 
@@ -164,6 +175,15 @@ def _parse_column_time(text: object) -> datetime:
     if not isinstance(text, str):
         raise ValueError("Input should be a valid string")
     return parse_time(text)
+
+
+def _parse_changes(text: object) -> tuple[SideChange, ...]:
+    if not isinstance(text, str):
+        raise ValueError("Input should be a valid string")
+    try:
+        return tuple(SideChange(what=str(what), before=int(before), ours=int(ours)) for what, before, ours in json.loads(text))
+    except TypeError as error:
+        raise ValueError(f"{text!r} isn't a list of changes") from error
 
 
 def _parse_version(version: object) -> int:
@@ -183,6 +203,7 @@ def _unreadable_error(subject: str, error: ValueError) -> CloudError:
 _COLUMN_TYPES: Mapping[Any, Any] = {
     str: Annotated[str, Strict()],
     datetime: Annotated[datetime, PlainValidator(_parse_column_time)],
+    tuple[SideChange, ...]: Annotated[tuple[SideChange, ...], PlainValidator(_parse_changes)],
 }
 """How columns are parsed: nothing but a string is a string or a time, and no number is taken for a time."""
 
@@ -207,6 +228,6 @@ def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
 
 _MEMORY_ROW = _row_of(Memory, COLUMNS)
 _UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but={"target"}))
-_STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but={"target", "was_jump"}))
+_STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but={"target"}))
 _TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name", "blocked_because"}))
 _HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -48,7 +49,7 @@ class InMemoryLedger:
             stored = self._stored(resource_id, now)
             if (stored[1] if stored else 0) != expected_version:
                 return False
-            row = merge_row(stored[2] if stored else {}, memory, fields)
+            row = merge_row(stored[2] if stored else {}, replace(memory, written_at=now), fields)
             self._memories[comparable_id(resource_id)] = (sortable_time(retained_from(memory, now)), expected_version + 1, row)
             return True
 
@@ -73,6 +74,10 @@ class InMemoryLedger:
     def read_row(self, name: str) -> NamedRow:
         with self._lock:
             return self._rows.get(name, NamedRow())
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        with self._lock:
+            return {name: self._rows.get(name, NamedRow()) for name in names}
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         with self._lock:
@@ -112,9 +117,11 @@ class InMemoryLedger:
         with self._lock:
             self._history[entry] = None
 
-    def history(self, resource_id: str) -> list[HistoryEntry]:
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        key = comparable_id(resource_id)
         with self._lock:
-            return sorted((e for e in self._history if comparable_id(e.id) == comparable_id(resource_id)), key=lambda e: e.when)
+            entries = sorted((e for e in self._history if comparable_id(e.id) == key and e.when >= since), key=lambda e: e.when)
+        return entries[-limit:]
 
     def forget_before(self, moment: datetime) -> int:
         with self._lock:

@@ -17,7 +17,7 @@ LEASE = timedelta(minutes=15)
 
 @dataclass(slots=True, kw_only=True)
 class RunLeases:
-    """The targets that one run has to itself. `failures`: a row if the ledger failed."""
+    """The targets that one run has to itself. `failures`: a row if the ledger failed. `dead_runs`: runs that this one has taken over from."""
 
     ledger: Ledger
     run_id: str
@@ -25,11 +25,12 @@ class RunLeases:
     renewed_at: datetime
     targets: set[Target] = field(default_factory=set)
     failures: list[Coverage] = field(default_factory=list)
+    dead_runs: tuple[str, ...] = ()
 
     def take(self, target: Target) -> bool:
-        """Take or prolong one lease. Returns False if another run has it, or if the ledger fails."""
+        """Take or prolong one lease, also that of a dead run. Returns False if another run has it, or if the ledger fails."""
         try:
-            taken = self.prolong(target)
+            taken = self.prolong(target) or self._take_from_dead_run(target)
         except ReaperError as error:
             self.note_failure(error)
             return False
@@ -40,6 +41,13 @@ class RunLeases:
     def prolong(self, target: Target) -> bool:
         """Prolong one lease, or take it if it has run out. Returns False if another run has it. Raises CloudError if the ledger fails."""
         return self.ledger.take_lease(target, self.run_id, self.clock(), LEASE)
+
+    def _take_from_dead_run(self, target: Target) -> bool:
+        holder = self.ledger.lease_holder(target, self.clock())
+        if holder is None or holder not in self.dead_runs:
+            return False
+        self.ledger.give_back_lease(target, holder)
+        return self.prolong(target)
 
     def prolong_all(self) -> bool:
         """Prolong every lease once a third of its time is over. Returns whether the run still has all of them."""

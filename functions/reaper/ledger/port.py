@@ -17,17 +17,14 @@ from reaper.model import Memory, StepName, Target
 
 RETENTION = timedelta(days=400)
 """How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
-SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason"})
+SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "written_at"})
 """The fields that a click on a snooze link writes."""
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
-    """One sweep of one target and kind in numbers. `usd_per_hour` is the cost of the idle resources, without the `unpriced` among them.
-
-    `was_jump`: the idle share was a sudden jump, so it doesn't count as usual.
-    """
+    """One sweep of one target and kind in numbers. `usd_per_hour` is the cost of the idle resources, without the `unpriced` among them."""
 
     run: str
     target: Target
@@ -37,7 +34,6 @@ class RunStatistics:
     idle: int
     usd_per_hour: float = 0.0
     unpriced: int = 0
-    was_jump: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +138,8 @@ class Ledger(Protocol):
     ) -> bool:
         """Write `memory` if the stored version is still `expected_version` (0: no memory), and raise the version by one.
 
-        Sets or removes only columns that this version of the product knows, and of these only `fields` if given. Ignores `memory.version`.
+        Sets or removes only columns that this version of the product knows, and of these only `fields` if given. `now` becomes the row's
+        `written_at`. Ignores `memory.version`.
         Returns False if the version changed: nothing was written; recall and decide again.
         """
         ...
@@ -165,6 +162,10 @@ class Ledger(Protocol):
 
     def read_row(self, name: str) -> NamedRow:
         """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""
+        ...
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        """The named rows by name, in as few requests as the store can."""
         ...
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
@@ -195,8 +196,8 @@ class Ledger(Protocol):
         """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
         ...
 
-    def history(self, resource_id: str) -> list[HistoryEntry]:
-        """The resource's history, oldest first."""
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
         ...
 
     def forget_before(self, moment: datetime) -> int:

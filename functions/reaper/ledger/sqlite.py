@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -63,7 +64,7 @@ class SqliteLedger:
             stored = run(sql, (key, sortable_time(now - RETENTION))).fetchone()
             if (stored[0] if stored else 0) != expected_version:
                 return False
-            row = json.dumps(merge_row(_parse_row(stored[1]) if stored else {}, memory, fields))
+            row = json.dumps(merge_row(_parse_row(stored[1]) if stored else {}, replace(memory, written_at=now), fields))
             sql = "INSERT OR REPLACE INTO memory (key, id, version, touched, row) VALUES (?, ?, ?, ?, ?)"
             run(sql, (key, resource_id, expected_version + 1, sortable_time(retained_from(memory, now)), row))
             return True
@@ -87,8 +88,16 @@ class SqliteLedger:
         self._file.write("End", "DELETE FROM open WHERE place = ? AND key = ?", target_text(target), comparable_id(resource_id))
 
     def read_row(self, name: str) -> NamedRow:
-        rows = self._file.read("State", "SELECT row, version FROM state WHERE name = ?", name)
-        return NamedRow(values=_parse_texts(rows[0][0]), version=rows[0][1]) if rows else NamedRow()
+        return self.read_rows([name])[name]
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        rows = {name: NamedRow() for name in names}
+        known = list(rows)
+        for chunk in (known[at : at + MAX_IDS_PER_QUERY] for at in range(0, len(known), MAX_IDS_PER_QUERY)):
+            sql = f"SELECT name, row, version FROM state WHERE name IN ({','.join('?' * len(chunk))})"
+            for name, row, version in self._file.read("State", sql, *chunk):
+                rows[name] = NamedRow(values=_parse_texts(row), version=version)
+        return rows
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         row = (json.dumps(dict(values)), expected_version + 1)
@@ -129,9 +138,10 @@ class SqliteLedger:
         key = (comparable_id(entry.id), sortable_time(entry.when), entry_digest(entry))
         self._file.write("Note", "INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)", *key, json.dumps(history_columns(entry)))
 
-    def history(self, resource_id: str) -> list[HistoryEntry]:
-        sql = "SELECT row FROM history WHERE key = ? ORDER BY touched"
-        return [history_from_row(_parse_row(row)) for (row,) in self._file.read("History", sql, comparable_id(resource_id))]
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        sql = "SELECT row FROM history WHERE key = ? AND touched >= ? ORDER BY touched DESC, digest DESC LIMIT ?"
+        rows = self._file.read("History", sql, comparable_id(resource_id), sortable_time(since), limit)
+        return [history_from_row(_parse_row(row)) for (row,) in reversed(rows)]
 
     def forget_before(self, moment: datetime) -> int:
         tables = ("memory", "lease", "summary", "history", "open")

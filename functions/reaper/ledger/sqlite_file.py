@@ -1,6 +1,6 @@
 """One file of SQLite as the ledger uses it: opened or copied, its schema brought up to date, statements run one at a time.
 
-Write-ahead log: https://sqlite.org/wal.html
+Write-ahead log: https://sqlite.org/wal.html. Overwriting what is deleted: https://sqlite.org/pragma.html#pragma_secure_delete
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def open_file(address: str, *, read_only: bool) -> SqliteFile:
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be opened: {error}") from error
     try:
         _upgrade_schema(connection, address)
+        connection.execute("PRAGMA secure_delete = ON")  # what `reaper forget` removes is overwritten in the file, too
         connection.execute(f"PRAGMA query_only = {int(read_only)}")
     except sqlite3.Error as error:
         connection.close()

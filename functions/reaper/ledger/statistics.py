@@ -1,4 +1,5 @@
-"""The statistics of a run in the ledger: one row per target and kind, from which the breaker knows the usual idle share.
+"""The statistics of a run in the ledger: one row per target and kind, and one for a kind over several
+places, from which the breaker knows the usual idle share.
 
 A run records no row for a place that it couldn't read, of which more than half is unknown, or whose idle share jumped: such a run shows
 nothing about what is usual.
@@ -10,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 from reaper import limits
-from reaper.actions.holds import KindInTarget, kind_in_target, kind_in_target_of, read_places
+from reaper.actions.holds import KindInTarget, kind_in_target_of, read_places, run_place
 from reaper.case import Case, Coverage
 from reaper.ledger.port import Ledger, RunStatistics
+from reaper.ledger.stored_text import target_from_text
 from reaper.limits import PlaceCount
-from reaper.model import Run, State, Target
+from reaper.model import Run, State
 from reaper.planning import enrolment
 
 
@@ -32,19 +34,20 @@ def _statistics(
     cases_by_place: dict[KindInTarget, list[Case]] = defaultdict(list)
     for case in cases:
         cases_by_place[kind_in_target_of(case)].append(case)
-    counts = limits.count_places(cases)
-    known = limits.places_with_known_share(counts, read_places(coverage))
-    for row in coverage:
-        target = Target(cloud=row.cloud, account=row.account, region=row.region)
-        place = kind_in_target(target, row.kind)
+    counts, read = limits.count_places(cases), read_places(coverage)
+    over_run = limits.counts_over_run(counts, unusual)
+    for place in sorted(over_run):
+        cases_by_place[place] = [c for p in counts if run_place(p) == place and p not in unusual for c in cases_by_place[p]]
+    counts = {**counts, **over_run}
+    for place in sorted(limits.places_with_known_share(counts, {*read, *over_run}) - {*unusual}):
         share = limits.idle_share(counts.get(place, PlaceCount()))
-        if not share.seen or place in unusual or place not in known:
+        if not share.seen:
             continue
         idle = [c for c in cases_by_place[place] if c.verdict.state is State.IDLE and not enrolment.is_stopped_by_hours(c)]
         yield RunStatistics(
             run=run.id,
-            target=target,
-            kind=row.kind,
+            target=target_from_text(place[0]),
+            kind=place[1],
             started=run.started_at,
             seen=share.seen,
             idle=share.idle,

@@ -63,9 +63,9 @@ def summary_headline(report: Report) -> str:
     return f"{cost} an hour" if cost else f"{len(idle)} idle, {unknown_price_text(unpriced_count(idle), len(idle))}"
 
 
-def summary_subject(report: Report, new: int, actions: SummaryActions) -> str:
+def summary_subject(report: Report, new: int, actions: SummaryActions, jumps: int = 0) -> str:
     """The long form, or the brief one if that doesn't fit, or if a channel with short subjects would cut off what went wrong."""
-    full, short = (_subject_text(report, new, actions, brief=brief) for brief in (False, True))
+    full, short = (_subject_text(report, (new, jumps), actions, brief=brief) for brief in (False, True))
     wrong = incomplete_rows(report) or actions.failed
     subject = full if len(full) <= (MAX_SHORT_SUBJECT if wrong else MAX_SUBJECT) else short
     return tidy_line(subject, MAX_SUBJECT, joiners=False)
@@ -76,12 +76,15 @@ def _is_settled(finding: Finding) -> bool:
     return finding.outcome.result is Result.DONE and not (finding.outcome.part_done and finding.step.name is StepName.DELETE)
 
 
-def _subject_text(report: Report, new: int, actions: SummaryActions, *, brief: bool) -> str:
+def _subject_text(report: Report, counts: tuple[int, int], actions: SummaryActions, *, brief: bool) -> str:
+    """`counts`: how many resources are newly idle, and in how many places the idle share jumped."""
+    new, jumps = counts
     saved = 0 if brief else sum(forecast.saved_usd_per_hour(f) for f in actions.done)
     saving = f", saving {format_usd(saved)} an hour" if saved else ""
     gaps, rows = len(incomplete_rows(report)), len(cloud_rows(report))
     first = ["stop switch on"] if report.run.pause else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
+    first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
     first += [_idle_text(report, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken{saving}"] if actions.done else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []

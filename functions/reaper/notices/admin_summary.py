@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from reaper.actions.holds import kind_in_target
+from reaper.actions.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Finding, Report
+from reaper.ledger.stored_text import target_from_text
+from reaper.limits import account_text
 from reaper.model import ACTIONS, Result, Status, StepName
 from reaper.notices import commands
 from reaper.notices.admin_subject import SummaryActions, summary_actions, summary_headline, summary_subject, waits_for_apply
@@ -34,28 +36,43 @@ from reaper.report.totals import (
 from reaper.text import tidy_line
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
-COMMANDS = ("release", "plan", "apply")
+MAX_ACCOUNTS = 20
+"""The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
 HeldSince = Mapping[str, Collection[datetime]]
 """By resource id: since when the holds over it stand."""
-NONE_HELD: HeldSince = {}
+RELEASE_ALL = "`reaper release --all`"
 RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
 """Where the sentence about a hold goes on to the command that releases it."""
 
 
-def urgent_topics(report: Report, held_since: HeldSince = NONE_HELD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, and what is missing from the coverage."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not."""
+
+    since: HeldSince = field(default_factory=dict)
+    jumps: Sequence[Breaker] = ()
+
+
+NOTHING_HELD = Held()
+
+
+def urgent_topics(report: Report, held: Held = NOTHING_HELD) -> frozenset[str]:
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, and what
+    is missing from the coverage.
+    """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
-    return frozenset({*_hold_topics(report, held_since), *gaps, *paused})
+    jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in held.jumps}
+    return frozenset({*_hold_topics(report, held.since), *gaps, *paused, *jumped})
 
 
-def topics(report: Report, held_since: HeldSince = NONE_HELD) -> frozenset[str]:
+def topics(report: Report, held: Held = NOTHING_HELD) -> frozenset[str]:
     """Everything this report has to say, by key. Pass it to the next summary as `known_topics`, and only later topics are new."""
     unknown = {f"unknown:{f.case.resource.id}" for f in unknown_findings(report)}
     due = {f"due:{f.case.resource.id}" for f in report.findings if _waits_for_person(f, report) and _is_unusual(f)}
-    return frozenset({*urgent_topics(report, held_since), *unknown, *due, *(f.case.resource.id for f in idle_findings(report))})
+    return frozenset({*urgent_topics(report, held), *unknown, *due, *(f.case.resource.id for f in idle_findings(report))})
 
 
 def _hold_topics(report: Report, held_since: HeldSince) -> set[str]:
@@ -76,21 +93,25 @@ def admin_summary(
     context: NoticeContext,
     known_topics: Collection[str] | None = None,
     failures: Sequence[str] = (),
-    held_since: HeldSince = NONE_HELD,
+    held: Held = NOTHING_HELD,
 ) -> Message | None:
     """The summary, or None if every topic is in `known_topics`, no action was made and nothing failed.
 
     `known_topics`: None if there was no earlier run. `failures`: those outside the report, such as a channel's, each a sentence.
     """
     acted = [f for f in report.findings if f.step.name in ACTIONS and not _waits_for_person(f, report)]
-    new_topics = topics(report, held_since) - frozenset(known_topics or ())
+    new_topics = topics(report, held) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
-    return compose_summary(report, context, known_topics, failures)
+    return compose_summary(report, context, known_topics, failures, held.jumps)
 
 
 def compose_summary(
-    report: Report, context: NoticeContext, known_topics: Collection[str] | None = None, failures: Sequence[str] = ()
+    report: Report,
+    context: NoticeContext,
+    known_topics: Collection[str] | None = None,
+    failures: Sequence[str] = (),
+    jumps: Sequence[Breaker] = (),
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     from reaper.notices.render import render_mail
@@ -100,7 +121,7 @@ def compose_summary(
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     idle = idle_findings(report)
     new = [f for f in idle if known_topics is not None and f.case.resource.id not in known_topics]
-    subject = summary_subject(report, len(new), actions)
+    subject = summary_subject(report, len(new), actions, len(jumps))
     text, html = render_mail(
         "admin",
         subject=subject,
@@ -115,7 +136,12 @@ def compose_summary(
         paused=tidy_line(paused_sentence(report.run.pause), 300),
         breakdown=cost_breakdown(idle),
         gaps=coverage_gaps(report)[:MAX_ROWS],
-        run={name: commands.with_settings(f"reaper {name}", context.location_settings) for name in COMMANDS},
+        run={
+            name: commands.with_settings(f"reaper {name} {options}".strip(), context.location_settings)
+            for name, options in (("release", release_options(actions.on_hold)), ("plan", ""), ("apply", ""))
+        },
+        jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
+        more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *_own_failure_texts(report))))[:MAX_ROWS]],
         **_action_sections(actions, context),
         **_idle_sections(report, new, context),
@@ -150,8 +176,8 @@ def _action_sections(actions: SummaryActions, context: NoticeContext) -> dict[st
         "would": _first_items(actions.would, context),
         "due": _first_items(actions.due, context),
         "done": _first_items(actions.done, context),
-        "not_done": _first_items([f for f in actions.lost if not f.outcome.begun], context),
-        "unsure": _first_items([f for f in actions.lost if f.outcome.begun], context),
+        "not_done": _first_items([f for f in actions.lost if not _is_unsure(f)], context),
+        "unsure": _first_items([f for f in actions.lost if _is_unsure(f)], context),
     }
 
 
@@ -188,8 +214,34 @@ def _reason_text(finding: Finding) -> str:
     return RELEASE_HINT.split(action_groups.outcome_reason(finding), maxsplit=1)[0]
 
 
+def _is_unsure(finding: Finding) -> bool:
+    return finding.outcome.result is Result.FAILED and finding.outcome.begun
+
+
 def _as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '…')) else '.'}" if text else ""
+
+
+def release_options(on_hold: Sequence[Finding]) -> str:
+    """The options with which `reaper release` allows these actions: `--account 123456789012`."""
+    names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
+    over_run = any(RELEASE_ALL in f.step.because for f in on_hold)
+    return "--all" if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
+
+
+def _jump_line(jump: Breaker, context: NoticeContext) -> str:
+    """Where an idle share jumped, since when, and how to say that it is true."""
+    target = target_from_text(jump.target)
+    over_run = target.account == ALL_ACCOUNTS
+    where = (
+        "all accounts"
+        if over_run
+        else f"{account_text(target.cloud, target.account)}{f', {target.region}' if target.region else ''}"
+    )
+    options = "--all" if over_run else f"--account {target.account}"
+    release = commands.with_settings(f"reaper release {options}", context.location_settings)
+    since = f"{jump.since:%Y-%m-%d %H:%M} UTC"
+    return f"{jump.kind} in {where}, since {since}: {jump.because}. If they are idle, run `{release}`."
 
 
 def _own_failure_texts(report: Report) -> list[str]:

@@ -28,7 +28,9 @@ class ConcludeContext:
 
     `failures`: a row for what couldn't be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
     `deadline`: no message to an owner is sent after it. `notices_only`: the run is about single resources, so it records no statistics and
-    sends the admins no summary.
+    sends the admins no summary. `outcomes_only`: why nothing is sent or remembered but what was done. `before_message`: called before each
+    message; raises ReaperError if this process may send no more. `is_repeated`: a conclude without the time for every message fails, because it
+    is repeated then, with new time.
     """
 
     policy: Policy
@@ -40,6 +42,9 @@ class ConcludeContext:
     location_settings: Mapping[str, str] = field(default_factory=dict)
     deadline: datetime | None = None
     notices_only: bool = False
+    outcomes_only: str | None = None
+    before_message: Callable[[], None] = lambda: None
+    is_repeated: bool = False
 
 
 def open_context(

@@ -191,6 +191,8 @@ def _forecast_of(
 def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest follows if this run may announce that."""
     outcome, action = finding.outcome, finding.step.name
+    if outcome.result is Result.REFUSED:
+        return f"It wasn't {participle(finding, action)}. {_capitalized(outcome.because or 'the action was interrupted')}."
     if outcome.result is not Result.DONE:
         why = _capitalized(outcome.error or outcome.because or "it isn't known whether the action was carried out")
         return f"It may have been {participle(finding, action)}. {why}. Please check it."

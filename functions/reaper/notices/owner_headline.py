@@ -135,6 +135,7 @@ def _action_phrases(findings: Sequence[Finding]) -> list[str]:
     """What was done besides, or may have been: `1 was deleted`, `1 may have been deleted, please check`."""
     done, unsure = _done_and_unsure(findings)
     parts = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}"] if done else []
+    parts += [_interrupted_phrase(findings)] if _interrupted_phrase(findings) else []
     return parts + ([f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else [])
 
 
@@ -145,7 +146,13 @@ def _acted_on(findings: Sequence[Finding]) -> list[Finding]:
 def _done_and_unsure(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     acted = _acted_on(findings)
     done = [f for f in acted if f.outcome.result is Result.DONE]
-    return done, [f for f in acted if f.outcome.result is not Result.DONE]
+    return done, [f for f in acted if f.outcome.result is Result.FAILED]
+
+
+def _interrupted_phrase(findings: Sequence[Finding]) -> str:
+    """`1 action was interrupted, and nothing has changed`; empty if none was."""
+    count = sum(f.outcome.result is Result.REFUSED for f in _acted_on(findings))
+    return f"{count} action{' was' if count == 1 else 's were'} interrupted, and nothing has changed" if count else ""
 
 
 def _participles(acted: Sequence[Finding]) -> str:
@@ -193,12 +200,16 @@ def _actions_and_hours_headline(findings: Sequence[Finding], context: NoticeCont
 def _actions_headline(acted: Sequence[Finding], context: NoticeContext, *, brief: bool) -> str:
     """What was done, and when the rest follows; what is uncertain is not called done."""
     done, unsure = _done_and_unsure(acted)
-    verbs = forecast.ANY_PARTICIPLE if brief else _participles(done or acted)
+    verbs = forecast.ANY_PARTICIPLE if brief else _participles(done or unsure or acted)
+    interrupted = _interrupted_phrase(acted)
+    if not (done or unsure):
+        return interrupted
+    ending = f"; {interrupted}" if interrupted else ""
     if not done:
-        return f"{_count_phrase(len(acted))} may have been {verbs}; please check"
+        return f"{_count_phrase(len(unsure))} may have been {verbs}; please check{ending}"
     sums = notice_sums(done)
     saved = f", saving {format_usd(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour and not brief else ""
     also = f"; {len(unsure)} more may have been" if unsure else ""
     rest = forecast.remaining_actions(done, context.mode, context.now)
     then = f"; the rest {_how_phrase(rest, brief)} {rest.day}" if rest else ""
-    return f"{_count_phrase(len(done), 'idle ')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}"
+    return f"{_count_phrase(len(done), 'idle ')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}{ending}"

@@ -45,8 +45,8 @@ def is_reportable(finding: Finding) -> bool:
     # What went with its host is the reaper's doing, too, and may have another owner.
     done = finding.outcome.result is Result.DONE and (not finding.outcome.already_done or finding.outcome.host_id is not None)
     usual = done and possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
-    unsure = finding.outcome.result is Result.FAILED and finding.outcome.begun
-    return finding.step.name in ACTIONS and not usual and (done or unsure)
+    interrupted = finding.outcome.result in {Result.FAILED, Result.REFUSED} and finding.outcome.begun
+    return finding.step.name in ACTIONS and not usual and (done or interrupted)
 
 
 def notice_address(finding: Finding, owners: Owners) -> tuple[str, bool] | None:

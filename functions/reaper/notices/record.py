@@ -36,15 +36,21 @@ def record_verdict(finding: Finding, mails: NoticeRound) -> Finding:
     return finding if finding.step.name in ACTIONS and finding.outcome.begun else _remember(finding, None, mails)
 
 
-def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound) -> None:
-    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest."""
+def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> None:
+    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest.
+
+    `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
+    """
     now = mails.context.clock()
+    if is_open:
+        mails.attempt(lambda: intent.record_owner_told(mails.ledger, hint, now))
+        return
     announced = mails.run.mode.announces and finding.outcome.part_done is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
 
     def with_result(memory: Memory) -> Memory:
         # Adds the result if the executor couldn't write it.
-        has_result = memory.last_action_result or not finding.outcome.begun
+        has_result = memory.last_action_result or not (finding.outcome.begun or finding.outcome.host_id)
         return rest(memory if has_result else _with_result(memory, finding.outcome))
 
     entry = HistoryEntry(

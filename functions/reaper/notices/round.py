@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reaper import idle_period
+from reaper.actions.holds import Breaker
 from reaper.case import Coverage, Finding
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
@@ -19,12 +20,15 @@ from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext
 from reaper.snooze import links
 
+MAX_ENTRIES = 400
+"""The last entries of a resource's history that a summary counts: three months of a stop, a start and a mail a day."""
+
 
 @dataclass(slots=True, kw_only=True)
 class NoticeRound:
     """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
 
-    `was_recalled`: the memories are those of the ledger. If not, nothing that takes a date from them is sent.
+    `jumps`: those of idle shares that stand. `was_recalled`: the memories are those of the ledger. If not, nothing that takes a date from them is sent.
     """
 
     run: Run
@@ -35,6 +39,7 @@ class NoticeRound:
     decisions: dict[str, Decision]
     findings: dict[str, Finding]
     memories: Recalled
+    jumps: Sequence[Breaker] = ()
     rows: list[Coverage] = field(default_factory=list)
     lost: bool = False
     was_recalled: bool = False
@@ -85,7 +90,8 @@ def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], 
         if last is None or not about_hours or finding.step.name is not StepName.REMIND:
             continue
         try:
-            history[resource_id] = _counted_actions([e.what for e in mails.ledger.history(resource_id) if e.when > last])
+            entries = mails.ledger.history(resource_id, last, MAX_ENTRIES)
+            history[resource_id] = _counted_actions([e.what for e in entries if e.when > last])
         except ReaperError as error:
             mails.note_ledger_failure(error)
             history[resource_id] = "what was done couldn't be read"

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reaper import idle_period
-from reaper.actions import intent
+from reaper.actions import intent, unfinished
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import OWN, failure_row
-from reaper.errors import CloudError, ReaperError
-from reaper.ledger.port import Recalled
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.ledger.port import Recalled, Unfinished
 from reaper.model import NOTICES, Memory, Result, Status
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
@@ -28,6 +28,7 @@ from reaper.text import count_noun
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
+TOO_LATE = "too little time was left to send every message; a repeated conclude sends the rest"
 OUT_OF_TIME = "this run's time was over; the next run sends it"
 TAKEN_OVER = "another sweep has taken over this target"
 CHANGED = "its ledger record changed since this was decided, so the next sweep decides again"
@@ -38,17 +39,22 @@ Accept = Callable[[str, str, Sequence[Delivery]], None]
 
 
 def send_owner_notices(
-    findings: Mapping[str, Finding], notices: NoticeContext, accept: Accept, mails: NoticeRound
+    findings: Mapping[str, Finding], hints: Mapping[str, Unfinished], notices: NoticeContext, accept: Accept, mails: NoticeRound
 ) -> list[Delivery]:
     """Send each message on every channel for owners. An accepted one is remembered before the next one is sent.
 
+    `hints`: those of the actions among the findings. An action whose mail another run has sent meanwhile is in no message.
+
     A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent. Nothing is sent after the
-    deadline: the next run sends it.
+    deadline: the next run sends it, or a repeated conclude, for which this one raises CloudError. Raises ConcludeTakenOver.
     """
     deliveries: list[Delivery] = []
     misses: Misses = {}
-    for message in _current_messages(findings, notices, mails):
+    for message in _current_messages(findings, hints, notices, mails):
+        mails.context.before_message()
         if mails.is_over():
+            if mails.context.is_repeated:
+                raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
             break
         sent = delivery.deliver(message, mails.context.channels, misses)
         for resource_id, receipt in delivery.receipts_by_id(sent).items():
@@ -102,14 +108,29 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
 
 
-def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> Iterator[Message]:
+def is_told(hint: Unfinished, memories: Mapping[str, Memory], mails: NoticeRound) -> bool:
+    """Whether a channel accepted the mail about that action: its row says so, or else its history."""
+    memory = dict(memories).get(hint.id, Memory())  # a plain copy: reading an unreadable row raises
+    if intent.is_same_intent(memory, hint) and memory.last_action_told_at:
+        return True
+    try:
+        return unfinished.accepted_mail(hint, mails.ledger) is not None
+    except ReaperError as error:
+        mails.note_ledger_failure(error)
+        return False
+
+
+def _current_messages(
+    findings: Mapping[str, Finding], hints: Mapping[str, Unfinished], notices: NoticeContext, mails: NoticeRound
+) -> Iterator[Message]:
     """The messages. If something in one has changed since it was written, it is rewritten without that."""
     for message in owner_notices(list(findings.values()), notices):
         about = [findings[resource_id] for resource_id in message.resource_ids]
         mails.lost = mails.lost or not mails.leases.prolong_all()
         due = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
         memories = _recall_again(due, mails)
-        current = [finding for finding in due if _is_current(finding, memories, mails)]
+        untold = [f for f in due if not ((hint := hints.get(f.case.resource.id)) and is_told(hint, memories or {}, mails))]
+        current = [finding for finding in untold if _is_current(finding, memories, mails)]
         if len(current) == len(about):
             yield message
         else:
@@ -146,6 +167,8 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     if intent.is_unreadable(case.resource, memories):
         return "its ledger record can't be read, and it may be snoozed"
     memory, host = memories.get(case.resource.id, Memory()), intent.host_memory(case.resource, memories)
+    if because := idle_period.dated_ahead_because(memory, now):
+        return because
     if snoozed_cases.is_snoozed(case, memory, now):
         return "it was snoozed since this was decided"
     if host and host.snoozed_until and host.snoozed_until > now:

@@ -24,7 +24,8 @@ def is_stopped_by_hours(case: Case) -> bool:
 
 def hours_digest(hours: Hours) -> str:
     """A digest of what the mail named: the action, the hours and their time zone."""
-    named = f"{StepName.STOP}|{sorted(hours.days)}|{hours.start}|{hours.end}|{hours.tz}"
+    calendars = [hours, hours.also] if hours.also else [hours]
+    named = "|".join([StepName.STOP, *(f"{sorted(one.days)}|{one.start}|{one.end}|{one.tz}" for one in calendars)])
     return sha256(named.encode()).hexdigest()[:16]
 
 

@@ -19,10 +19,14 @@ BUILT_IN_POLICY = "version: 1\n"
 """The policy if none is set: notify about what was idle for 24 hours, stop nothing."""
 
 
+POLICY_CHANGED = "the policy has changed since this run began; the next run goes by the new one"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySource:
-    """A policy with the text it came from."""
+    """A policy with the text it came from. `where`: the setting that led to it, for loading it again."""
 
+    where: str | None = None
     name: str
     text: str
     policy: Policy
@@ -41,14 +45,8 @@ def load_policy(where: str | None) -> PolicySource:
 
     name, content = _read_content(where, yaml_lines.MAX_BYTES + 1)
     text = parse.decode_policy(content, name) if isinstance(content, bytes) else content
-    return parse_stored_policy(name, text)
-
-
-def parse_stored_policy(name: str, text: str) -> PolicySource:
-    """The policy of a run from the text that the run stored. Raises PolicyError if it isn't valid."""
-    from reaper.policy import parse
-
-    return PolicySource(name=name, text=text, policy=parse.parse_policy(text, name, kind_names(), _startable_kinds()))
+    policy = parse.parse_policy(text, name, kind_names(), _startable_kinds())
+    return PolicySource(where=where, name=name, text=text, policy=policy)
 
 
 def _startable_kinds() -> list[str]:

@@ -137,18 +137,13 @@ def _unknown_regions(policy: Policy) -> Iterator[Problem]:
 
 
 def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
-    """Office hours that can't restart what they stop, `force` without effect, or an `idle_after` longer than a night."""
+    """Office hours of kinds that can't be started again, or an `idle_after` longer than a night."""
     for index, spec in enumerate(policy.rules):
         if spec.hours is None:
             continue
         if kinds := ", ".join(_not_restartable(spec.match)):
-            yield (
-                ("rules", index, "hours"),
-                f"rule {spec.name!r}: {kinds} can't be started when office hours begin; exclude them",
-            )
-            if spec.hours.force:
-                force = f"force has no effect on {kinds}, which are stopped only when idle"
-                yield ("rules", index, "hours", "force"), f"rule {spec.name!r}: {force}"
+            effect = "so there the hours only protect: they stop, start and force nothing"
+            yield ("rules", index, "hours"), f"rule {spec.name!r}: {kinds} can't be started again, {effect}"
         if spec.idle_after and spec.idle_after > NIGHT_LENGTH:
             length = f"idle_after {policy_duration(spec.idle_after)} also applies outside the hours and is longer than a night"
             advice = "office hours may never stop anything; use 12h or less"
@@ -182,7 +177,7 @@ def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_
         yield "action", f"stop has no effect on some {kind.name} resources: {spec_of_action.no_effect_where}"
     if not spec_of_action.undo:
         yield "action", f"a {kind.name} that was {spec_of_action.participle} can't be restored; use `action: notify`"
-    is_forced = spec.hours is not None and spec.hours.force
+    is_forced = spec.hours is not None and spec.hours.force and kind.can_be_started
     if kind.needs_setup and not (default_is_set or is_forced or "act_on" in spec.model_fields_set):
         likely = f"without {kind.needs_setup}, {kind.name} is at most likely idle, and {action} has no effect"
         yield "act_on", f"{likely}; set that up and write `act_on: proven`, or write `act_on: likely`"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -24,6 +25,7 @@ MIDNIGHT = 24 * 60
 ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SEARCH_RANGE = 22 * DAY
 """The search range each way: a weekly day may be missing once, if a clock change swallows its hours or the whole date."""
+ALMOST_ALL = SEARCH_RANGE - 2 * DAY
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
@@ -41,8 +43,25 @@ def parse_hours(on: str, tz: str) -> Hours:
     return Hours(days=_parse_days(match[1].lower()), start=start, end=end, tz=time_zone(tz).key)
 
 
+def joined_hours(hours: Hours, others: Hours) -> Hours:
+    """Hours that are open whenever either of them is, and otherwise as `hours`."""
+    if _covers(hours, others):
+        return hours
+    if _covers(others, hours):
+        return replace(hours, days=others.days, start=others.start, end=others.end)
+    return replace(hours, also=others)
+
+
+def _covers(wide: Hours, narrow: Hours) -> bool:
+    """Whether `wide` is open whenever `narrow` is, as far as the same zone shows it."""
+    return wide.tz == narrow.tz and wide.days >= narrow.days and wide.start <= narrow.start and wide.end >= narrow.end
+
+
 def hours_text(hours: Hours) -> str:
-    """The hours as a policy spells them: `mon-fri 07:00-21:00`."""
+    """The hours as a policy spells them: `mon-fri 07:00-21:00`. Their zone isn't in it, but that of other hours is."""
+    if hours.also:
+        zone = "" if hours.also.tz == hours.tz else f" {hours.also.tz}"
+        return f"{hours_text(hours.also)}{zone} and {hours_text(replace(hours, also=None))}"
     days = sorted(hours.days)
     runs = [[day for day in days if day - days.index(day) == key] for key in dict.fromkeys(d - days.index(d) for d in days)]
     named = ",".join(DAYS[run[0]] if len(run) == 1 else f"{DAYS[run[0]]}-{DAYS[run[-1]]}" for run in runs)
@@ -108,14 +127,23 @@ def _nearby_stretches(hours: Hours, at: datetime) -> tuple[Stretch, ...]:
 @lru_cache(maxsize=512)  # one sweep checks many resources with the same hours at the same moment
 def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
     """The open stretches around that local date, in order; those that touch are one."""
-    if len(hours.days) == len(DAYS) and (hours.start, hours.end) == (0, MIDNIGHT):
+    calendars = [hours, hours.also] if hours.also else [hours]
+    if any(len(one.days) == len(DAYS) and (one.start, one.end) == (0, MIDNIGHT) for one in calendars):
         return ((ALWAYS, NEVER),)
     joined: list[Stretch] = []
-    for start, end in _day_stretches(hours, day):
+    for start, end in sorted(stretch for one in calendars for stretch in _day_stretches(one, day)):
         if joined and start <= joined[-1][1]:
             start, end = joined[-1][0], max(joined.pop()[1], end)
         joined.append((start, end))
-    return tuple(joined)
+    return tuple(_without_edges(stretch, day) for stretch in joined)
+
+
+def _without_edges(stretch: Stretch, day: date) -> Stretch:
+    """Two calendars can leave no gap for weeks. What reaches the edge of the search range then hasn't opened or closed there."""
+    (start, end), middle = stretch, datetime.combine(day, datetime.min.time(), UTC)
+    if end - start <= ALMOST_ALL:
+        return stretch
+    return (ALWAYS if middle - start > ALMOST_ALL else start), (NEVER if end - middle > ALMOST_ALL else end)
 
 
 def _day_stretches(hours: Hours, day: date) -> Iterator[Stretch]:

@@ -25,7 +25,7 @@ MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
 def parse_policy(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
     """The policy in `text`. Raises PolicyError with every problem, one line each.
 
-    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `force` isn't checked.
+    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `hours` aren't checked.
     """
     data, lines = parse_with_lines(text, source)
     try:
@@ -35,7 +35,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
         raise _policy_error([problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
     problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
     if startable is not None:
-        problems += _forced_without_restart(policy, lines, startable)
+        problems += _hours_without_restart(policy, lines, startable)
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy
@@ -75,11 +75,14 @@ def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> It
                 yield f"{place}: unknown kind {short_repr(name)}{suggestion_text(name, sorted(kinds))}"
 
 
-def _forced_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
-    """Rules with `force` whose kinds can't be restarted: they would stop what is busy for good."""
+def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
+    """Rules with hours whose kinds can't be started again: what they stop in the evening would stay stopped."""
     for index, spec in enumerate(policy.rules):
         globs = spec.match.kind
-        if spec.hours and spec.hours.force and globs and not any(fnmatchcase(k, glob) for k in startable for glob in globs):
-            place = lines.place(("rules", index, "hours", "force"))
+        if spec.hours and globs and not any(fnmatchcase(kind, glob) for kind in startable for glob in globs):
+            place = lines.place(("rules", index, "hours"))
             names = " or ".join(sorted(startable))
-            yield f"{place}: true is not valid: expected a match.kind that can be restarted, such as {names}, not {first_few(globs)}"
+            yield (
+                f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
+                f"kind that can be, such as {names}"
+            )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper import duration
+from reaper import duration, registry
 from reaper.model import Ceiling, Confidence, Hours, Resource, Rule
 from reaper.policy import office_hours, tags
 from reaper.policy.schema import Policy, RuleSpec
@@ -28,7 +28,7 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     What `enforce_only` leaves out gets notices at most.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    rule = _combined_rule(policy, specs, tags.read_tags(resource.tags or {}, now), now)
+    rule = _combined_rule(policy, resource, specs, now)
     if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
         return rule
     return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True), NOT_IN_ENFORCE_ONLY)
@@ -43,10 +43,9 @@ def idle_after_range(
     Not `priced`: a price that is unknown now stays unknown after a closer look.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    requests = tags.read_tags(resource.tags or {}, now)
     may_change = len(specs) > 1 and (priced or any(_depends_on_size(spec, resource) for spec in specs if spec))
     outcomes = [specs, *([spec] for spec in specs)] if may_change else [specs]
-    lengths = [_combined_rule(policy, outcome, requests, now).idle_after for outcome in outcomes]
+    lengths = [_combined_rule(policy, resource, outcome, now).idle_after for outcome in outcomes]
     return min(lengths), max(lengths)
 
 
@@ -77,13 +76,17 @@ def longest_idle_after(policy: Policy) -> timedelta:
     return max([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
 
 
-def _combined_rule(policy: Policy, specs: Sequence[RuleSpec | None], requests: TagRequests, now: datetime) -> Rule:
-    """The rule if any of `specs` may apply, with the requests of the resource's own tags."""
-    rules = [_rule_of_spec(policy, spec) for spec in specs]
+def _combined_rule(policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime) -> Rule:
+    """The rule for `resource` if any of `specs` may apply, with the requests of its own tags."""
+    requests, rules = tags.read_tags(resource.tags or {}, now), [_rule_of_spec(policy, spec) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
+    if rule.hours and not registry.can_be_started(resource.kind):
+        rule = replace(rule, hours=_protecting(rule.hours))
     if rule.action is Ceiling.IGNORE:
         rule = replace(rule, protected_because=f"{rule.name} says ignore")
-    tagged = _with_tags(rule, _tag_permissions(policy, specs), requests)
+    may_narrow = all(spec and TagPermission.TIGHTEN in (spec.tags_may or ()) for spec in specs)
+    hours = _with_hours(rule.hours, requests.hours, may_narrow=may_narrow)
+    tagged = _with_tags(replace(rule, hours=hours), _tag_permissions(policy, specs), requests)
     if requests.idle_after == tagged.idle_after:
         return tagged
     return _shortened_outside_hours(tagged, _idle_after_outside_hours(specs), now)
@@ -165,7 +168,6 @@ def _with_tags(rule: Rule, permissions: set[TagPermission], requests: TagRequest
     tagged = _with_action(_with_idle_after(rule, permissions, requests.idle_after), requests.action)
     return replace(
         tagged,
-        hours=_with_hours(rule.hours, requests.hours),
         protected_because=requests.protected_because or rule.protected_because,
     )
 
@@ -186,12 +188,27 @@ def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
     return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
 
 
-def _with_hours(rule_hours: Hours | None, tag_hours: Hours | None) -> Hours | None:
-    """The tag sets the calendar, the rule what happens outside it. If the rule has no hours, a tag's hours only protect."""
+def _protecting(hours: Hours) -> Hours:
+    """The hours as a mere protection: nothing is forced, started or judged sooner because of them."""
+    return replace(hours, restart="ours", force=False, by_rule=False)
+
+
+def _with_hours(rule_hours: Hours | None, tag_hours: Hours | None, *, may_narrow: bool) -> Hours | None:
+    """The tag sets the calendar, the rule what happens outside it. If the rule has no hours, a tag's hours only protect.
+
+    A rule with `force` stops what is in use, and a tag must not make that happen sooner: the rule's own hours stay open, too, unless it says
+    that tags `may_narrow` them.
+    """
     if tag_hours is None:
         return rule_hours
     if rule_hours is None:
-        return replace(tag_hours, restart="ours", force=False, by_rule=False)
+        return _protecting(tag_hours)
+    chosen = _with_consequences(tag_hours, rule_hours)
+    return office_hours.joined_hours(chosen, rule_hours) if rule_hours.force and not may_narrow else chosen
+
+
+def _with_consequences(tag_hours: Hours, rule_hours: Hours) -> Hours:
+    """The tag's calendar, with what the rule does outside it."""
     return replace(
         tag_hours,
         restart=rule_hours.restart,

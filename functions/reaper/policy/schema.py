@@ -76,7 +76,8 @@ class RuleSpec(Section):
     )
     tags_may: list[TagPermission] | None = Field(None, description=TAGS_MAY_HELP, examples=[["protect", "tighten", "loosen"]])
     hours: OfficeHours | None = Field(
-        None, description="office hours: resources run inside them, and idle ones are stopped outside them"
+        None,
+        description="office hours: resources run inside them, and idle ones are stopped outside them; only for kinds that can be restarted",
     )
 
 
@@ -97,27 +98,53 @@ class Defaults(Section):
     tags_may: list[TagPermission] = Field([TagPermission.PROTECT, TagPermission.TIGHTEN], description=TAGS_MAY_HELP)
 
 
-class Limits(Section):
-    """The most that one sweep may do. Over a limit, every action it counts is put on hold and the admins are notified.
+class RunLimits(Section):
+    """The most that one sweep may do over all accounts and subscriptions together. Over a limit, all of its actions are put on hold.
 
-    Pydantic's `model_fields_set` says which limits the file sets: only a written `max_usd_per_hour` puts unpriced actions on hold.
+    A limit that the file doesn't set (`model_fields_set`) is never below that of an account.
     """
 
-    max_acts: Annotated[int, Field(ge=0, description="the most stops and deletes in one sweep")] = 20
-    max_share: Percentage = Field(default="25%", description="the largest share of a kind that one sweep may stop or delete")  # type: ignore[assignment]
-    max_jump: Percentage = Field(
-        default="25%",
-        description="how much a kind's idle share in one place may exceed its usual share before all actions there are put on hold",
+    max_acts: Annotated[int, Field(ge=0, description="the most stops and deletes of one sweep over all accounts")] = 200
+    max_share: Percentage = Field(
+        default="25%", description="the largest share of a kind over all accounts that one sweep may stop or delete"
     )  # type: ignore[assignment]
     max_usd_per_hour: Annotated[
         float,
         Field(
             ge=0,
             allow_inf_nan=False,
-            description="the cost of everything that one sweep may stop and delete, in US dollars an hour; if set here, unpriced actions are put on hold",
+            description="the cost of everything that one sweep may stop and delete over all accounts, in US dollars an hour",
+        ),
+    ] = 2000
+
+
+class Limits(Section):
+    """The most that one sweep may do in one account or subscription. Over a limit, what it counts there is put on hold and admins are notified.
+
+    Pydantic's `model_fields_set` says which limits the file sets: only a written `max_usd_per_hour` puts unpriced actions on hold.
+    """
+
+    max_acts: Annotated[
+        int, Field(ge=0, description="the most stops and deletes of one sweep in one account or subscription")
+    ] = 20
+    max_share: Percentage = Field(
+        default="25%",
+        description="the largest share of a kind in one account that one sweep may stop or delete; above it, that kind is put on hold there",
+    )  # type: ignore[assignment]
+    max_jump: Percentage = Field(
+        default="25%",
+        description="how much a kind's idle share in one place may exceed its usual share before all actions and notices there are put on hold",
+    )  # type: ignore[assignment]
+    max_usd_per_hour: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="the cost of everything that one sweep may stop and delete in one account, in US dollars an hour; if set here, unpriced actions are put on hold",
         ),
     ] = 200
-    max_scheduled: Annotated[int, Field(ge=0, description="the most stops for office hours in one sweep")] = 200
+    max_scheduled: Annotated[int, Field(ge=0, description="the most stops for office hours of one sweep in one account")] = 200
+    run: RunLimits = Field(RunLimits(), description="the most that one sweep may do over all accounts and subscriptions")
 
 
 class Owners(Section):
@@ -136,7 +163,7 @@ class Policy(Section):
 
     version: Literal[1] = Field(description="always 1")
     defaults: Defaults = Field(Defaults(), description="the values that apply unless a rule sets its own")
-    limits: Limits = Field(Limits(), description="the most that one sweep may do")
+    limits: Limits = Field(Limits(), description="the most that one sweep may do, in each account and over all of them")
     owners: Owners = Field(Owners(), description="where an owner's address comes from")
     enforce_only: OptionalEnforceOnly = Field(
         None,

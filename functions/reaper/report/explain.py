@@ -196,13 +196,12 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
             "snoozed until",
             f"{utc_text(memory.snoozed_until)} by {clean_line(memory.snoozed_by or '')}" if memory.snoozed_until else None,
         ),
-        ("on hold since", utc_text(memory.held_at)),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
         ("manifest", clean_whole(memory.manifest_address) if memory.manifest_address else None),
     ):
         if value:
             yield explain_line("memory", f"{name} {value}")
-    for entry in list(known.histories(resource_id))[-MAX_HISTORY:]:
+    for entry in known.histories(resource_id):
         yield explain_line(
             "history", f"{utc_text(entry.when)} {clean_line(entry.what)} by {clean_whole(entry.by)}: {clean_whole(entry.because)}"
         )

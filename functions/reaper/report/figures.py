@@ -14,6 +14,7 @@ from typing import Any
 
 from reaper import registry
 from reaper.case import Finding, Report
+from reaper.coverage import is_skipped
 from reaper.model import State
 from reaper.report import totals
 
@@ -103,7 +104,7 @@ def _work_figures(report: Report) -> list[Figure]:
         Figure(name="Failures", value=gaps + own),
         Figure(name="Calls", value=totals.report_totals(report).calls),
         Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
-        Figure(name="Skipped", value=0),
+        Figure(name="Skipped", value=int(is_skipped(report.coverage))),
     ]
 
 

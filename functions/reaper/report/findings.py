@@ -46,8 +46,8 @@ def left_alone(finding: Finding, because: str) -> Finding:
 
 def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps: Mapping[str, Step]) -> Finding:
     outcome, step = outcomes.get(decision.case.resource.id, decision.outcome), decision.step
-    if outcome.host_id is not None:
-        step = Step(name=steps[outcome.host_id].name, because=outcome.because or "")
+    if host := steps.get(outcome.host_id or ""):
+        step = Step(name=host.name, because=outcome.because or "")
     return finding_of(decision.reported_case, step, outcome)
 
 

@@ -14,6 +14,8 @@ from reaper.snooze.form import SnoozeForm
 from reaper.snooze.token import SnoozeLink
 from reaper.text import format_time
 
+HOLDER = "the holder of the link"
+
 
 def record_snooze(form: SnoozeForm, link: SnoozeLink, ledger: Ledger, now: datetime) -> tuple[Memory, bool]:
     """Write the snooze. Returns the memory afterwards, and whether it changed. Raises CloudError if the ledger fails."""
@@ -30,13 +32,18 @@ def record_snooze(form: SnoozeForm, link: SnoozeLink, ledger: Ledger, now: datet
 
 
 def with_snooze(memory: Memory, form: SnoozeForm, link: SnoozeLink, now: datetime) -> Memory:
-    """The memory with the snooze. A longer snooze stays, unless the form asks to shorten it."""
+    """The memory with the snooze. A longer one stays, unless it is the link's owner's own and the form asks to shorten it."""
     until, current = pages.snooze_end(now, form.days or 1), memory.snoozed_until
-    if current and (current == until or (current > until and not form.shorten)):
+    if current and (current == until or (current > until and not (form.shorten and may_shorten(memory, link)))):
         return memory
-    return replace(
-        memory, snoozed_until=until, snoozed_at=now, snoozed_by=_snoozed_by(form, link), snooze_reason=form.reason or None
-    )
+    by = _snoozed_by(form, link, memory)
+    return replace(memory, snoozed_until=until, snoozed_at=now, snoozed_by=by, snooze_reason=form.reason or None)
+
+
+def may_shorten(memory: Memory, link: SnoozeLink) -> bool:
+    """Whether the link's owner gave the present snooze."""
+    by, owner = (memory.snoozed_by or "").casefold(), link.owner.casefold()
+    return bool(owner) and (by == owner or by.endswith(f" ({owner})"))
 
 
 def record_history(resource_id: str, memory: Memory, ledger: Ledger, now: datetime) -> str | None:
@@ -55,9 +62,13 @@ def read_memory(resource_id: str, ledger: Ledger, now: datetime) -> Memory:
     return memory
 
 
-def _snoozed_by(form: SnoozeForm, link: SnoozeLink) -> str:
-    """The owner whose link it was. A name in the form proves nothing, so it's only added."""
-    owner = link.owner or "the holder of the link"
+def _snoozed_by(form: SnoozeForm, link: SnoozeLink, memory: Memory) -> str:
+    """The owner whose link it was. A name in the form proves nothing, so it's only added.
+
+    An old mail may be to a person whose address was removed from the ledger: only an address that the row has is written there.
+    """
+    is_known = link.owner.casefold() == (memory.notified_owner or "").casefold() or may_shorten(memory, link)
+    owner = link.owner if link.owner and is_known else HOLDER
     return f"{form.name} ({owner})" if form.name else owner
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper.model import Memory
-from reaper.snooze import pages
+from reaper.snooze import pages, record
 from reaper.snooze.form import SnoozeForm
 from reaper.snooze.request import PAGE_PATH, Reply
 from reaper.snooze.token import SnoozeLink
@@ -29,6 +29,7 @@ def form_page(form: SnoozeForm, link: SnoozeLink, memory: Memory, now: datetime,
         snoozed_by=memory.snoozed_by,
         snooze_reason=memory.snooze_reason,
         choices=pages.snooze_choices(link, now),
+        may_shorten=record.may_shorten(memory, link),
         problem=problem,
     )
     return _page_reply(400 if problem else 200, body, f"{link.resource}: {problem or 'form shown'}")

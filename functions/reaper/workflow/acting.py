@@ -17,26 +17,31 @@ from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided
 from reaper.model import Target
-from reaper.policy.file import load_policy
 from reaper.sessions import CloudSession, open_account, session_of
 from reaper.settings import Settings
-from reaper.workflow.context import WorkflowContext, setup_of
-from reaper.workflow.stored_run import StoredRun
+from reaper.workflow import run_lease
+from reaper.workflow.context import WorkflowContext, current_policy, setup_of
+from reaper.workflow.stored_run import EngineState, StoredRun
 
 
-def act_on_target(decided: Decided, target: Target, stored: StoredRun, context: WorkflowContext) -> Acted:
+def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, context: WorkflowContext) -> Acted:
     """Carry out the decisions about one target. Never raises ReaperError: what can't be carried out is refused, with the reason."""
+    [target] = decided.leased
     if not context.settings.mode.acts:
         return refuse_target(decided, target, f"the deployment is in mode {context.settings.mode} by now")
     if target.account in context.settings.exclude_accounts:
         return refuse_target(decided, target, "the deployment excludes this account by now")
     if _is_left_out(target, context.settings):
         return refuse_target(decided, target, "the deployment doesn't sweep this account or region by now")
+    policy, because = current_policy(context, engine)
+    if because:
+        return refuse_target(decided, target, because)
     try:
-        current = load_policy(context.settings.policy).sha256
-        setup = setup_of(stored, context)
+        setup = setup_of(stored, context, policy)
+        if setup.ledger is None or run_lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
+            return refuse_target(decided, target, "this run has ended, or another one has taken over")
         session = _open_session(setup, target, stored)
-        act_context = _act_context(decided, session, setup, current)
+        act_context = _act_context(decided, session, setup, engine.policy_sha256)
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, act_context)

@@ -9,12 +9,14 @@ from datetime import datetime
 
 from reaper import contexts
 from reaper.contexts import RunSetup, no_progress
+from reaper.errors import ReaperError
 from reaper.ledger.port import Ledger
 from reaper.planning import run_age
+from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
 from reaper.settings import Settings
 from reaper.workflow.store import RunStore
-from reaper.workflow.stored_run import StoredRun
+from reaper.workflow.stored_run import EngineState, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +34,27 @@ class WorkflowContext:
     wait: Callable[[float], None] = time.sleep
 
 
+def current_policy(context: WorkflowContext, engine: EngineState) -> tuple[Policy, str | None]:
+    """The policy as it is now, and why the run can't go by it: it has changed, or it can't be read. Then it is the built-in one."""
+    try:
+        source = load_policy(context.settings.policy)
+    except ReaperError as error:
+        return load_policy(None).policy, f"the policy can't be read: {error}"
+    return source.policy, None if source.sha256 == engine.policy_sha256 else POLICY_CHANGED
+
+
 def run_settings(stored: StoredRun, context: WorkflowContext) -> Settings:
     """The deployment's settings, with the mode and the kinds of this run."""
     return replace(context.settings, mode=stored.run.mode, kinds=stored.kinds)
 
 
-def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy | None = None) -> RunSetup:
-    """What the contexts of the phases share, under the run's own policy unless another one is given."""
+def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy) -> RunSetup:
+    """What the contexts of the phases share."""
     settings = run_settings(stored, context)
     ledger: Ledger | None = contexts.open_ledger(settings)
     return RunSetup(
         settings=settings,
-        policy=policy or stored.policy().policy,
+        policy=policy,
         ledger=ledger,
         clock=context.clock,
         progress=context.progress,

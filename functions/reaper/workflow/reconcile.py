@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from reaper import handover
 from reaper.case import Coverage
@@ -18,6 +19,7 @@ from reaper.registry import kinds
 from reaper.workflow.store import RunStore
 from reaper.workflow.stored_run import RunItem, StoredRun
 
+OTHER_RUN = "it belongs to another run"
 NO_REASON = "its step of the workflow ended without a result"
 Failures = Mapping[int, str]
 """Why steps failed, by item, as far as the engine knows."""
@@ -37,7 +39,7 @@ def observed_parts(
         because, part = missing.get(item.item, NO_REASON), None
         try:
             text = _read_part(store, f"observed/{item.item}.json") if item.item not in missing else None
-            part = handover.load_observed(text) if text is not None else None
+            part = _of_run(handover.load_observed(text), stored) if text is not None else None
         except ValueError as error:
             because = f"what it observed can't be read ({_first_line(error)})"
         yield part or _missing_part(stored, item, because, now)
@@ -50,11 +52,23 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
         because, part = failures.get(number, NO_REASON), None
         try:
             text = _read_part(store, f"acted/{number}.json")
-            part = handover.load_acted(text) if text is not None else None
+            part = _of_run(handover.load_acted(text), stored) if text is not None else None
+            if part and part.target != target:
+                raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
             because = f"what it did can't be read ({_first_line(error)})"
         parts.append(part or Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),)))
     return parts
+
+
+Part = TypeVar("Part", Observed, Acted)
+
+
+def _of_run(part: Part, stored: StoredRun) -> Part:
+    """The part. Raises ValueError if another run left it."""
+    if part.run != stored.run:
+        raise ValueError(OTHER_RUN)
+    return part
 
 
 def _read_part(store: RunStore, name: str) -> str | None:

@@ -1,13 +1,14 @@
 """The lease of a whole run: one workflow at a time per ledger. Rows and intents prevent conflicts; the lease saves a run that would find none free.
 
 It is a named row of the ledger with the holder: the execution of the workflow. A holder that no longer runs, or whose time is over, has lost it.
+A run that takes it over from such a holder may take the leases of that run's targets, too: they would be given back by no run.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reaper.ledger.port import Ledger, NamedRow
@@ -18,15 +19,18 @@ LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
 CLAIMS_COLUMN = "claims"
 RUN_LEASE = timedelta(hours=3)
 """Longer than a run may take: act begins nothing after two hours."""
+MAX_DEAD_RUNS = 4
+"""Runs that ended without giving their leases back, one after the other. Leases of targets end sooner than that many runs begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The lease as it stands: the run and the execution that hold it, and when it ends."""
+    """The lease as it stands: the run and the execution that hold it, and when it ends. `dead_runs`: the runs that it was taken over from."""
 
     run: str
     holder: str
     until: datetime
+    dead_runs: tuple[str, ...] = ()
 
 
 def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
@@ -39,10 +43,16 @@ def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str],
         if other and other.holder != wanted.holder and other.until > now and is_running(other.holder):
             in_the_way.append(other)
             return True
-        return ledger.write_row(LEASE_ROW, _row_of(wanted), row.version, now) or None
+        return ledger.write_row(LEASE_ROW, _row_of(_after(other, wanted)), row.version, now) or None
 
     write_until_accepted(attempt, "the lease of the run")
     return in_the_way[0] if in_the_way else None
+
+
+def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
+    """The lease, if this run has it and this execution is its holder. Raises CloudError."""
+    lease = _lease_of(ledger.read_row(LEASE_ROW))
+    return lease if lease and (lease.run, lease.holder) == (run, holder) else None
 
 
 def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
@@ -56,22 +66,25 @@ def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
     write_until_accepted(attempt, "the lease of the run")
 
 
-def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> bool:
-    """Claim the sending of a run's messages for one process. Returns False while another one has it. Raises CloudError.
+def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
+    """Claim the sending of a run's messages for one process, also if another one has it: the engine repeats a step once it gave that one up.
 
-    An engine may repeat a step while it still runs elsewhere; without the claim both would send. The row has the claims of all runs: that of
-    another run may be under way, and must not be lost.
+    The row has the claims of all runs: that of another run may be under way, and must not be lost. Raises CloudError.
     """
 
-    def attempt() -> tuple[bool] | None:
+    def attempt() -> bool | None:
         row = ledger.read_row(CONCLUDE_ROW)
-        claims = _current_claims(row, now)
-        other = claims.get(claim.run)
-        if other and other.holder != claim.holder:
-            return (False,)
-        return (True,) if ledger.write_row(CONCLUDE_ROW, _claims_row({**claims, claim.run: claim}), row.version, now) else None
+        return (
+            ledger.write_row(CONCLUDE_ROW, _claims_row({**_current_claims(row, now), claim.run: claim}), row.version, now) or None
+        )
 
-    return write_until_accepted(attempt, "the claim to conclude")[0]
+    write_until_accepted(attempt, "the claim to conclude")
+
+
+def has_claim(ledger: Ledger, claim: RunLease) -> bool:
+    """Whether no other process has claimed to conclude the run since. Raises CloudError."""
+    found = _current_claims(ledger.read_row(CONCLUDE_ROW), None).get(claim.run)
+    return found is not None and found.holder == claim.holder
 
 
 def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
@@ -88,13 +101,21 @@ def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
     write_until_accepted(attempt, "the claim to conclude")
 
 
-def _current_claims(row: NamedRow, now: datetime) -> dict[str, RunLease]:
-    """The claims that still last, by run. One that can't be understood is none."""
+def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
+    """The lease that takes the place of another one. A repeated step keeps what it knew of dead runs."""
+    if other is None:
+        return wanted
+    dead_runs = other.dead_runs if other.run == wanted.run else (other.run, *other.dead_runs)
+    return replace(wanted, dead_runs=dead_runs[:MAX_DEAD_RUNS])
+
+
+def _current_claims(row: NamedRow, now: datetime | None) -> dict[str, RunLease]:
+    """The claims, by run; those that still last if `now` says when that is. One that can't be understood is none."""
     try:
         claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
     except (ValueError, TypeError):
         return {}
-    return {claim.run: claim for claim in claims if claim and claim.until > now}
+    return {claim.run: claim for claim in claims if claim and (now is None or claim.until > now)}
 
 
 def _claims_row(claims: Mapping[str, RunLease]) -> Mapping[str, str]:
@@ -102,7 +123,8 @@ def _claims_row(claims: Mapping[str, RunLease]) -> Mapping[str, str]:
 
 
 def _row_of(lease: RunLease) -> Mapping[str, str]:
-    return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until)}
+    dead_runs = {"dead_runs": " ".join(lease.dead_runs)} if lease.dead_runs else {}
+    return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until), **dead_runs}
 
 
 def _lease_of(row: NamedRow) -> RunLease | None:
@@ -112,6 +134,7 @@ def _lease_of(row: NamedRow) -> RunLease | None:
 
 def _lease_in(values: Mapping[str, str]) -> RunLease | None:
     try:
-        return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]))
-    except (KeyError, ValueError, TypeError):
+        dead_runs = tuple(values.get("dead_runs", "").split())
+        return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None

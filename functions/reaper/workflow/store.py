@@ -1,13 +1,18 @@
 """Where a workflow keeps what its phases hand over: texts under `<address>/<run id>/`, in S3, in blobs or, for tests, in a folder.
 
-run.json           the run, its policy, and the accounts to sweep
+run-<hash>.json    the run and the accounts to sweep, under the hash that the engine carries
 items.json         what to observe: an array of items, each a part of an account
 observed/<n>.json  what the item's observe read
 missing.json       for each item without a part when the run was decided, the reason
 decided.json       what decide decided of the whole run
-act-items.json     where to act: an array of targets
+act-items.json     where to act: an array of items, each a target
 decided/<n>.json   the decisions about one of them
 acted/<n>.json     what act did there
+figures.json       left by the step that publishes the figures of the run, so that a repeated one doesn't
+summary.json       the receipt of an audit's summary, so that a repeated step doesn't send it again
+
+The store decides nothing. A person who can write there can drop what the run has read, or mislead its mails; what may be done is for the ledger, the
+re-check and the policy to say.
 """
 
 from __future__ import annotations
@@ -18,7 +23,9 @@ from typing import Any, Protocol
 
 from reaper.errors import CloudError, Reason, SettingsError
 
-RUN, ITEMS, MISSING, DECIDED, ACT_ITEMS = "run.json", "items.json", "missing.json", "decided.json", "act-items.json"
+RUN_PREFIX = "run-"
+ITEMS, MISSING, DECIDED, ACT_ITEMS = "items.json", "missing.json", "decided.json", "act-items.json"
+FIGURES, SUMMARY = "figures.json", "summary.json"
 
 
 class RunStore(Protocol):

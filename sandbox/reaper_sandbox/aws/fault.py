@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reaper_sandbox.aws import reply
@@ -27,7 +27,7 @@ Rewrite = Callable[[Call, dict[str, Any]], dict[str, Any]]
 class Fault:
     """`delay` seconds first; then the connection is `closed`, or `answer` replaces the reply, or `rewrite` edits the sandbox's own.
 
-    `lost`: the call is carried out and the connection closed instead of the reply.
+    `lost`: the call is carried out, and then `answer` replaces the reply, or the connection is closed.
     """
 
     delay: float = 0.0
@@ -39,7 +39,7 @@ class Fault:
     @property
     def final(self) -> bool:
         """Whether the real reply is never made."""
-        return self.closed or self.answer is not None
+        return self.closed or (self.answer is not None and not self.lost)
 
 
 Guard = Callable[[Call], Fault | None]
@@ -104,6 +104,11 @@ def cut() -> Fault:
 def lost() -> Fault:
     """The call is carried out and its reply lost. SDKs try again, and get the service's answer to a call that was made before."""
     return Fault(lost=True)
+
+
+def carried_out(fault: Fault) -> Fault:
+    """The call is carried out all the same, and then its reply is that of `fault`."""
+    return replace(fault, lost=True, closed=False)
 
 
 def garbage() -> Fault:

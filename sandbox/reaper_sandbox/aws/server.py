@@ -124,13 +124,16 @@ class Server:
             time.sleep(fault.delay)
             if fault.closed:
                 _hang_up(environ)
-            if fault.answer:
+            if fault.answer and not fault.lost:
                 return _send(fault.answer(call), environ, start)
         if refused := assumption.denial(self.world, call):
             return _send(refused, environ, start)
         answer = self._answered(call, faults, environ, start)
-        if any(fault.lost for fault in faults):
-            _hang_up(environ)
+        for fault in faults:
+            if fault.lost and fault.answer:
+                return _send(fault.answer(call), environ, start)
+            if fault.lost:
+                _hang_up(environ)
         return answer
 
     def _answered(self, call: Call, faults: list[Fault], environ: dict[str, Any], start: Start) -> Iterable[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reaper_sandbox.azure import refusal
 from reaper_sandbox.azure.request import Reply, Request
@@ -17,7 +17,10 @@ from reaper_sandbox.azure.request import Reply, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the true reply, or the true reply is made and `lost`."""
+    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the true reply, or the true reply is made and `lost`.
+
+    With both `lost` and `answer` the request is carried out, and `answer` is what the caller gets.
+    """
 
     delay: float = 0.0
     closed: bool = False
@@ -27,7 +30,7 @@ class Fault:
     @property
     def final(self) -> bool:
         """Whether the true reply is never made."""
-        return self.closed or self.answer is not None
+        return self.closed or (self.answer is not None and not self.lost)
 
 
 Guard = Callable[[Request], Fault | None]
@@ -72,6 +75,11 @@ def cut() -> Fault:
 def lost() -> Fault:
     """The request is carried out, and the connection is closed without its reply."""
     return Fault(lost=True)
+
+
+def carried_out(fault: Fault) -> Fault:
+    """The request is carried out, although the caller gets the reply of `fault`, such as an error."""
+    return replace(fault, lost=True, closed=False)
 
 
 def on(method: str, path: str, fault: Fault, *, times: int | None = None) -> Guard:

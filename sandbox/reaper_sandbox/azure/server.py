@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from reaper_sandbox.azure import authority, identity, metric_calls, routes, tenant
-from reaper_sandbox.azure.fault import Guard
+from reaper_sandbox.azure.fault import Fault, Guard
 from reaper_sandbox.azure.metrics import Metrics
 from reaper_sandbox.azure.refusal import bad, read_only, refused, unauthorized
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
@@ -119,7 +119,7 @@ class Server:
         request = _request(incoming, *match) if match else _request(incoming, None, {})
         with self._log:
             self.requests.append(request)
-        lost = False
+        lost: Fault | None = None
         for guard in list(self.rules):
             fault = guard(request)
             if fault is None:
@@ -127,12 +127,14 @@ class Server:
             time.sleep(fault.delay)
             if fault.final:
                 return fault.answer(request) if fault.answer else None
-            lost = lost or fault.lost
+            lost = lost or (fault if fault.lost else None)
         try:
             reply = self._checked(request, match[0] if match else None)
         except Refused as refusal:
             reply = refusal.reply
-        return None if lost else reply
+        if lost:
+            return lost.answer(request) if lost.answer else None
+        return reply
 
     def _checked(self, request: Request, route: Route | None) -> Reply:
         if route is None:

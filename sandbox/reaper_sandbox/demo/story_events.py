@@ -70,8 +70,8 @@ def put_tag(name: str, key: str, value: str) -> StoryEvent:
 def release_hold(stage: StoryWorld) -> str:
     """What is on hold is released by a person."""
     with stage.ledger() as ledger:
-        until = hold_ledger.release_hold(ledger, "lee", stage.now).valid_until
-    return f"has read the summary and runs `reaper release`: what was due is released until {format_time(until)}"
+        until = hold_ledger.release_actions(ledger, "lee", stage.now).valid_until
+    return f"has read the summary and runs `reaper release --all`: what was due is released until {format_time(until)}"
 
 
 def restore_endpoint(name: str) -> StoryEvent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from typing import Any
@@ -13,12 +13,27 @@ import boto3
 
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest, UndoResult
+from reaper.actions.contract import (
+    NOTHING_EARLIER,
+    ActionResult,
+    Earlier,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+)
+from reaper.actions.intent import Intent
 from reaper.actions.manifest import Archive
+from reaper.actions.manifest_check import require_own_form
+from reaper.actions.permit import CallPermit, Look, hints_inside
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
-from reaper.model import Resource, StepName, Target
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import Unfinished
+from reaper.model import Memory, Resource, StepName, Target
 from reaper.observation import Observation, Window
+from reaper.policy.schema import Owners
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
@@ -44,6 +59,9 @@ class Stage:
 
     server: Server
     kind: str
+    looks: dict[str, Resource] = field(default_factory=dict)
+    """The last look at each resource, by ID: what its permits compare it with."""
+    acts: list[tuple[Resource, Manifest]] = field(default_factory=list)
 
     def cloud(self) -> CloudSession:
         return CloudSession(_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
@@ -65,7 +83,7 @@ class Stage:
     def again(self, resource: Resource) -> Observation:
         """As it is right before an act: a fresh look, and every signal anew."""
         session = self.cloud()
-        fresh = registry.action_functions(self.kind).read_now(session, resource)
+        fresh = self.looks[resource.id] = registry.action_functions(self.kind).read_now(session, resource)
         [observation] = registry.kind(self.kind).observe(session, [fresh], WINDOW)
         return observation
 
@@ -75,7 +93,7 @@ class Stage:
         return made.because, manifest
 
     def made(
-        self, name: str, move: StepName, permit: CallCheck = lambda: None, earlier: Earlier = NOTHING_EARLIER
+        self, name: str, move: StepName, permit: Permit | None = None, earlier: Earlier = NOTHING_EARLIER
     ) -> tuple[ActionResult, Manifest]:
         """The same with all that it says of itself, after an earlier action."""
         resource = self.again(self.resource(name)).resource
@@ -85,16 +103,40 @@ class Stage:
         manifest = self.manifest(resource, move, earlier)
         return self.carry(resource, manifest, permit), manifest
 
-    def carry(self, resource: Resource, manifest: Manifest, permit: CallCheck = lambda: None) -> ActionResult:
-        """The calls of an act, as its manifest says."""
-        return registry.action_functions(self.kind).perform(self.cloud(), resource, manifest, permit)
+    def carry(self, resource: Resource, manifest: Manifest, permit: Permit | None = None) -> ActionResult:
+        """The calls of an act, as its manifest says, each with the permit that the core gives."""
+        looked = self.looks.get(resource.id, resource)
+        self.acts.append((looked, manifest))
+        given = permit or self.permit(looked, manifest.action)
+        return registry.action_functions(self.kind).perform(self.cloud(), looked, manifest, given)
+
+    def permit(self, resource: Resource, move: StepName) -> CallPermit:
+        """The core's permit, over a ledger of its own. A look after a wait is a look at the resource alone."""
+        functions, ledger = registry.action_functions(self.kind), InMemoryLedger()
+        ledger.remember(resource.id, Memory(), 0, NOW)
+        hint = Unfinished(
+            target=resource.target, id=resource.id, kind=self.kind, name=resource.name, region=resource.region, owner=None,
+            action=move, run="r1", at=NOW,
+        )  # fmt: skip
+        return CallPermit(
+            look=Look(
+                resource=resource, memories={}, read=lambda: functions.read_now(self.cloud(), resource),
+                look=lambda now, before: None,
+            ),
+            own_intent=Intent(before=Memory(), written=Memory(), hint=hint),
+            ledger=ledger,
+            clock=lambda: NOW,
+            require_lease=lambda: None,
+            inside=hints_inside(resource, Owners(), move, "r1", NOW),
+        )  # fmt: skip
 
     def stored_action(
         self, name: str, move: StepName, archive: Archive, earlier: Earlier = NOTHING_EARLIER
-    ) -> tuple[ActionResult, Manifest, str]:
-        """An act whose manifest is stored, and where."""
+    ) -> tuple[ActionResult, Manifest, Earlier]:
+        """An act whose manifest is stored, and how a later act finds it."""
         made, manifest = self.made(name, move, earlier=earlier)
-        return made, manifest, archive.store_manifest(replace(manifest, run=f"r{next(RUNS)}"), 1)
+        stored = archive.store_manifest(replace(manifest, run=f"r{next(RUNS)}"), 1)
+        return made, manifest, Earlier(reference=stored, manifest=archive.read_manifest(stored))
 
     def manifest(self, resource: Resource, move: StepName, earlier: Earlier = NOTHING_EARLIER) -> Manifest:
         """What undoing will need, as it comes back from the store."""
@@ -105,9 +147,20 @@ class Stage:
             action=move, run="r1", at=NOW, undo_state=plain,
         )  # fmt: skip
 
+    def put_back(self, name: str) -> PutBackResult:
+        """Settle the last action, as if its run had ended early."""
+        resource, manifest = next(one for one in reversed(self.acts) if one[0].name == name)
+        functions = registry.action_functions(self.kind)
+        changes, created = functions.side_changes(manifest), resource.created
+        interrupted = Interrupted(action=manifest.action, begun_at=NOW, created=created, changes=changes)
+        return functions.put_back(self.cloud(), resource, interrupted)
+
     def undo(self, manifest: Manifest) -> UndoResult:
-        """Bring it back."""
-        return registry.action_functions(self.kind).undo(self.cloud(), manifest)
+        """Bring it back, if its manifests have the form that `reaper restore` requires."""
+        functions = registry.action_functions(self.kind)
+        for one in (manifest, *manifest.continued):
+            require_own_form(one, functions)
+        return functions.undo(self.cloud(), manifest)
 
     def parameters(self, action: str) -> list[dict[str, Any]]:
         """The parameters of every call of that IAM action so far."""

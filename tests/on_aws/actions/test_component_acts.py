@@ -8,12 +8,14 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import HOUR, NOW
 from reaper import registry
+from reaper.actions.contract import HalfDone
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES
+from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import denied, error, garbage, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
@@ -79,6 +81,7 @@ def test_a_failed_component_stop_restores_the_minimum(account: Account, stage: S
     server.rules.append(on("UpdateInferenceComponentRuntimeConfig", denied()))
     with pytest.raises(CloudError):
         stage.move("One", StepName.STOP)
+    assert stage.put_back("One").state is HalfDone.PUT_BACK
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 
 
@@ -160,6 +163,27 @@ def test_a_components_autoscaling_waits_until_it_is_in_service(account: Account,
     assert "Its status is Creating; run this again" in first.not_restored[0]
     server.now = NOW + 2 * MINUTES
     assert stage.undo(manifest).not_restored == ("The tags of its autoscaling are lost.",)
+    assert KEY in account.contents.scalable
+
+
+def test_the_autoscaling_of_a_component_goes_while_it_is_being_deleted(account: Account, stage: Stage, server: Server):
+    woken(account)
+    server.world.settle_after = MINUTES
+    message, _ = stage.move("One", StepName.DELETE)
+    assert (account.contents.components["One"].status, account.contents.scalable) == ("Deleting", {})
+    assert message == "it is being deleted; its endpoint and model stay"
+
+
+def test_a_component_recreated_after_its_deletion_keeps_its_autoscaling(account: Account, stage: Stage, server: Server):
+    woken(account)
+
+    def recreate(call: Call) -> None:
+        if "One" not in account.contents.components:
+            account.component("One", "e", copies=1, created=NOW)
+
+    server.rules.append(recreate)
+    message, _ = stage.move("One", StepName.DELETE)
+    assert "its autoscaling stays (its creation time, last change, tags, settings changed a moment ago)" in message
     assert KEY in account.contents.scalable
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,13 +8,13 @@ import pytest
 from on_aws.actions.stage import WINDOW, Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
-from reaper.actions.contract import ActionResult
-from reaper.errors import CloudError, Reason
+from reaper.actions.contract import ActionResult, HalfDone
+from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import State, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
-from reaper_sandbox.aws.fault import denied, garbage, on, throttled
+from reaper_sandbox.aws.fault import denied, error, garbage, lost, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -77,6 +78,7 @@ def test_a_failed_endpoint_scale_in_restores_the_minimum(account: Account, stage
     with pytest.raises(CloudError) as raised:
         stage.move("e", StepName.STOP)
     assert raised.value.missing == "sagemaker:UpdateEndpointWeightsAndCapacities"
+    assert stage.put_back("e").state is HalfDone.PUT_BACK
     assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
 
 
@@ -196,13 +198,14 @@ def test_a_host_of_components_without_copies_is_already_stopped(account: Account
     assert stage.able("e")[StepName.STOP] is None
 
 
-def test_a_half_scaled_in_host_is_reported_as_partial(account: Account, stage: Stage, server: Server):
+def test_a_half_scaled_in_host_gets_back_the_minimum_of_the_rest(account: Account, stage: Stage, server: Server):
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
     server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
-    with pytest.raises(CloudError, match="was scaled to zero before") as raised:
+    with pytest.raises(CloudError, match="UpdateInferenceComponentRuntimeConfig"):
         stage.move("e", StepName.STOP)
-    assert raised.value.reason is Reason.PARTIAL
+    settled = stage.put_back("e")
+    assert (settled.state, "inference-component/one was scaled to zero" in settled.because) == (HalfDone.PUT_BACK, True)
     assert least(account, "inference-component/two", COPIES) == 1
 
 
@@ -211,22 +214,33 @@ def test_a_vanished_component_does_not_mean_a_vanished_endpoint(account: Account
     resource = stage.again(stage.resource("e")).resource
     manifest = stage.manifest(resource, StepName.STOP)
     del account.contents.components["one"]
-    with pytest.raises(CloudError) as raised:
+    with pytest.raises(ActionWithdrawn, match="its settings, contents changed"):
         stage.carry(resource, manifest)
-    assert raised.value.reason is Reason.REFUSED
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 
 
-def test_a_minimum_that_stays_lowered_is_reported(account: Account, stage: Stage, server: Server):
+@pytest.mark.parametrize("operation", ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"])
+def test_a_component_that_vanishes_at_its_call_is_no_vanished_endpoint(
+    account: Account, stage: Stage, server: Server, operation: str
+):
+    host(account, "one", "two")
+    server.rules.append(on(operation, error(400, "ValidationException", 'Could not find inference component "one".')))
+    with pytest.raises(CloudError) as raised:
+        stage.move("e", StepName.STOP)
+    assert raised.value.reason is not Reason.GONE
+    assert not raised.value.may_have_been_made
+
+
+def test_a_minimum_that_cannot_be_put_back_is_an_error(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
-    with pytest.raises(CloudError, match="minimum stays lowered, because it couldn't be put back") as raised:
+    with pytest.raises(CloudError, match="UpdateEndpointWeightsAndCapacities"):
         stage.move("e", StepName.STOP)
-    assert raised.value.reason is Reason.PARTIAL
-    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored restores it" in str(raised.value)
+    with pytest.raises(CloudError, match="RegisterScalableTarget"):
+        stage.put_back("e")
 
 
 def test_a_host_with_a_component_nothing_wakes_is_not_stopped(account: Account, stage: Stage):
@@ -377,8 +391,17 @@ def test_many_endpoints_that_could_sleep_cost_three_more_calls(account: Account,
     }
 
 
-def test_a_passing_fault_of_a_stop_is_retried(account: Account, stage: Stage, server: Server):
-    account.endpoint("e", variants=[Variant(count=2)])
-    server.rules.append(on("UpdateEndpointWeightsAndCapacities", throttled(), times=1))
-    stage.move("e", StepName.STOP)
-    assert counts(account) == {"AllTraffic": 1}
+def test_after_a_lost_reply_undo_restores_counts_and_minimum(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    server.world.settle_after = timedelta(minutes=10)
+    server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
+    resource = stage.again(stage.resource("e")).resource
+    manifest = stage.manifest(resource, StepName.STOP)
+    with pytest.raises(CloudError) as raised:
+        stage.carry(resource, manifest)
+    assert (raised.value.may_have_been_made, len(stage.parameters("sagemaker:UpdateEndpointWeightsAndCapacities"))) == (True, 1)
+    assert (stage.put_back("e").state, counts(account), least(account)) == (HalfDone.DONE, {"AllTraffic": 1}, 1)
+    server.now += timedelta(hours=1)
+    stage.undo(manifest)
+    assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)

@@ -9,7 +9,6 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, HOUR, NOW
-from reaper.actions.contract import Earlier
 from reaper.aws.restorable import RESTORED_TAG
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
@@ -232,12 +231,10 @@ def test_a_scale_in_can_be_undone_after_a_restored_deletion(account: Account, st
     scaled.variant(account, "e", least=2, most=4)
     _, stopped = stage.move("e", StepName.STOP)
     resource = stage.again(stage.resource("e")).resource
-    deleted = stage.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
+    deleted = stage.manifest(resource, StepName.DELETE)
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
-    command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
-    warning = f"An earlier action changed it too; `{command}` undoes that action."
-    assert warning in stage.undo(deleted).not_restored
+    stage.undo(deleted)
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
     assert stage.undo(stopped).not_restored == ()
     assert (count(account), account.contents.scalable[KEY].least) == (3, 2)
@@ -318,13 +315,6 @@ def test_a_deleted_component_is_not_put_on_a_recreated_endpoint(account: Account
     with pytest.raises(CloudError, match="its endpoint e has been recreated since, so one can't be recreated there"):
         part.undo(manifest)
     assert account.contents.components == {}
-
-
-def test_restoring_a_component_names_the_earlier_action(account: Account, part: Stage):
-    resource = part.again(part.resource("one")).resource
-    manifest = part.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
-    account.contents.components.clear()
-    assert any("--manifest s3://kept/stop.json" in text for text in part.undo(manifest).not_restored)
 
 
 @pytest.mark.parametrize("other", [{"created": NOW - HOUR}, {"instance": "ml.p3.2xlarge"}], ids=["made anew", "another instance"])

@@ -40,7 +40,7 @@ def client(server: Server, session: boto3.Session, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
 
     def make(service: str, region: str = "us-east-1", attempts: int = 1, **credentials: str) -> Any:
-        config = Config(retries={"total_max_attempts": attempts, "mode": "standard"}, read_timeout=5)
+        config = Config(retries={"total_max_attempts": attempts, "mode": "standard"}, read_timeout=60)
         return session.client(service, region_name=region, endpoint_url=server.url, config=config, **credentials)  # type: ignore[call-overload]
 
     return make

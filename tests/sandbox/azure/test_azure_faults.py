@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import AzureError, DecodeError, HttpResponseError
 
-from reaper_sandbox.azure.fault import cut, denied, empty, error, garbage, latency, lost, on, throttled
+from reaper_sandbox.azure.fault import carried_out, cut, denied, empty, error, garbage, latency, lost, on, throttled
 from reaper_sandbox.azure.rights import deny, only
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Workspace
@@ -80,6 +80,14 @@ def test_a_lost_reply_follows_a_request_that_took_effect(server: Server, vision:
         sdk.ml(server).compute.begin_stop("ml", "vision", "ada", polling=False)
     assert ada.body["properties"]["properties"]["state"] == "Stopping"
     assert len(server.mutations) == 1
+
+
+def test_an_error_may_follow_a_request_that_took_effect(server: Server, vision: Workspace) -> None:
+    ada = vision.instance("ada")
+    server.rules.append(on("POST", ".*/stop", carried_out(error(501))))
+    with pytest.raises(HttpResponseError):
+        sdk.ml(server).compute.begin_stop("ml", "vision", "ada", polling=False)
+    assert ada.body["properties"]["properties"]["state"] == "Stopping"
 
 
 def test_a_garbled_reply_is_an_error(server: Server, vision: Workspace) -> None:

@@ -1,76 +1,40 @@
-"""The minimum that autoscaling keeps: lowered before a stop, or it would undo the stop, and raised again by an undo.
+"""The minimum that autoscaling keeps: lowered before a stop, or it would undo the stop, and raised again by an undo or if the stop fails.
 
 https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import CallCheck, Manifest
+from reaper.actions.contract import Manifest, Permit
 from reaper.aws import autoscaling
+from reaper.aws.actions.live_settings import MINIMUM, numbers_set
 from reaper.aws.actions.restored_count import RestoredCount
-from reaper.aws.actions.saved_autoscaling import SavedAutoscaling, partial_error, register_target, target_key
+from reaper.aws.actions.saved_autoscaling import SavedAutoscaling, register_target, target_key
+from reaper.aws.autoscaling import CAPACITY_DIMENSIONS
 from reaper.aws.session import CloudSession
-from reaper.errors import ActionWithdrawn, CloudError, Reason
-
-CAPACITY_DIMENSIONS = {autoscaling.VARIANT_DIMENSION, autoscaling.COPIES_DIMENSION}
-UNCERTAIN_REASONS = {Reason.UNREACHABLE, Reason.UNREADABLE}
-"""Failures after which the call may have been carried out."""
+from reaper.model import SideChange
 
 
-def lower_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], permit: CallCheck) -> None:
-    """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
-    for target in _targets_to_lower(saved, least):
-        permit()
-        register_target(cloud, target, MinCapacity=least[target["ResourceId"]])
-
-
-@contextmanager
-def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) -> Iterator[None]:
-    """The minimum lowered as the manifest says, and raised again if what follows fails or is withdrawn: a lowered minimum alone
-    lets autoscaling scale in. Raising it needs no permit.
-
-    If the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; also if it can't be
-    raised. Then an error with Reason.PARTIAL says so, and only this manifest knows what it was.
-    """
-    try:
-        lower_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"], permit)
-        yield
-    except CloudError as error:
-        if error.retried or error.reason in UNCERTAIN_REASONS:
-            clause = _stays_lowered_clause(manifest, "because the call may have been carried out")
-        else:
-            clause = _put_minimum_back(cloud, manifest)
-        if clause:
-            raise partial_error(error, clause) from error
-        raise
-    except ActionWithdrawn as reason:
-        if clause := _put_minimum_back(cloud, manifest):
-            raise ActionWithdrawn(f"{reason}; {clause}") from reason
-        raise
-
-
-def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
-    """The clause that says the minimum stays lowered, if it couldn't be raised."""
-    try:
-        raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
-    except CloudError as error:
-        return _stays_lowered_clause(manifest, f"because it couldn't be put back ({error})")
-    return None
-
-
-def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
-    """None where no minimum was to be lowered."""
-    targets = _targets_to_lower(manifest.undo_state["scaling"], manifest.undo_state["least"])
-    stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
-    text = (
-        f"and the autoscaling minimum stays lowered, {because}: {stays}; "
-        f"the manifest that run {manifest.run} stored restores it: `reaper restore {manifest.id}`"
+def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[SideChange, ...]:
+    """What lowering the minimum of those targets to what `least` says by resource ID changes."""
+    return tuple(
+        SideChange(what=MINIMUM + target["ResourceId"], before=target["MinCapacity"], ours=least[target["ResourceId"]])
+        for target in _targets_to_lower(saved, least)
     )
-    return text if targets else None
+
+
+def lower_minimum(cloud: CloudSession, manifest: Manifest, permit: Permit) -> list[SideChange]:
+    """Lower the minimum as the manifest says, one call each, so that autoscaling does not undo what follows. Returns what was changed."""
+    saved, least = manifest.undo_state["scaling"], manifest.undo_state["least"]
+    made: list[SideChange] = []
+    for target, change in zip(_targets_to_lower(saved, least), minimum_changes(saved, least), strict=True):
+        with permit(numbers_set(made)):
+            register_target(cloud.change, target, MinCapacity=change.ours)
+        made.append(change)
+    return made
 
 
 def raise_minimum(
@@ -106,7 +70,7 @@ def _raise_target_minimum(
         maximum=max(lowered_to, current["MaxCapacity"]),
     )
     if least.count_to_request is not None:
-        register_target(cloud, target, MinCapacity=least.count_to_request)
+        register_target(cloud.call, target, MinCapacity=least.count_to_request)
     return least.not_restored
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reaper.actions.contract import Members, any_members
 from reaper.aws import restorable, tags
 from reaper.aws.plain_json import chosen_members, tags_parameter
 from reaper.aws.restorable import CONFIG_MEMBERS
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
+
+SAVED_MEMBERS: Members = {"name": None, "params": any_members(*CONFIG_MEMBERS), "tags": None}
 
 
 def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:

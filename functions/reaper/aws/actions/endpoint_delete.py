@@ -10,17 +10,39 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.actions.contract import ActionResult, CallCheck, Earlier, Manifest, UndoState
+from reaper.actions.contract import (
+    PREVIOUS_MEMBERS,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Members,
+    OwnChanges,
+    Permit,
+    UndoState,
+    any_members,
+    next_part,
+)
 from reaper.aws import autoscaling, tags
-from reaper.aws.actions import endpoint_config, identity, inference_component, manifest_chain, saved_autoscaling
+from reaper.aws.actions import endpoint_config, identity, inference_component, saved_autoscaling
+from reaper.aws.actions.live_settings import being_deleted, components_deleted
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
 from reaper.aws.restorable import ENDPOINT_MEMBERS, VARIANT_MEMBERS
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason
+from reaper.errors import gone_as_partial
 from reaper.model import Resource, StepName
 
 PAUSES_S = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
+UNDO_MEMBERS: Members = {
+    **any_members("born", "part", "tags"),
+    "endpoint": any_members(*ENDPOINT_MEMBERS),
+    "previous": PREVIOUS_MEMBERS,
+    "variants": any_members(*VARIANT_MEMBERS),
+    "shadows": any_members(*VARIANT_MEMBERS),
+    "config": endpoint_config.SAVED_MEMBERS,
+    "components": inference_component.SAVED_MEMBERS,
+    "scaling": saved_autoscaling.SAVED_MEMBERS,
+}
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
@@ -44,8 +66,8 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     return {
         "endpoint": chosen_members(row, *ENDPOINT_MEMBERS),
         "born": first_created,
-        "previous": earlier.manifest_address,
-        "part": manifest_chain.part_number(resource, earlier, lambda before: _continues(before, first_created)),
+        "previous": earlier.record,
+        "part": next_part(earlier, lambda before: _continues(before, first_created)),
         "tags": own_tags,
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
@@ -60,37 +82,32 @@ def _continues(before: Manifest, first_created: str) -> bool:
     return before.action is StepName.DELETE and before.undo_state.get("born") == first_created
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """Components, endpoint, then what is left of the autoscaling, which is of no use without them.
 
     Components that take more than a minute to go leave the endpoint to an action of its own.
     """
     saved, name = manifest.undo_state, resource.name
-    deleted: list[str] = []
-    try:
-        if not _delete_components(cloud, name, [one["InferenceComponentName"] for one in saved["components"]], deleted, permit):
-            return _result_while_components_go(cloud, saved, permit)
-        permit()
-        cloud.call("sagemaker", "DeleteEndpoint", ANY_REPLY_KEY, EndpointName=name)
-    except CloudError as error:
-        if not deleted:
-            raise
-        raise saved_autoscaling.partial_error(
-            error, f"its components {', '.join(deleted)} are deleted, and undo restores them"
-        ) from error
-    remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+    deleted = _delete_components(cloud, resource, saved, permit)
+    own_changes = components_deleted(resource, deleted)
+    if deleted and not _wait_until_gone(cloud, name):
+        return _result_while_components_go(cloud, saved, permit, own_changes)
+    if deleted:
+        permit.after_wait(own_changes)
+    with permit(own_changes):
+        cloud.change("sagemaker", "DeleteEndpoint", ANY_REPLY_KEY, EndpointName=name)
+    remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, being_deleted(resource))
     with_it = [f"with its {_component_count_text(saved, 'inference ')}"] if saved["components"] else []
     with_it += ["with its autoscaling"] if saved["scaling"]["targets"] and not remaining else []
     summary = f"it is being deleted {' and '.join(with_it)}".rstrip()
     return ActionResult(because="; ".join([f"{summary}; its configuration {saved['config']['name']} stays", *remaining]))
 
 
-def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: CallCheck) -> ActionResult:
-    """What there is to say while the components are still going; their autoscaling goes, too. Raises CloudError where none was ours."""
-    if not saved["components"]:
-        raise _delete_refusal("its components are still being deleted, so the reaper left it alone")
+def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: Permit, own_changes: OwnChanges) -> ActionResult:
+    """What there is to say while the components are still going; their autoscaling goes, too."""
     targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == autoscaling.COPIES_DIMENSION]
-    remaining = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
+    scaling = {**saved["scaling"], "targets": targets}
+    remaining = saved_autoscaling.deregister_targets(cloud, scaling, permit, own_changes)
     hosted = _component_count_text(saved)
     summary = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
     return ActionResult(because="; ".join([summary, *remaining]), part_done=f"its {hosted}; the endpoint remains")
@@ -106,30 +123,24 @@ def fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _delete_components(
-    cloud: CloudSession, endpoint: str, saved_names: Sequence[str], deleted: list[str], permit: CallCheck
-) -> bool:
-    """Delete every component of it, add each name to `deleted`, and wait for a minute at most. Returns whether none is left."""
-    present = inference_component.remaining_component_names(cloud, endpoint)
-    if new := sorted(set(present) - set(saved_names)):
-        raise _delete_refusal(f"component {new[0]} was just added to {endpoint}, so nothing was deleted")
-    for name in present:
-        permit()
-        try:
-            cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=name)
-            deleted.append(name)
-        except CloudError as error:
-            if error.reason is not Reason.GONE:
-                raise
-    for pause in PAUSES_S if inference_component.component_names(cloud, endpoint) else ():
-        time.sleep(pause)
+def _delete_components(cloud: CloudSession, resource: Resource, saved: UndoState, permit: Permit) -> list[str]:
+    """Delete every component of the manifest, each with a permit of its own for its owner's sake. Returns their names."""
+    ids = {inner.name: inner.id for inner in resource.contained}
+    deleted: list[str] = []
+    for name in (component["InferenceComponentName"] for component in saved["components"]):
+        with permit(components_deleted(resource, deleted), inside=ids[name]), gone_as_partial():
+            cloud.change("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=name)
+        deleted.append(name)
+    return deleted
+
+
+def _wait_until_gone(cloud: CloudSession, endpoint: str) -> bool:
+    """Whether its components are gone, waiting for a minute at most."""
+    for pause in PAUSES_S:
         if not inference_component.component_names(cloud, endpoint):
             return True
+        time.sleep(pause)
     return not inference_component.component_names(cloud, endpoint)
-
-
-def _delete_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:DeleteEndpoint", text)
 
 
 def variants_by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -17,7 +17,6 @@ from reaper.aws.actions import (
     endpoint_config,
     identity,
     inference_component,
-    manifest_chain,
     resize,
     saved_autoscaling,
     variant_settings,
@@ -40,7 +39,7 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
     because = "it was recreated" if was_created else f"its status is {status}"
-    chain = manifest_chain.read_chain(manifest, failed)
+    chain = (manifest, *manifest.continued)
     never = _never_restored(chain)
     if status != "InService":
         return UndoResult(
@@ -147,7 +146,7 @@ def _never_restored(chain: Sequence[Manifest]) -> list[str]:
     saved = chain[0].undo_state
     lost = ["The tags of its autoscaling are lost."] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
     lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    return lost + identity.earlier_action_hint(chain[-1])
+    return lost
 
 
 def _create_refusal(text: str) -> CloudError:

@@ -11,17 +11,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reaper.actions.contract import ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    PREVIOUS_MEMBERS,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Members,
+    Permit,
+    UndoResult,
+    UndoState,
+    any_members,
+    next_part,
+)
 from reaper.aws import autoscaling, endpoint_description, protection, restorable, tags
-from reaper.aws.actions import autoscaling_minimum, identity, inference_component, manifest_chain, resize, saved_autoscaling
+from reaper.aws.actions import autoscaling_minimum, identity, inference_component, resize, saved_autoscaling
+from reaper.aws.actions.live_settings import components_scaled, numbers_set
 from reaper.aws.actions.restored_count import RestoredCount
 from reaper.aws.endpoint_description import EndpointDescription
 from reaper.aws.scale_in_plan import ScaleInPlan, plan_scale_in, production_variants
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason
-from reaper.model import Resource, StepName
+from reaper.errors import CloudError, Reason, gone_as_partial
+from reaper.model import Resource, SideChange, StepName
 
 OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
+UNDO_MEMBERS: Members = {
+    **any_members("born", "config", "instances", "counts", "variants", "inside", "copies", "least", "part", "parts"),
+    "previous": PREVIOUS_MEMBERS,
+    "scaling": saved_autoscaling.SAVED_MEMBERS,
+}
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
@@ -35,12 +52,12 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     if plan.blocked:
         raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
     same = _endpoint_identity(cloud, endpoint)
-    part = manifest_chain.part_number(resource, earlier, lambda before: _continues(before, same, plan))
+    part = next_part(earlier, lambda before: _continues(before, same, plan))
     numbers = _counts_before_and_after(cloud, resource.name, endpoint, plan)
     return {
         **same,
         **numbers,
-        "previous": earlier.manifest_address,
+        "previous": earlier.record,
         "part": part,
         "parts": part - 1 + max(1, len(plan.instances_by_variant)),
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, set(numbers["least"])),
@@ -90,34 +107,51 @@ def _continues(before: Manifest, same: Mapping[str, Any], plan: ScaleInPlan) -> 
     return left_some and same_one and not saved["variants"].keys() & plan.instances_by_variant.keys()
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """The autoscaling minimum first, or autoscaling would undo the rest; put back where the rest fails."""
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """The autoscaling minima, and the numbers of the stop itself: they show whether it took effect."""
     saved = manifest.undo_state
-    with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
-        if saved["variants"]:
-            permit()
-            wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
-            resize.update_capacities(cloud, resource.name, wanted)
-        _take_copies_to_zero(cloud, list(saved["copies"]), permit)
+    minima = autoscaling_minimum.minimum_changes(saved["scaling"], saved["least"])
+    return (*minima, *_variant_changes(manifest), *_copy_changes(saved))
+
+
+def _variant_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    saved = manifest.undo_state
+    return tuple(
+        SideChange(what=autoscaling.variant_resource_id(manifest.name, v), before=saved["counts"][v], ours=count)
+        for v, count in saved["variants"].items()
+    )
+
+
+def _copy_changes(saved: UndoState) -> tuple[SideChange, ...]:
+    return tuple(
+        SideChange(what=autoscaling.component_resource_id(name), before=count, ours=0) for name, count in saved["copies"].items()
+    )
+
+
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """The autoscaling minimum first, or autoscaling would undo the rest."""
+    saved = manifest.undo_state
+    minima = autoscaling_minimum.lower_minimum(cloud, manifest, permit)
+    if saved["variants"]:
+        wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
+        with permit(numbers_set(minima)):
+            resize.update_capacities(cloud.change, resource.name, wanted)
+    _take_copies_to_zero(cloud, resource, saved, minima, permit)
     has_rest = saved["part"] < saved["parts"]
     part = f"{saved['part']} of {saved['parts']} variants" if has_rest else None
     return ActionResult(because=_result_sentence(saved) + protection.stack_warning(resource.tags), part_done=part)
 
 
-def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: CallCheck) -> None:
-    """Components to zero copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
-    for at, name in enumerate(names):
-        permit()
-        try:
-            inference_component.set_copies(cloud, name, 0)
-        except CloudError as error:
-            if error.reason is Reason.GONE:
-                continue
-            if not at:
-                raise
-            raise saved_autoscaling.partial_error(
-                error, f"{', '.join(names[:at])} {'was' if at == 1 else 'were'} scaled to zero before"
-            ) from error
+def _take_copies_to_zero(
+    cloud: CloudSession, resource: Resource, saved: UndoState, minima: Sequence[SideChange], permit: Permit
+) -> None:
+    """Components to zero copies, one after the other, each with a permit of its own for its owner's sake."""
+    ids = {inner.name: inner.id for inner in resource.contained}
+    changes = _copy_changes(saved)
+    for at, name in enumerate(saved["copies"]):
+        own_changes = components_scaled(resource, (*minima, *changes[:at]), list(saved["copies"])[:at])
+        with permit(own_changes, inside=ids[name]), gone_as_partial():
+            inference_component.set_copies(cloud.change, name, 0)
 
 
 def _result_sentence(saved: UndoState) -> str:
@@ -147,7 +181,7 @@ def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum; of the earlier parts of a stop too."""
     endpoint = _require_same_endpoint(cloud, manifest)
     progress = _UndoProgress(maximum_by_id=autoscaling_minimum.maximum_by_id(cloud))
-    records = [one.undo_state for one in manifest_chain.read_chain(manifest, progress.failures)]
+    records = [one.undo_state for one in (manifest, *manifest.continued)]
     _restore_instances(cloud, manifest.name, endpoint, records, progress)
     for one, before in manifest.undo_state["copies"].items():
         _restore_copies(cloud, one, before, manifest.undo_state["inside"].get(one), progress)

@@ -10,11 +10,10 @@ Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import Manifest
 from reaper.aws import tags
 from reaper.aws.plain_json import to_plain_json
 from reaper.aws.restorable import RESTORED_TAG, no_room_for_tag_because
@@ -48,13 +47,6 @@ def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dic
     return {**own_tags, RESTORED_TAG: first_created_at}
 
 
-def earlier_action_hint(manifest: Manifest) -> list[str]:
-    """The sentence that says how to undo an earlier action on it, if there was one.
-
-    What the manifest continues is undone with it (`manifest_chain`) and needs none.
-    """
-    address = manifest.undo_state.get("previous")
-    if not address:
-        return []
-    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
-    return [f"An earlier action changed it too; `{command}` undoes that action."]
+def arn_pattern(below: str) -> re.Pattern[str]:
+    """Matches the ARNs of a kind, whose last part `below` matches."""
+    return re.compile(rf"arn:[^:]+:sagemaker:(?P<region>[^:]+):(?P<account>[^:]+):{below}", re.IGNORECASE)

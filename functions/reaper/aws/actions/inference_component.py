@@ -5,9 +5,10 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reaper.actions.contract import Members, any_members
 from reaper.aws import restorable, tags
 from reaper.aws.actions import identity
 from reaper.aws.actions.restored_count import RestoredCount
@@ -17,6 +18,15 @@ from reaper.errors import CloudError, Reason
 
 NAME_KEYS = restorable.COMPONENT_MEMBERS
 CREATED_STATUSES = ("InService", "Updating")
+SPECIFICATION_MEMBERS: Members = {
+    **any_members(*restorable.SPECIFICATION_MEMBERS),
+    "Container": any_members("Image", *restorable.CONTAINER_MEMBERS),
+}
+SAVED_MEMBERS: Members = {
+    **any_members(*NAME_KEYS, "LastDeploymentConfig", "copies", "tags", "born"),
+    "Specification": SPECIFICATION_MEMBERS,
+    "Specifications": SPECIFICATION_MEMBERS,
+}
 
 
 def component_names(cloud: CloudSession, endpoint: str) -> list[str]:
@@ -115,9 +125,9 @@ def _call_create(cloud: CloudSession, params: Mapping[str, Any], count: int) -> 
     cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **params, RuntimeConfig=runtime)
 
 
-def set_copies(cloud: CloudSession, name: str, count: int) -> None:
-    """Ask for that many copies."""
-    cloud.call(
+def set_copies(send: Callable[..., Any], name: str, count: int) -> None:
+    """Ask for that many copies. `send`: the session's `call` or `change`."""
+    send(
         "sagemaker",
         "UpdateInferenceComponentRuntimeConfig",
         "InferenceComponentArn",
@@ -135,7 +145,7 @@ def restored_copies(row: Mapping[str, Any], before: int, maximum: int | None) ->
 def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> None:
     """Ask for as many copies as there were, if any must be asked for."""
     if copies.count_to_request is not None:
-        set_copies(cloud, name, copies.count_to_request)
+        set_copies(cloud.call, name, copies.count_to_request)
 
 
 def model_names(saved: Sequence[Mapping[str, Any]]) -> set[str]:

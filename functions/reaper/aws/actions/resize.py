@@ -6,11 +6,10 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeig
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reaper.aws.actions.endpoint_delete import fetch_endpoint
-from reaper.aws.plain_json import ANY_REPLY_KEY
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError
 
@@ -19,10 +18,10 @@ CapacityRow = Mapping[str, Any]
 """One row of DesiredWeightsAndCapacities."""
 
 
-def update_capacities(cloud: CloudSession, name: str, rows: Sequence[CapacityRow]) -> None:
-    """One call."""
+def update_capacities(send: Callable[..., Any], name: str, rows: Sequence[CapacityRow]) -> None:
+    """One call. `send`: the session's `call` or `change`."""
     operation = "UpdateEndpointWeightsAndCapacities"
-    cloud.call("sagemaker", operation, ANY_REPLY_KEY, EndpointName=name, DesiredWeightsAndCapacities=list(rows))
+    send("sagemaker", operation, "EndpointArn", EndpointName=name, DesiredWeightsAndCapacities=list(rows))
 
 
 def capacity_calls(rows: Sequence[CapacityRow]) -> list[list[CapacityRow]]:
@@ -43,7 +42,7 @@ def call_while_in_service(
     while waiting and fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
         rows = waiting.pop(0)
         try:
-            update_capacities(cloud, name, rows)
+            update_capacities(cloud.call, name, rows)
         except CloudError as error:
             refused |= {str(row["VariantName"]): error for row in rows}
     return [str(row["VariantName"]) for rows in waiting for row in rows]

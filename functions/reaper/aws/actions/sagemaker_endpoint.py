@@ -6,29 +6,55 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+    UndoState,
+)
 from reaper.aws import tags
-from reaper.aws.actions import endpoint_delete, endpoint_restore, endpoint_scale, inference_component, saved_autoscaling
+from reaper.aws.actions import endpoint_delete, endpoint_restore, endpoint_scale, identity, inference_component, saved_autoscaling
+from reaper.aws.actions.live_settings import autoscaling_settings, component_settings, endpoint_settings
+from reaper.aws.actions.put_back import put_back as put_back_minima
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.kinds import sagemaker_endpoint as kind
 from reaper.aws.kinds import sagemaker_inference_component as component_kind
 from reaper.aws.session import CloudSession
-from reaper.model import Resource, StepName
+from reaper.model import Resource, SideChange, StepName
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """Its description and tags, and every component on it with its tags: what forbids acts on them forbids what takes them away."""
+    """Its description, its tags and its autoscaling, and every component on it with the same.
+
+    What forbids actions on a component forbids what takes it away.
+    """
     row = endpoint_delete.fetch_endpoint(cloud, resource.name)
+    names = sorted(inference_component.component_names(cloud, resource.name))
+    hosted = [one for one in cloud.map_concurrently(lambda name: _read_component(cloud, name), names) if one]
+    parts = [endpoint_settings(row), *(component_settings(inner) for inner, _ in hosted)]
+    ids = {id_ for _, numbers in parts for id_ in numbers}
+    parts.append(autoscaling_settings(saved_autoscaling.read_autoscaling_state(cloud, ids), ids))
+    details = EndpointDetails(
+        component_tags={inner["InferenceComponentName"]: inner_tags for inner, inner_tags in hosted},
+        settings={key: value for settings, _ in parts for key, value in settings.items()},
+        numbers={key: value for _, numbers in parts for key, value in numbers.items()},
+    )
     own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
-    component_tags: dict[str, dict[str, str]] = {}
-    contained: list[Resource] = []
-    for name in inference_component.component_names(cloud, resource.name):
-        if inner := inference_component.find_component(cloud, name):
-            component_tags[name] = tags.read_tags_now(cloud, inner["InferenceComponentArn"])
-            contained.append(component_kind.contained_resource(cloud, inner, component_tags[name], own_tags))
-    endpoint = kind.resource_from_row(cloud, row, own_tags)
-    return replace(endpoint, details=EndpointDetails(component_tags=component_tags), contained=tuple(contained))
+    contained = tuple(component_kind.contained_resource(cloud, inner, inner_tags, own_tags) for inner, inner_tags in hosted)
+    return replace(kind.resource_from_row(cloud, row, own_tags), details=details, contained=contained)
+
+
+def _read_component(cloud: CloudSession, name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Its description and its own tags; None if it is gone."""
+    row = inference_component.find_component(cloud, name)
+    return (row, tags.read_tags_now(cloud, row["InferenceComponentArn"])) if row else None
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -38,11 +64,21 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
     return endpoint_scale.read_undo_state(cloud, resource, earlier)
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """Neither action is waited for."""
     if manifest.action is StepName.DELETE:
         return endpoint_delete.perform(cloud, resource, manifest, permit)
     return endpoint_scale.perform(cloud, resource, manifest, permit)
+
+
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """A deletion changes nothing beside what it deletes."""
+    return endpoint_scale.side_changes(manifest) if manifest.action is StepName.STOP else ()
+
+
+def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """See the module of that name."""
+    return put_back_minima(cloud, endpoint_delete.fetch_endpoint(cloud, resource.name), interrupted)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -58,6 +94,8 @@ ACTS = ActionFunctions(
     read_now=read_now,
     read_undo_state=read_undo_state,
     perform=perform,
+    side_changes=side_changes,
+    put_back=put_back,
     undo=undo,
     undo_permissions=(
         "sagemaker:ListTags",
@@ -73,4 +111,6 @@ ACTS = ActionFunctions(
         "iam:PassRole",
         *saved_autoscaling.RESTORE_PERMISSIONS,
     ),
+    undo_members={StepName.STOP: endpoint_scale.UNDO_MEMBERS, StepName.DELETE: endpoint_delete.UNDO_MEMBERS},
+    id_pattern=identity.arn_pattern("endpoint/(?P<name>.+)"),
 )

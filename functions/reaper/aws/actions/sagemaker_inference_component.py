@@ -5,43 +5,70 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    PREVIOUS_MEMBERS,
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+    UndoState,
+    any_members,
+)
 from reaper.aws import autoscaling, component_actions, protection, restorable, tags
 from reaper.aws.actions import autoscaling_minimum, endpoint_config, identity, inference_component, saved_autoscaling
+from reaper.aws.actions.live_settings import autoscaling_settings, being_deleted, component_settings, numbers_set
+from reaper.aws.actions.put_back import put_back as put_back_minima
 from reaper.aws.kinds import sagemaker_inference_component as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
-from reaper.model import Resource, StepName
+from reaper.model import Resource, SideChange, StepName
+
+UNDO_MEMBERS = {
+    StepName.STOP: {**any_members("born", "made_of", "on", "copies", "least"), "scaling": saved_autoscaling.SAVED_MEMBERS},
+    StepName.DELETE: {
+        "component": inference_component.SAVED_MEMBERS,
+        "host": None,
+        "previous": PREVIOUS_MEMBERS,
+        "scaling": saved_autoscaling.SAVED_MEMBERS,
+    },
+}
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """Its description and tags, merged with its endpoint's as `discover` does; and the same of all others on that endpoint."""
-    component = _read_component(cloud, resource.name)
-    details = component_actions.details_of(component)
-    siblings = tuple(_read_siblings(cloud, component.name, details.endpoint_name))
-    return replace(component, details=replace(details, siblings=siblings))
+    """Its description and tags, merged with its endpoint's as `discover` does, and its autoscaling; and all others on that endpoint."""
+    row = inference_component.fetch_component(cloud, resource.name)
+    component = _with_tags(cloud, row)
+    details, id_ = component_actions.details_of(component), autoscaling.component_resource_id(component.name)
+    parts = [component_settings(row), autoscaling_settings(saved_autoscaling.read_autoscaling_state(cloud, {id_}), {id_})]
+    names = sorted(set(inference_component.component_names(cloud, details.endpoint_name)) - {component.name})
+    siblings = cloud.map_concurrently(lambda name: _read_sibling(cloud, name), names)
+    known = replace(
+        details,
+        siblings=tuple(sibling for sibling in siblings if sibling),
+        settings={key: value for settings, _ in parts for key, value in settings.items()},
+        numbers={key: value for _, numbers in parts for key, value in numbers.items()},
+    )
+    return replace(component, details=known)
 
 
-def _read_component(cloud: CloudSession, name: str) -> Resource:
-    row = inference_component.fetch_component(cloud, name)
+def _with_tags(cloud: CloudSession, row: Mapping[str, Any]) -> Resource:
     return kind.resource_from_row(
         cloud, row, tags.read_tags_now(cloud, row["InferenceComponentArn"], kind.endpoint_arn(cloud, row))
     )
 
 
-def _read_siblings(cloud: CloudSession, component: str, endpoint: str) -> Iterator[Resource]:
-    for name in inference_component.component_names(cloud, endpoint):
-        try:
-            if name != component:
-                yield _read_component(cloud, name)
-        except CloudError as error:
-            if error.reason is not Reason.GONE:
-                raise
+def _read_sibling(cloud: CloudSession, name: str) -> Resource | None:
+    row = inference_component.find_component(cloud, name)
+    return _with_tags(cloud, row) if row else None
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -54,9 +81,9 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
             "component": saved,
             "host": _endpoint_first_created(cloud, saved["EndpointName"]),
             "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}, will_be_deleted=True),
-            "previous": earlier.manifest_address,
+            "previous": earlier.record,
         }
-    if not autoscaling.can_wake_component(autoscaling.read_autoscaling(cloud), resource.name):
+    if not autoscaling.can_wake_component(autoscaling.read_autoscaling_of(cloud, {id_}), resource.name):
         text = f"{resource.name}: nothing would scale it up from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = inference_component.fetch_component(cloud, resource.name)
@@ -83,19 +110,32 @@ def _endpoint_first_created(cloud: CloudSession, endpoint: str) -> str:
     return identity.first_created(row, tags.read_tags_now(cloud, row["EndpointArn"]))
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Neither action is waited for. A minimum that was lowered is put back where the rest fails."""
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """Neither action is waited for. Before a stop the autoscaling minimum is lowered, or autoscaling would undo it."""
     saved = manifest.undo_state
     if manifest.action is StepName.DELETE:
-        permit()
-        cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=resource.name)
-        remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+        with permit():
+            cloud.change("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=resource.name)
+        remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, being_deleted(resource))
         return ActionResult(because="; ".join(["it is being deleted; its endpoint and model stay", *remaining]))
-    with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
-        permit()
-        inference_component.set_copies(cloud, resource.name, 0)
+    with permit(numbers_set(autoscaling_minimum.lower_minimum(cloud, manifest, permit))):
+        inference_component.set_copies(cloud.change, resource.name, 0)
     summary = f"its {saved['copies']} copies are scaling to zero; a request scales it up again"
     return ActionResult(because=summary + protection.stack_warning(resource.tags))
+
+
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """The autoscaling minimum, and the copies of the stop itself: they show whether it took effect."""
+    if manifest.action is not StepName.STOP:
+        return ()
+    saved = manifest.undo_state
+    copies = SideChange(what=autoscaling.component_resource_id(manifest.name), before=saved["copies"], ours=0)
+    return (*autoscaling_minimum.minimum_changes(saved["scaling"], saved["least"]), copies)
+
+
+def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """See the module of that name."""
+    return put_back_minima(cloud, inference_component.fetch_component(cloud, resource.name), interrupted)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -121,7 +161,9 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 
 def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     saved, name = manifest.undo_state, manifest.name
-    endpoint = saved["component"]["EndpointName"]
+    endpoint, saved_name = saved["component"]["EndpointName"], saved["component"]["InferenceComponentName"]
+    if saved_name != name:
+        raise _undo_refusal(f"the manifest's record is about {saved_name}, so it isn't used")
     if _endpoint_first_created(cloud, endpoint) != saved.get("host"):
         raise _undo_refusal(f"its endpoint {endpoint} has been recreated since, so {name} can't be recreated there")
     lost: list[str] = []
@@ -137,7 +179,6 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         )
         lost, waits = [*later, *lost], bool(later)
         lost.append("The tags of its autoscaling are lost.")
-    lost += identity.earlier_action_hint(manifest)
     return UndoResult(
         because="it was recreated" if was_created else f"its status is {status}", not_restored=tuple(lost), run_again=waits
     )
@@ -155,6 +196,8 @@ ACTS = ActionFunctions(
     read_now=read_now,
     read_undo_state=read_undo_state,
     perform=perform,
+    side_changes=side_changes,
+    put_back=put_back,
     undo=undo,
     undo_permissions=(
         "sagemaker:ListTags",
@@ -166,4 +209,6 @@ ACTS = ActionFunctions(
         "iam:PassRole",
         *saved_autoscaling.RESTORE_PERMISSIONS,
     ),
+    undo_members=UNDO_MEMBERS,
+    id_pattern=identity.arn_pattern("inference-component/(?P<name>.+)"),
 )

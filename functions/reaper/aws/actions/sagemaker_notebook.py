@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Permit,
+    UndoResult,
+    UndoState,
+    any_members,
+)
 from reaper.aws import tags
+from reaper.aws.actions import identity
 from reaper.aws.kinds import sagemaker_notebook as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession
@@ -18,7 +28,8 @@ from reaper.model import Resource, StepName
 OPERATIONS = {StepName.STOP: "StopNotebookInstance", StepName.START: "StartNotebookInstance"}
 IDENTITY_KEYS = ("CreationTime", "InstanceType")
 """What differs in another notebook instance of that name, or in one that was changed. Undo starts neither."""
-STATUSES_AFTER = {StepName.STOP: ("Stopping", "Stopped"), StepName.START: ("Pending", "InService")}
+SAVED_KEYS = (*IDENTITY_KEYS, "NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")
+STARTED_STATUSES = ("Pending", "InService")
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
@@ -30,33 +41,23 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """What it was like; starting it again needs its name only, and that it is still the same one."""
     row = _fetch_notebook(cloud, resource.name)
-    return chosen_members(row, *IDENTITY_KEYS, "NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")
+    return chosen_members(row, *SAVED_KEYS)
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """One call. If another caller was faster, the action is done."""
-    stops = manifest.action is StepName.STOP
-    permit()
-    try:
-        cloud.call("sagemaker", OPERATIONS[manifest.action], ANY_REPLY_KEY, NotebookInstanceName=resource.name)
-    except CloudError as error:
-        if any(f"Status ({status})" in str(error) for status in STATUSES_AFTER[manifest.action]):
-            return ActionResult(because=f"it had just been {'stopped' if stops else 'started'} already")
-        raise
-    return ActionResult(because="it is stopping; its volume stays" if stops else "it is starting")
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """One call."""
+    with permit():
+        cloud.change("sagemaker", OPERATIONS[manifest.action], ANY_REPLY_KEY, NotebookInstanceName=resource.name)
+    return ActionResult(because="it is stopping; its volume stays" if manifest.action is StepName.STOP else "it is starting")
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Start what was stopped. A start isn't undone: it may be in use by now."""
-    if manifest.action is not StepName.STOP:
-        raise _start_refusal(
-            f"{manifest.name} was started, and stopping it again could end someone's work, so the reaper left it alone"
-        )
+    """Start what was stopped."""
     row = _fetch_notebook(cloud, manifest.name)
     if chosen_members(row, *IDENTITY_KEYS) != {name: manifest.undo_state.get(name) for name in IDENTITY_KEYS}:
         raise _start_refusal(f"{manifest.name} was recreated or got another instance type since, so the reaper left it alone")
     status = row["NotebookInstanceStatus"]
-    if status in STATUSES_AFTER[StepName.START]:
+    if status in STARTED_STATUSES:
         return UndoResult(because=f"its status is {status} already")
     if status != "Stopped":
         raise _start_refusal(f"the status of {manifest.name} is {status}; run this again once it is Stopped")
@@ -80,4 +81,6 @@ ACTS = ActionFunctions(
     perform=perform,
     undo=undo,
     undo_permissions=("sagemaker:DescribeNotebookInstance", "sagemaker:StartNotebookInstance"),
+    undo_members={StepName.STOP: any_members(*SAVED_KEYS)},
+    id_pattern=identity.arn_pattern("notebook-instance/(?P<name>.+)"),
 )

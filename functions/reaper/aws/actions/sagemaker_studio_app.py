@@ -8,41 +8,60 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Permit,
+    UndoResult,
+    UndoState,
+    any_members,
+)
 from reaper.aws import tags
+from reaper.aws.actions import identity
 from reaper.aws.kinds import sagemaker_studio_app as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members, tags_parameter, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
 
+SAVED_KEYS = (*kind.IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
+
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """Its description, and the tags of the app, its space or user profile and its domain, merged as `discover` merges them."""
+    """Its description, with whose space it is in, and the tags of the app, its space or user profile and its domain, merged as `discover`
+    merges them.
+    """
     row = _fetch_app(cloud, kind.app_parameters(resource))
     if row["Status"] == "Deleted":
         raise CloudError(Reason.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
     _, homes = kind.app_and_parent_arns(cloud, row)
-    return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, _app_arn(row), *homes))
+    app = kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, _app_arn(row), *homes))
+    return kind.with_space_owner(app, kind.read_space_owners(cloud, row["DomainId"], row.get("SpaceName")))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """What CreateApp needs, with the app's own tags only: it inherits the others anyway."""
     row = _fetch_app(cloud, kind.app_parameters(resource))
-    app = chosen_members(row, *kind.IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
+    app = chosen_members(row, *SAVED_KEYS)
     return {"app": app, "tags": tags.read_tags_now(cloud, _app_arn(row))}
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """One call."""
-    permit()
-    cloud.call("sagemaker", "DeleteApp", ANY_REPLY_KEY, **_app_parameters(manifest.undo_state["app"]))
+    with permit():
+        cloud.change("sagemaker", "DeleteApp", ANY_REPLY_KEY, **_app_parameters(manifest.undo_state["app"]))
     return ActionResult(because="its app is being deleted; the space and all files in it stay")
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Recreate the app, unless it exists already or was started and stopped since: AWS shows deleted apps for a while."""
     app = manifest.undo_state["app"]
+    named = [app.get("DomainId"), app.get("SpaceName") or app.get("UserProfileName"), app.get("AppType"), app.get("AppName")]
+    if "/".join(map(str, named)).casefold() != manifest.id.partition(":app/")[2].casefold():
+        text = f"the manifest's record is about another app than {manifest.name}, so it isn't used"
+        raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     row = _find_app(cloud, app)
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
@@ -94,4 +113,6 @@ ACTS = ActionFunctions(
     perform=perform,
     undo=undo,
     undo_permissions=("sagemaker:DescribeApp", "sagemaker:CreateApp", "sagemaker:AddTags"),
+    undo_members={StepName.STOP: {"app": any_members(*SAVED_KEYS), "tags": None}},
+    id_pattern=identity.arn_pattern("app/[^/]+/(?P<name>[^/]+/[^/]+/[^/]+)"),
 )

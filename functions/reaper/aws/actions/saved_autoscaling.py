@@ -6,13 +6,13 @@ https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scalin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from reaper.actions.contract import CallCheck
+from reaper.actions.contract import Members, OwnChanges, Permit, any_members
 from reaper.aws import autoscaling
 from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
-from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
+from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members, digest
 from reaper.aws.restorable import (
     ALARM_MEMBERS,
     ALARM_SERVICE_MEMBERS,
@@ -25,7 +25,7 @@ from reaper.aws.restorable import (
     unknown_members_clause,
 )
 from reaper.aws.session import CloudSession
-from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
 
 TARGET_KEY = ("ResourceId", "ScalableDimension")
 MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
@@ -35,6 +35,7 @@ MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
     "alarms": (ALARM_MEMBERS, ALARM_SERVICE_MEMBERS),
 }
 """What recreates each, and what the service adds."""
+SAVED_MEMBERS: Members = {name: any_members(*members) for name, (members, _) in MEMBERS_BY_TABLE.items()}
 SavedAutoscaling = Mapping[str, Any]
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that recreates it."""
 RESTORE_PERMISSIONS = (
@@ -49,8 +50,9 @@ RESTORE_PERMISSIONS = (
 
 def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
     """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
-    scaling = autoscaling.autoscaling_of(autoscaling.read_autoscaling(cloud), ids)
-    actions = [row for row in _read_scheduled_actions(cloud) if row["ResourceId"] in ids] if scaling.targets else []
+    scaling = autoscaling.read_autoscaling_of(cloud, ids)
+    scaled = sorted({target["ResourceId"] for target in scaling.targets})
+    actions = [row for id_ in scaled for row in _read_scheduled_actions(cloud, ResourceId=id_)]
     rows = {
         "targets": scaling.targets,
         "policies": scaling.policies,
@@ -70,30 +72,27 @@ def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collectio
             raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
 
 
-def partial_error(error: CloudError, text: str) -> CloudError:
-    """The error of an action that has changed something already: PARTIAL, so that the resource isn't taken for untouched or gone."""
-    return error.reworded(f"{error}; {text}", Reason.PARTIAL)
+def autoscaling_digest(saved: SavedAutoscaling, resource_id: str) -> str:
+    """What a person may change of the autoscaling of one resource ID, but for its minimum, in short."""
+    targets = [{k: v for k, v in row.items() if k != "MinCapacity"} for row in _saved_rows(saved, "targets", {resource_id})]
+    policies = _saved_rows(saved, "policies", {resource_id})
+    alarms = [alarm for policy in policies for alarm in _saved_alarms(policy, saved)]
+    return digest([targets, policies, alarms, _saved_rows(saved, "actions", {resource_id})])
 
 
-def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: CallCheck) -> list[str]:
+def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Permit, own_changes: OwnChanges) -> list[str]:
     """Deregister scalable targets, and with them their policies and scheduled actions. Returns what couldn't be deregistered.
 
     DeleteEndpoint removes those of its variants, so one that is gone is no failure.
     """
     remaining: list[str] = []
     for target in saved["targets"]:
+        named = {name: target[name] for name in TARGET_KEY}
         try:
-            permit()
+            with permit(own_changes, may_be_gone=True):
+                cloud.change(SERVICE, "DeregisterScalableTarget", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **named)
         except ActionWithdrawn as reason:  # what it belonged to is gone all the same
             return [*remaining, f"its autoscaling stays ({reason})"]
-        try:
-            cloud.call(
-                SERVICE,
-                "DeregisterScalableTarget",
-                ANY_REPLY_KEY,
-                **NAMESPACE_PARAMETER,
-                **{name: target[name] for name in TARGET_KEY},
-            )
         except CloudError as error:
             if error.code != "ObjectNotFoundException" and error.reason is not Reason.GONE:
                 remaining.append(f"the scalable target of {target['ResourceId']} couldn't be deregistered ({error})")
@@ -108,7 +107,7 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     _restore_each(
         lost,
         (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present),
-        lambda row: register_target(cloud, row, **row),
+        lambda row: register_target(cloud.call, row, **row),
     )
     policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
     missing = [
@@ -162,33 +161,18 @@ def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any)
             lost.append(f"Autoscaling of {row['ResourceId']}: {name} couldn't be recreated ({error}).")
 
 
-def register_target(cloud: CloudSession, target: Mapping[str, Any], **change: Any) -> None:
-    """A target that is not found does not mean that the resource is gone."""
-    try:
-        _call_register(cloud, target, change)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            raise
-        raise error.reworded(str(error), Reason.REFUSED) from error
+def register_target(send: Callable[..., Any], target: Mapping[str, Any], **change: Any) -> None:
+    """`send`: the session's `call` or `change`. A target that is not found does not mean that the resource is gone."""
+    named = {name: target[name] for name in TARGET_KEY}
+    changed = {name: value for name, value in change.items() if name not in TARGET_KEY}
+    with gone_as_partial():
+        send(SERVICE, "RegisterScalableTarget", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **named, **changed)
 
 
-def _call_register(cloud: CloudSession, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:
-    cloud.call(
-        SERVICE,
-        "RegisterScalableTarget",
-        ANY_REPLY_KEY,
-        **NAMESPACE_PARAMETER,
-        **{name: target[name] for name in TARGET_KEY},
-        **{k: v for k, v in change.items() if k not in TARGET_KEY},
-    )
-
-
-def _read_scheduled_actions(cloud: CloudSession) -> list[dict[str, Any]]:
-    return list(
-        cloud.paged_rows(
-            SERVICE, "DescribeScheduledActions", "ScheduledActions", "ScheduledActionName", *TARGET_KEY, **NAMESPACE_PARAMETER
-        )
-    )
+def _read_scheduled_actions(cloud: CloudSession, **filters: Any) -> list[dict[str, Any]]:
+    has = ("ScheduledActionName", *TARGET_KEY)
+    rows = cloud.paged_rows(SERVICE, "DescribeScheduledActions", "ScheduledActions", *has, **NAMESPACE_PARAMETER, **filters)
+    return list(rows)
 
 
 def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:

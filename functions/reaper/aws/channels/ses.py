@@ -5,9 +5,7 @@ from __future__ import annotations
 from email.utils import formataddr
 from typing import Any
 
-import boto3
-
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.model import Target
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.channels.mime import SENDER_NAME
@@ -22,7 +20,7 @@ class Channel:
     """One region's SES; `from` must be an identity that is verified there."""
 
     def __init__(self, spec: Ses, context: ChannelContext) -> None:
-        session = boto3.Session()
+        session = new_session()
         self._spec = spec
         self._cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=spec.region or session.region_name))
 

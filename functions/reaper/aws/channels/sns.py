@@ -10,9 +10,7 @@ import json
 import unicodedata
 from collections.abc import Mapping
 
-import boto3
-
-from reaper.aws.session import CloudSession
+from reaper.aws.session import CloudSession, new_session
 from reaper.model import Target
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import MAX_SHORT_SUBJECT, WORD_JOINER, AttributeValue, Message, without_markup
@@ -28,7 +26,7 @@ class Channel:
     def __init__(self, spec: Sns, context: ChannelContext) -> None:
         account, region = spec.topic.split(":")[4], spec.topic.split(":")[3]
         self._topic = spec.topic
-        self._cloud = CloudSession(boto3.Session(), Target(cloud="aws", account=account, region=region))
+        self._cloud = CloudSession(new_session(), Target(cloud="aws", account=account, region=region))
 
     def send(self, message: Message) -> str:
         """Publish it and return SNS's message ID. Raises CloudError."""

@@ -83,13 +83,13 @@ def console_url(resource: Resource) -> str | None:
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     """Only what runs can be stopped, and only what is stopped can be started."""
     under_way = Blocked(because=f"its status is {resource.status or 'missing'}")
-    stopped, runs = (
-        Blocked(because="it is stopped already", already_done=True),
-        Blocked(because="it is running already", already_done=True),
-    )
+    stopped = {"Stopped": "it is stopped already", "Stopping": "it is stopping already"}.get(resource.status)
+    runs = {"InService": "it is running already", "Pending": "it is starting already"}.get(resource.status)
+    can = {"InService": StepName.STOP, "Stopped": StepName.START}.get(resource.status)
+    done = {StepName.STOP: stopped, StepName.START: runs}
     return {
-        StepName.STOP: {"InService": None, "Stopped": stopped}.get(resource.status, under_way),
-        StepName.START: {"Stopped": None, "InService": runs}.get(resource.status, under_way),
+        action: None if action is can else Blocked(because=because, already_done=True) if because else under_way
+        for action, because in done.items()
     }
 
 

@@ -41,7 +41,10 @@ SEPARATELY_BILLED_TYPES = {"Canvas", "RStudioServerPro"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudioAppDetails:
-    """What names an app. `is_private_space`: whether its space is one person's own; None if that couldn't be read or it is in no space."""
+    """What names an app. `is_private_space`: whether its space is one person's own; None if that couldn't be read or it is in no space.
+
+    `used_at`: when a person last used it, from its description, if that says so.
+    """
 
     domain_id: str
     app_type: str
@@ -49,6 +52,7 @@ class StudioAppDetails:
     space_name: str | None = None
     user_profile: str | None = None
     is_private_space: bool | None = None
+    used_at: datetime | None = None
 
 
 def details_from_row(row: Mapping[str, Any]) -> StudioAppDetails:
@@ -59,7 +63,14 @@ def details_from_row(row: Mapping[str, Any]) -> StudioAppDetails:
         app_name=row["AppName"],
         space_name=row.get("SpaceName") or None,
         user_profile=row.get("UserProfileName") or None,
+        used_at=used_by_person_at(row),
     )
+
+
+def used_by_person_at(row: Mapping[str, Any]) -> datetime | None:
+    """The time of the last use, if it isn't that of a health check."""
+    used_at, checked_at = row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp")
+    return used_at if used_at and checked_at and used_at != checked_at else None
 
 
 def app_parameters(resource: Resource) -> dict[str, Any]:
@@ -114,32 +125,39 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
     observations = [Observation(resource=r, readings=readings.get(r.id, ())) for r in resources]
     closer = list(cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations))
     owners = _space_owners(cloud) if any(o.indirect_evidence and o.resource.details.space_name for o in closer) else {}
-    yield from (_with_space_owner(observation, owners) for observation in closer)
+    yield from (replace(observation, resource=with_space_owner(observation.resource, owners)) for observation in closer)
 
 
 def _space_owners(cloud: CloudSession) -> SpaceOwners | None:
     """Every space; None, and noted, when they can't be listed."""
-    owners: SpaceOwners = {}
     try:
-        for row in cloud.paged_rows("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
-            owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
-            sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
-            owners[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
+        return _list_space_owners(cloud)
     except CloudError as error:
         cloud.add_error(error)
         return None
+
+
+def read_space_owners(cloud: CloudSession, domain: str, space: str | None) -> SpaceOwners:
+    """That space, right before an action; empty if there is no space. Raises CloudError."""
+    return _list_space_owners(cloud, DomainIdEquals=domain, SpaceNameContains=space) if space else {}
+
+
+def _list_space_owners(cloud: CloudSession, **filters: Any) -> SpaceOwners:
+    owners: SpaceOwners = {}
+    for row in cloud.paged_rows("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100, **filters):
+        owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
+        sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
+        owners[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
     return owners
 
 
-def _with_space_owner(observation: Observation, owners: SpaceOwners | None) -> Observation:
+def with_space_owner(resource: Resource, owners: SpaceOwners | None) -> Resource:
     """With the space's owner, and whether the space is that person's own, if that is known."""
-    resource = observation.resource
     space = (owners or {}).get((resource.details.domain_id, resource.details.space_name or ""))
     if space is None:
-        return observation
+        return resource
     people = {"Studio space owner": space[0], **resource.people} if space[0] else resource.people
-    details = replace(resource.details, is_private_space=space[1])
-    return replace(observation, resource=replace(resource, people=people, details=details))
+    return replace(resource, people=people, details=replace(resource.details, is_private_space=space[1]))
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -231,12 +249,11 @@ def _with_description(cloud: CloudSession, observation: Observation) -> Observat
         return replace(observation, unknown_because=f"it couldn't be described: {error}")
     if settled := _settled_by_status(observation, str(row["Status"])):
         return replace(settled, resource=replace(settled.resource, status=str(row["Status"])))
-    return _with_activity(observation, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))
+    return _with_activity(observation, used_by_person_at(row))
 
 
-def _with_activity(observation: Observation, used_at: datetime | None, checked_at: datetime | None) -> Observation:
+def _with_activity(observation: Observation, by_person: datetime | None) -> Observation:
     created = observation.resource.created
-    by_person = used_at if used_at and checked_at and used_at != checked_at else None
     if by_person:
         reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=by_person)
         observation = replace(observation, readings=(*observation.readings, reading))

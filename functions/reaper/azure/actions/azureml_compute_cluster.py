@@ -1,6 +1,7 @@
 """Compute clusters: the minimum set to 0 nodes, and back.
 
-PATCH changes scale settings only, and all of them at once. So what is to stay is sent along and checked afterwards:
+PATCH changes scale settings only, and all of them at once. So what is to stay is sent along, as it was read right before, and checked
+afterwards:
 https://learn.microsoft.com/rest/api/azureml/compute/update
 """
 
@@ -8,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.actions.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
     ActionResult,
-    CallCheck,
     Earlier,
     Manifest,
+    Permit,
     UndoResult,
     UndoState,
 )
@@ -25,9 +25,9 @@ from reaper.azure import computes
 from reaper.azure.actions import identity
 from reaper.azure.arm_values import duration_seconds, valid_count
 from reaper.azure.kinds import azureml_compute_cluster as kind
-from reaper.azure.request import ArmRequest, Json
-from reaper.azure.writes import always_permit, read_after_write, require_settled, was_already_written, with_retry_advice, write
-from reaper.errors import CloudError, Reason
+from reaper.azure.request import ArmChange, Json
+from reaper.azure.writes import require_settled, with_retry_advice, write
+from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, StepName
 
 if TYPE_CHECKING:
@@ -44,24 +44,25 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier = NOTHING_EARLIER) -> UndoState:
-    """Its scale settings, its size and its creation time."""
-    row = computes.read_row(cloud, resource.id)
-    return {"scaleSettings": _scale_settings(row), "was": identity.compute_identity(row)}
+    """Its scale settings, its size and its creation time, as it was just read. Raises CloudError if one of them is unknown."""
+    identity.require_known_creation(resource)
+    return {"scaleSettings": _scale_settings(resource.details.properties), "was": identity.compute_identity_of(resource)}
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Set the minimum to 0. Raises CloudError, also if anything else changed before or afterwards."""
-    row, recorded = computes.read_row(cloud, resource.id), manifest.undo_state["scaleSettings"]
-    identity.require_same(manifest.undo_state["was"], identity.compute_identity(row), WRITE_PERMISSION)
-    before = _scale_settings(row)
-    if not _is_same_scaling(before, recorded):
-        text = f"its scaling was {_scaling_text(recorded)} a moment ago and is {_scaling_text(before)} now"
-        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
-    _set_minimum(cloud, resource.id, before, 0, permit)
-    minimum, maximum = before[MIN_NODES_KEY], before[MAX_NODES_KEY]
-    return ActionResult(
-        because=f"its minimum is 0 nodes instead of {minimum}; its maximum of {maximum} and its idle time are unchanged"
-    )
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """Set the minimum to 0. The permit holds only for the scale settings that are sent."""
+    before = _scale_settings(resource.details.properties)
+    if before != manifest.undo_state["scaleSettings"]:
+        raise ActionWithdrawn(f"its scaling was {_scaling_text(manifest.undo_state['scaleSettings'])} a moment ago")
+    with permit():
+        _set_minimum(cloud, resource.id, before, 0)
+    after, wanted = _read_scaling(cloud, resource.id), {**before, MIN_NODES_KEY: 0}
+    if after[MIN_NODES_KEY] != 0:
+        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, _deviation(wanted, after))
+    was = f"its minimum is 0 nodes instead of {before[MIN_NODES_KEY]}"
+    if not _is_same_scaling(after, wanted):
+        return ActionResult(because=f"{was}; {_deviation(wanted, after)}")
+    return ActionResult(because=f"{was}; its maximum of {before[MAX_NODES_KEY]} and its idle time are unchanged")
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -73,7 +74,7 @@ def _raise_minimum(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     row, old = computes.read_row(cloud, manifest.id), manifest.undo_state["scaleSettings"][MIN_NODES_KEY]
     identity.require_same(manifest.undo_state.get("was") or {}, identity.compute_identity(row), WRITE_PERMISSION)
     require_settled(row["properties"].get("provisioningState"), WRITE_PERMISSION)
-    scale = _scale_settings(row)
+    scale = _scale_settings(computes.properties_of(row))
     minimum, maximum = scale[MIN_NODES_KEY], scale[MAX_NODES_KEY]
     wanted = min(old, maximum)
     too_low = (f"its maximum is now {maximum} nodes, so its minimum can't be {old}",) if wanted < old else ()
@@ -81,34 +82,33 @@ def _raise_minimum(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=f"its minimum is already {minimum} nodes", not_restored=too_low)
     if minimum != 0:
         return UndoResult(because=f"its minimum has been set to {minimum} nodes since, so the reaper left it alone")
-    _set_minimum(cloud, manifest.id, scale, wanted, always_permit)
+    _set_minimum(cloud, manifest.id, scale, wanted)
+    after = _read_scaling(cloud, manifest.id)
+    if not _is_same_scaling(after, {**scale, MIN_NODES_KEY: wanted}):
+        raise CloudError(Reason.PARTIAL, WRITE_PERMISSION, _deviation({**scale, MIN_NODES_KEY: wanted}, after))
     return UndoResult(because=f"its minimum is {wanted} nodes again", not_restored=too_low)
 
 
-def _scale_settings(row: Mapping[str, Any]) -> Json:
-    scale = computes.properties_of(row)["scaleSettings"]
+def _scale_settings(properties: Mapping[str, Any]) -> Json:
+    scale = properties["scaleSettings"]
     if valid_count(scale.get(MIN_NODES_KEY)) is None or valid_count(scale.get(MAX_NODES_KEY)) is None:
-        text = f"the scaling of {row['id']} can't be read ({_scaling_text(scale)})"
-        raise CloudError(Reason.UNREADABLE, computes.PERMISSION, text)
+        raise CloudError(Reason.UNREADABLE, computes.PERMISSION, f"its scaling can't be read ({_scaling_text(scale)})")
     return dict(scale)
 
 
-def _set_minimum(cloud: CloudSession, cluster_id: str, before: Json, minimum: int, permit: CallCheck) -> None:
-    """Set the minimum, with everything else as it was `before`; then check the result."""
-    wanted = {**before, MIN_NODES_KEY: minimum}
-    body = {"properties": {"properties": {"scaleSettings": wanted}}}
-    request = ArmRequest(permission=WRITE_PERMISSION, path=cluster_id, body=body, method="PATCH")
+def _read_scaling(cloud: CloudSession, cluster_id: str) -> Json:
+    return _scale_settings(computes.read_properties(cloud, cluster_id))
 
-    def read_scaling() -> Json:
-        return _scale_settings(computes.read_row(cloud, cluster_id))
 
-    send = partial(write, cloud, request, cluster_id, computes.PERMISSION, permit)
-    if was_already_written(send, lambda: _is_same_scaling(read_scaling(), wanted)):
-        return
-    after = read_after_write(read_scaling)
-    if not _is_same_scaling(after, wanted):
-        text = f"its scaling should be {_scaling_text(wanted)}, but Azure set it to {_scaling_text(after)}"
-        raise CloudError(Reason.PARTIAL, WRITE_PERMISSION, text)
+def _set_minimum(cloud: CloudSession, cluster_id: str, before: Json, minimum: int) -> None:
+    """Set the minimum, with everything else as it was `before`."""
+    body = {"properties": {"properties": {"scaleSettings": {**before, MIN_NODES_KEY: minimum}}}}
+    change = ArmChange(permission=WRITE_PERMISSION, path=cluster_id, body=body, method="PATCH")
+    write(cloud, change, cluster_id, computes.PERMISSION)
+
+
+def _deviation(wanted: Json, after: Json) -> str:
+    return f"its scaling should be {_scaling_text(wanted)}, but Azure set it to {_scaling_text(after)}"
 
 
 def _is_same_scaling(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -121,5 +121,11 @@ def _scaling_text(scale: Mapping[str, Any]) -> str:
 
 
 ACTS = ActionFunctions(
-    read_now=read_now, read_undo_state=read_undo_state, perform=perform, undo=undo, undo_permissions=(WRITE_PERMISSION,)
+    read_now=read_now,
+    read_undo_state=read_undo_state,
+    perform=perform,
+    undo=undo,
+    undo_permissions=(WRITE_PERMISSION,),
+    undo_members={StepName.STOP: {"scaleSettings": None, "was": identity.IDENTITY_MEMBERS}},
+    id_pattern=identity.COMPUTE_ID,
 )

@@ -7,25 +7,25 @@ https://learn.microsoft.com/azure/machine-learning/how-to-create-compute-instanc
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.actions.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
     ActionResult,
-    CallCheck,
     Earlier,
     Manifest,
+    Permit,
     UndoResult,
     UndoState,
+    any_members,
 )
 from reaper.azure import computes, operations
 from reaper.azure.actions import identity
 from reaper.azure.arm_values import duration_seconds
 from reaper.azure.kinds import azureml_compute_instance as kind
-from reaper.azure.request import ArmRequest
-from reaper.azure.writes import always_permit, read_after_write, require_settled, was_already_written, with_retry_advice, write
+from reaper.azure.request import ArmChange
+from reaper.azure.writes import require_settled, with_retry_advice, write
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
 
@@ -37,44 +37,45 @@ IDLE_SHUTDOWN_AFTER, IDLE_SHUTDOWN_KEY = "PT60M", "idleTimeBeforeShutdown"
 IDLE_SHUTDOWN_API_VERSION = "2021-07-01"
 """The version that Microsoft documents for this call."""
 IDLE_SHUTDOWN_PERMISSION = f"{computes.ROOT}/updateIdleShutdownSetting/action"
-STATES_AFTER = {"stop": {"Stopping", "Stopped"}, "start": {"Starting", "Running", "JobRunning"}}
+STARTED_STATES = {"Starting", "Running", "JobRunning"}
 MEMORY_LOST_TEXT = "kernels, terminals and what was in memory when it was stopped are lost"
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The instance with its own and its workspace's tags as they are now."""
     fresh = kind.instance_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
-    return replace(fresh, id=resource.id, name=resource.name)
+    return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier = NOTHING_EARLIER) -> UndoState:
-    """How it is stopped, its state and idle shutdown before, its size and its creation time."""
-    row = computes.read_row(cloud, resource.id)
-    properties = computes.properties_of(row)
+    """How it is stopped, its state and idle shutdown before, its size and its creation time, as it was just read."""
+    properties = resource.details.properties
     return {
         "by": resource.stop_by if action is StepName.STOP else None,
         "state": properties.get("state"),
         IDLE_SHUTDOWN_KEY: properties.get(IDLE_SHUTDOWN_KEY),
-        "was": identity.compute_identity(row),
+        "was": identity.compute_identity_of(resource),
     }
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """Begin to stop or start it, or turn its idle shutdown on."""
     stop_by = manifest.undo_state["by"]
-    if manifest.action is StepName.START:
-        return ActionResult(because=_start_or_stop(cloud, resource.id, "start", permit))
-    if manifest.action is StepName.STOP and stop_by == "stop":
-        return ActionResult(because=_start_or_stop(cloud, resource.id, "stop", permit))
     if manifest.action is StepName.STOP and stop_by == "native":
         return ActionResult(because=_enable_idle_shutdown(cloud, resource, permit))
-    raise CloudError(Reason.REFUSED, kind.NAME, f"{manifest.action} by {stop_by!r} isn't possible")
+    if manifest.action is StepName.START:
+        operation, verb = operations.start_instance(cloud, resource.id), "start"
+    elif manifest.action is StepName.STOP and stop_by == "stop":
+        operation, verb = operations.stop_instance(cloud, resource.id), "stop"
+    else:
+        raise CloudError(Reason.REFUSED, kind.NAME, f"{manifest.action} by {stop_by!r} isn't possible")
+    with permit():
+        write(cloud, operation, resource.id, computes.PERMISSION)
+    return ActionResult(because=f"{verb} requested; the next sweep checks the result")
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Start it, or set its idle shutdown to what it was. A start isn't undone: the instance may be in use by now."""
-    if manifest.action is not StepName.STOP:
-        raise CloudError(Reason.REFUSED, kind.NAME, f"a {manifest.action} isn't undone; office hours or a person can stop it")
+    """Start it, or set its idle shutdown to what it was."""
     return with_retry_advice(lambda: _undo_stop(cloud, manifest))
 
 
@@ -86,34 +87,20 @@ def _undo_stop(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         before, now = manifest.undo_state[IDLE_SHUTDOWN_KEY], properties.get(IDLE_SHUTDOWN_KEY)
         return _restore_idle_shutdown(cloud, manifest.id, before, now)
     state = properties.get("state")
-    if state in STATES_AFTER["start"]:
+    if state in STARTED_STATES:
         return UndoResult(because=f"it is already {state}")
     require_settled(state, f"{computes.ROOT}/start/action")
-    return UndoResult(because=f"{_start_or_stop(cloud, manifest.id, 'start', always_permit)}; {MEMORY_LOST_TEXT}")
+    write(cloud, operations.start_instance(cloud, manifest.id), manifest.id, computes.PERMISSION)
+    return UndoResult(because=f"start requested; the next sweep checks the result; {MEMORY_LOST_TEXT}")
 
 
-def _start_or_stop(cloud: CloudSession, instance_id: str, verb: str, permit: CallCheck) -> str:
-    request = operations.stop_instance(instance_id) if verb == "stop" else operations.start_instance(instance_id)
-    states: list[object] = []
-
-    def is_under_way() -> bool:
-        states.append(computes.read_properties(cloud, instance_id).get("state"))
-        return states[-1] in STATES_AFTER[verb]
-
-    send = partial(write, cloud, request, instance_id, computes.PERMISSION, permit)
-    if was_already_written(send, is_under_way):
-        return f"it is already {states[-1]}"
-    return f"{verb} requested; the next sweep checks the result"
-
-
-def _enable_idle_shutdown(cloud: CloudSession, resource: Resource, permit: CallCheck) -> str:
-    before = computes.read_properties(cloud, resource.id).get(IDLE_SHUTDOWN_KEY)
-    if before:
-        return f"its idle shutdown ({before}) was already on"
-    after = _set_idle_shutdown(cloud, resource.id, IDLE_SHUTDOWN_AFTER, permit)
+def _enable_idle_shutdown(cloud: CloudSession, resource: Resource, permit: Permit) -> str:
+    with permit():
+        _set_idle_shutdown(cloud, resource.id, IDLE_SHUTDOWN_AFTER)
+    after = _read_idle_shutdown(cloud, resource.id)
     if not after:
         text = f"Azure accepted an idle shutdown of {IDLE_SHUTDOWN_AFTER} but shows none"
-        raise CloudError(Reason.PARTIAL, IDLE_SHUTDOWN_PERMISSION, text)
+        raise CloudError(Reason.REFUSED, IDLE_SHUTDOWN_PERMISSION, text)
     doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
     return f"its idle shutdown is on, after {after} without use{doubt if resource.details.has_identity else ''}"
 
@@ -138,23 +125,25 @@ def _shutdown_text(after: Any) -> str:
 def _try_idle_shutdown(cloud: CloudSession, instance_id: str, value: Any) -> Any:
     """Set it and return what Azure shows then, also if Azure refuses to turn it off."""
     try:
-        return _set_idle_shutdown(cloud, instance_id, value, always_permit)
+        _set_idle_shutdown(cloud, instance_id, value)
     except CloudError as error:
         if value or error.reason is not Reason.REFUSED:
             raise
-        return computes.read_properties(cloud, instance_id).get(IDLE_SHUTDOWN_KEY)
+    return _read_idle_shutdown(cloud, instance_id)
 
 
-def _set_idle_shutdown(cloud: CloudSession, instance_id: str, value: Any, permit: CallCheck) -> Any:
-    """Set it, and return what Azure shows then."""
-    request = ArmRequest(
+def _set_idle_shutdown(cloud: CloudSession, instance_id: str, value: Any) -> None:
+    change = ArmChange(
         permission=IDLE_SHUTDOWN_PERMISSION,
         path=f"{instance_id}/updateIdleShutdownSetting?api-version={IDLE_SHUTDOWN_API_VERSION}",
         body={IDLE_SHUTDOWN_KEY: value},
         method="POST",
     )
-    write(cloud, request, instance_id, computes.PERMISSION, permit)
-    return read_after_write(lambda: computes.read_properties(cloud, instance_id).get(IDLE_SHUTDOWN_KEY))
+    write(cloud, change, instance_id, computes.PERMISSION)
+
+
+def _read_idle_shutdown(cloud: CloudSession, instance_id: str) -> Any:
+    return computes.read_properties(cloud, instance_id).get(IDLE_SHUTDOWN_KEY)
 
 
 ACTS = ActionFunctions(
@@ -163,4 +152,6 @@ ACTS = ActionFunctions(
     perform=perform,
     undo=undo,
     undo_permissions=(f"{computes.ROOT}/start/action", IDLE_SHUTDOWN_PERMISSION),
+    undo_members={StepName.STOP: {**any_members("by", "state", IDLE_SHUTDOWN_KEY), "was": identity.IDENTITY_MEMBERS}},
+    id_pattern=identity.COMPUTE_ID,
 )

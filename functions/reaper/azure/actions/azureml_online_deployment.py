@@ -8,74 +8,81 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reaper.actions.contract import (
     NOTHING_EARLIER,
+    PREVIOUS_MEMBERS,
     ActionFunctions,
     ActionResult,
-    CallCheck,
     Earlier,
     Manifest,
+    Permit,
     UndoResult,
     UndoState,
+    any_members,
 )
 from reaper.azure import assets, deployments, operations, traffic
 from reaper.azure.actions import deployment_restore, endpoint_traffic, identity
-from reaper.azure.actions.endpoint_traffic import provisioning_state
+from reaper.azure.actions.endpoint_traffic import Share, provisioning_state
 from reaper.azure.arm_values import valid_count
-from reaper.azure.deployment_details import with_autoscale
-from reaper.azure.deployments import READ_DEPLOYMENTS, Deployment
+from reaper.azure.deployment_details import DeploymentDetails, endpoint_digest, with_autoscale, with_digests
+from reaper.azure.deployments import READ_DEPLOYMENTS, READ_ENDPOINTS
 from reaper.azure.kinds import azureml_online_deployment as kind
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest, Json
-from reaper.azure.writes import (
-    always_permit,
-    chosen_settings,
-    message_without_operation,
-    require_settled,
-    was_already_written,
-    with_retry_advice,
-    write,
-)
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmChange, ArmRequest, Json
+from reaper.azure.writes import require_settled, with_retry_advice, write
 from reaper.errors import ActionWithdrawn, CloudError, Reason
-from reaper.model import Resource, StepName
+from reaper.model import Resource, SideChange, StepName
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 WRITE_PERMISSION = f"{deployments.DEPLOYMENT_ROOT}/write"
-SETTINGS_KEYS = ("properties", "sku", "tags", "identity", "kind", "location")
+UNDO_MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """The deployment with its own, its endpoint's and its workspace's tags, its traffic and its siblings as they are now."""
-    fresh = _parse_deployment(cloud, _read_everything(cloud, resource))
-    return replace(fresh, id=resource.id, name=resource.name)
+    """The deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they are now."""
+    with_autoscale(cloud, resource)  # so that nothing is read after the deployment
+    deployment = deployments.read_deployment_now(cloud, resource.id, resource.details.workspace)
+    try:
+        fresh = kind.deployment_resource(cloud, deployment)
+        details = with_digests(fresh.details, deployment.row, deployment.endpoint)
+    except UNREADABLE_REPLY_ERRORS as error:
+        text = f"{deployment.row.get('id')} can't be read ({error!r})"
+        raise CloudError(Reason.UNREADABLE, READ_DEPLOYMENTS, text) from error
+    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=details))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier = NOTHING_EARLIER) -> UndoState:
     """The whole deployment, its endpoint with its traffic and, before a delete, the assets it would be recreated from.
 
-    Raises CloudError if it couldn't be recreated.
+    Raises CloudError if it couldn't be recreated, or recognized later.
     """
-    row = deployments.read_deployment(cloud, resource.id)
-    endpoint = deployments.read_endpoint(cloud, deployments.endpoint_id(resource.id))
+    identity.require_known_creation(resource)
+    row, endpoint = deployments.read_deployment_and_endpoint(cloud, resource.id)
     is_delete = action is StepName.DELETE
     made_from = assets.require_assets(cloud, row, resource.details.workspace) if is_delete else []
-    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": earlier.manifest_address}
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": earlier.record}
 
 
-def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Begin to scale it in or to delete it. Raises CloudError, and does nothing, if it is no longer as recorded."""
-    now = _read_everything(cloud, resource)
-    _require_unchanged(cloud, resource, manifest, now)
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """Begin to scale it in or to delete it. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
+    _require_recorded(resource, manifest)
     if manifest.action is StepName.STOP:
-        return ActionResult(because=_scale_in(cloud, now.row, permit))
-    _require_same_endpoint(now.endpoint, manifest, traffic.traffic_by_name(manifest.undo_state["endpoint"]))
-    percent = traffic.traffic_percent(now.endpoint, now.row["name"])
-    if percent:
-        return ActionResult(because=_delete_with_traffic(cloud, resource, manifest, percent, permit))
-    return ActionResult(because=_delete_deployment(cloud, now.row["id"], permit))
+        return ActionResult(because=_scale_in(cloud, manifest, permit))
+    if side_changes(manifest):
+        return ActionResult(because=_delete_with_traffic(cloud, resource, manifest, permit))
+    delete = operations.delete_deployment(cloud, resource.id)
+    with permit():
+        write(cloud, delete, resource.id, READ_DEPLOYMENTS)
+    return ActionResult(because="deletion started; the next sweep checks the result")
+
+
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """Its share of the traffic, which is set to 0% before it is deleted."""
+    percent = _recorded_percent(manifest) if manifest.action is StepName.DELETE else 0
+    return (SideChange(what=endpoint_traffic.SHARE, before=percent, ours=0),) if percent else ()
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -84,69 +91,31 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     return with_retry_advice(lambda: restore(cloud, manifest))
 
 
-def _read_everything(cloud: CloudSession, resource: Resource) -> Deployment:
-    return deployments.read_deployment_now(cloud, resource.id, resource.details.workspace)
+def _recorded_percent(manifest: Manifest) -> int:
+    state = manifest.undo_state
+    return traffic.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
 
 
-def _parse_deployment(cloud: CloudSession, deployment: Deployment) -> Resource:
-    try:
-        return kind.deployment_resource(cloud, deployment)
-    except UNREADABLE_REPLY_ERRORS as error:
-        text = f"{deployment.row.get('id')} can't be read ({error!r})"
-        raise CloudError(Reason.UNREADABLE, READ_DEPLOYMENTS, text) from error
+def _require_recorded(resource: Resource, manifest: Manifest) -> None:
+    """Raises ActionWithdrawn unless the manifest has the deployment and the endpoint that the permit compares with."""
+    state, details = manifest.undo_state, resource.details
+    recorded = with_digests(details, state["deployment"], state["endpoint"])
+    if recorded != details or _recorded_percent(manifest) != (details.traffic_percent or 0):
+        raise ActionWithdrawn("its settings or its endpoint's changed a moment ago")
 
 
-def _require_unchanged(cloud: CloudSession, resource: Resource, manifest: Manifest, now: Deployment) -> None:
-    """Raises CloudError if it, or any tag it has or inherits, has changed since the decision, or if the action is blocked now."""
-    recorded, fresh = manifest.undo_state["deployment"], _parse_deployment(cloud, now)
-    changed = [key for key in SETTINGS_KEYS if chosen_settings(now.row).get(key) != chosen_settings(recorded).get(key)]
-    if fresh.tags != resource.tags and "tags" not in changed:
-        changed.append("tags")
-    if changed:
-        raise CloudError(Reason.REFUSED, kind.NAME, f"its {', '.join(changed)} changed a moment ago")
-    identity.require_same(identity.deployment_identity(recorded), identity.deployment_identity(now.row), kind.NAME)
-    blocked = kind.blocked_actions(with_autoscale(cloud, fresh))[manifest.action]
-    if because := blocked.because if blocked else fresh.target.blocked_because:
-        raise CloudError(Reason.REFUSED, kind.NAME, because)
-
-
-def _require_same_endpoint(endpoint: Json, manifest: Manifest, shares: dict[str, Any] | None) -> None:
-    """Raises CloudError if the endpoint isn't as recorded, with these `shares` of its traffic; zeros may be left out."""
-    recorded = manifest.undo_state["endpoint"]
-    before, now = identity.endpoint_identity(recorded), identity.endpoint_identity(endpoint)
-    identity.require_same(before, now, kind.NAME, "its endpoint")
-    settings, recorded_settings = _settings_without_traffic(endpoint), _settings_without_traffic(recorded)
-    changed = [key for key in SETTINGS_KEYS if settings.get(key) != recorded_settings.get(key)]
-    if _without_zeros(traffic.traffic_by_name(endpoint)) != _without_zeros(shares):
-        changed.append("traffic")
-    if changed:
-        raise CloudError(Reason.REFUSED, kind.NAME, f"its endpoint's {', '.join(changed)} changed a moment ago")
-
-
-def _without_zeros(shares: dict[str, Any] | None) -> dict[str, Any]:
-    return {name: percent for name, percent in (shares or {}).items() if percent}
-
-
-def _settings_without_traffic(endpoint: Json) -> Json:
-    settings = chosen_settings(endpoint)
-    properties = {key: value for key, value in settings["properties"].items() if key != traffic.TRAFFIC_KEY}
-    return {**settings, "properties": properties}
-
-
-def _scale_in(cloud: CloudSession, row: Json, permit: CallCheck) -> str:
-    _set_instances(cloud, row, 1, permit)
+def _scale_in(cloud: CloudSession, manifest: Manifest, permit: Permit) -> str:
+    row = manifest.undo_state["deployment"]
+    with permit():
+        _set_instances(cloud, row, 1)
     return f"scaling it from {row['sku']['capacity']} instances to one has started; the next sweep checks the result"
 
 
-def _set_instances(cloud: CloudSession, row: Json, count: int, permit: CallCheck) -> None:
+def _set_instances(cloud: CloudSession, row: Json, count: int) -> None:
     """Tags aren't sent along: as they were read they might undo one that was set just now."""
-    deployment_id, body = row["id"], {"sku": {**row["sku"], "capacity": count}}
-    request = ArmRequest(permission=WRITE_PERMISSION, path=deployment_id, body=body, method="PATCH")
-
-    def is_scaled() -> bool:
-        return bool((deployments.read_deployment(cloud, deployment_id).get("sku") or {}).get("capacity") == count)
-
-    was_already_written(partial(write, cloud, request, deployment_id, READ_DEPLOYMENTS, permit), is_scaled)
+    body = {"sku": {**row["sku"], "capacity": count}}
+    change = ArmChange(permission=WRITE_PERMISSION, path=row["id"], body=body, method="PATCH")
+    write(cloud, change, row["id"], READ_DEPLOYMENTS)
 
 
 def _scale_out(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -163,56 +132,32 @@ def _scale_out(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=f"it already has {count} instances")
     if count != 1:
         return UndoResult(because=f"it has been scaled to {count} instances since, so the reaper left it alone")
-    _set_instances(cloud, row, old_count, always_permit)
+    _set_instances(cloud, row, old_count)
     return UndoResult(because=f"scaling it back from {count} to {old_count} instances has started")
 
 
-def _delete_deployment(cloud: CloudSession, deployment_id: str, permit: CallCheck) -> str:
-    request = operations.delete_deployment(deployment_id)
-
-    def is_being_deleted() -> bool:
-        return provisioning_state(deployments.read_deployment(cloud, deployment_id)) == "Deleting"
-
-    try:
-        if was_already_written(partial(write, cloud, request, deployment_id, READ_DEPLOYMENTS, permit), is_being_deleted):
-            return "it is already being deleted"
-    except CloudError as error:
-        if error.reason is not Reason.GONE or not error.retried:
-            raise
-        return "it is deleted"
-    return "deletion started; the next sweep checks the result"
-
-
-def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Manifest, percent: int, permit: CallCheck) -> str:
-    """Set its traffic to 0%, wait, check again, and only then delete. A failure in between restores the traffic."""
+def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
+    """Set its traffic to 0%, wait until that is in place, look at everything again, and only then delete."""
     above, name = deployments.endpoint_id(resource.id), manifest.undo_state["deployment"]["name"]
-    recorded = traffic.traffic_by_name(manifest.undo_state["endpoint"])
-    endpoint_traffic.stop_traffic(
-        cloud, above, name, lambda endpoint: _require_same_endpoint(endpoint, manifest, recorded), permit
-    )
-    try:
-        endpoint_traffic.wait_until_settled(cloud, above)
-        _require_still_due(cloud, resource, manifest)
-        result = _delete_deployment(cloud, resource.id, permit)
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            raise
-        restored = endpoint_traffic.restore_traffic(cloud, resource.id, percent)
-        text = f"{message_without_operation(error)}; its traffic had been set from {percent}% to 0%, {restored}"
-        raise error.reworded(text, Reason.PARTIAL) from error
-    except ActionWithdrawn as reason:  # a deployment that is snoozed a moment before its delete is to answer requests
-        restored = endpoint_traffic.restore_traffic(cloud, resource.id, percent)
-        raise ActionWithdrawn(f"{reason}; its traffic had been set from {percent}% to 0%, {restored}") from reason
-    return f"its {percent}% of the traffic was set to 0%, and {result}"
+    delete = operations.delete_deployment(cloud, resource.id)
+    with permit():
+        _stop_traffic(cloud, resource.details, Share(endpoint_id=above, deployment_name=name, percent=0))
+    endpoint_traffic.wait_until_settled(cloud, above)
+    own_changes = partial(endpoint_traffic.without_own_change, resource)
+    permit.after_wait(own_changes)
+    with permit(own_changes):
+        write(cloud, delete, resource.id, READ_DEPLOYMENTS)
+    percent = _recorded_percent(manifest)
+    return f"its {percent}% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
 
 
-def _require_still_due(cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
-    """Raises CloudError if a tag, a setting or a sibling appeared during the wait: the last check before the delete."""
-    now = _read_everything(cloud, resource)
-    _require_unchanged(cloud, resource, manifest, now)
-    _require_same_endpoint(now.endpoint, manifest, {})
-    if now.siblings:
-        raise CloudError(Reason.REFUSED, kind.NAME, f"{', '.join(sorted(now.siblings))} appeared beside it a moment ago")
+def _stop_traffic(cloud: CloudSession, details: DeploymentDetails, share: Share) -> None:
+    """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
+    request = ArmRequest(permission=READ_ENDPOINTS, path=share.endpoint_id, required_keys=("id", "properties"))
+    endpoint = cloud.call_once(request)
+    if endpoint_digest(endpoint, share.deployment_name) != details.endpoint_digest:
+        raise CloudError(Reason.REFUSED, kind.NAME, "its endpoint's settings changed a moment ago")
+    endpoint_traffic.set_traffic(cloud, endpoint, share)
 
 
 ACTS = ActionFunctions(
@@ -220,5 +165,9 @@ ACTS = ActionFunctions(
     read_undo_state=read_undo_state,
     perform=perform,
     undo=undo,
+    side_changes=side_changes,
+    put_back=endpoint_traffic.put_back,
     undo_permissions=(WRITE_PERMISSION, endpoint_traffic.WRITE_PERMISSION, deployments.ASSIGN_IDENTITY),
+    undo_members={StepName.STOP: UNDO_MEMBERS, StepName.DELETE: UNDO_MEMBERS},
+    id_pattern=identity.DEPLOYMENT_ID,
 )

@@ -5,20 +5,18 @@ https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reaper.actions.contract import Manifest, UndoResult
 from reaper.azure import deployments, traffic
 from reaper.azure.actions import identity
-from reaper.azure.actions.endpoint_traffic import Share, other_shares, provisioning_state, set_traffic
+from reaper.azure.actions.endpoint_traffic import Share, provisioning_state, set_traffic
 from reaper.azure.arm_values import parse_time
 from reaper.azure.deployments import READ_ENDPOINTS
 from reaper.azure.kinds.azureml_online_deployment import BROKEN_STATES, CHANGING_STATES
-from reaper.azure.request import ArmRequest, Json
-from reaper.azure.writes import RUN_AGAIN_LATER, always_permit, chosen_settings, require_settled, writable_body, write
+from reaper.azure.request import ArmChange, Json
+from reaper.azure.writes import RUN_AGAIN_LATER, chosen_settings, require_settled, writable_body, write
 from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
@@ -28,17 +26,18 @@ WRITE_PERMISSION = f"{deployments.DEPLOYMENT_ROOT}/write"
 
 
 def restore_deployment(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Create it, or go on if it exists. Raises CloudError, and changes nothing, if the existing one isn't the reaper's.
-
-    What an earlier action changed before the delete, such as its instances or its traffic, has a manifest of its own, which is named.
-    """
-    result = _restore_step(cloud, manifest)
-    address = manifest.undo_state.get("previous")
-    if result.run_again or not address:
-        return result
-    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
-    hint = f"An earlier action had changed it before: `{command}` undoes that too."
-    return replace(result, not_restored=(*result.not_restored, hint))
+    """Create it, or go on if it exists. Raises CloudError, and changes nothing, if the existing one isn't the reaper's."""
+    recorded, recorded_endpoint = manifest.undo_state["deployment"], manifest.undo_state["endpoint"]
+    endpoint = deployments.read_endpoint(cloud, deployments.endpoint_id(manifest.id))
+    before, now = identity.endpoint_identity(recorded_endpoint), identity.endpoint_identity(endpoint)
+    identity.require_same(before, now, READ_ENDPOINTS, "its endpoint")
+    percent = traffic.traffic_percent(recorded_endpoint, recorded["name"]) or 0
+    row = _read_deployment_or_none(cloud, manifest.id)
+    if row is None or (_is_own_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES):
+        return _start_creation(cloud, manifest.id, recorded, percent)
+    if provisioning_state(row) != "Succeeded":
+        return _result_if_unready(provisioning_state(row), recorded["name"], percent)
+    return _restore_share(cloud, endpoint, Share(endpoint_id=endpoint["id"], deployment_name=recorded["name"], percent=percent))
 
 
 def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
@@ -54,20 +53,6 @@ def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
     )
 
 
-def _restore_step(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    recorded, recorded_endpoint = manifest.undo_state["deployment"], manifest.undo_state["endpoint"]
-    endpoint = deployments.read_endpoint(cloud, deployments.endpoint_id(manifest.id))
-    before, now = identity.endpoint_identity(recorded_endpoint), identity.endpoint_identity(endpoint)
-    identity.require_same(before, now, READ_ENDPOINTS, "its endpoint")
-    percent = traffic.traffic_percent(recorded_endpoint, recorded["name"]) or 0
-    row = _read_deployment_or_none(cloud, manifest.id)
-    if row is None or (_is_own_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES):
-        return _start_creation(cloud, manifest.id, recorded, percent)
-    if provisioning_state(row) != "Succeeded":
-        return _result_if_unready(provisioning_state(row), recorded["name"], percent)
-    return _restore_share(cloud, endpoint, Share(endpoint_id=endpoint["id"], deployment_name=recorded["name"], percent=percent))
-
-
 def _read_deployment_or_none(cloud: CloudSession, deployment_id: str) -> Json | None:
     """None if it doesn't exist. Raises CloudError."""
     try:
@@ -79,8 +64,8 @@ def _read_deployment_or_none(cloud: CloudSession, deployment_id: str) -> Json | 
 
 
 def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
-    request = ArmRequest(permission=WRITE_PERMISSION, path=deployment_id, body=writable_body(recorded), method="PUT")
-    write(cloud, request, deployments.endpoint_id(deployment_id), READ_ENDPOINTS, always_permit)
+    change = ArmChange(permission=WRITE_PERMISSION, path=deployment_id, body=writable_body(recorded), method="PUT")
+    write(cloud, change, deployments.endpoint_id(deployment_id), READ_ENDPOINTS)
     instances = recorded["sku"]["capacity"]
     missing = (_waiting_sentence("it isn't ready yet", percent), *_identity_warning(recorded))
     because = f"recreating it has begun, with its settings, its tags and {instances} instances"
@@ -122,14 +107,14 @@ def _restore_share(cloud: CloudSession, endpoint: Json, share: Share) -> UndoRes
     percent = share.percent
     if not percent or traffic.traffic_percent(endpoint, share.deployment_name) == percent:
         return UndoResult(because=f"it exists, with {percent}% of the traffic")
-    if others := other_shares(endpoint, share.deployment_name):
+    if others := traffic.other_shares(endpoint, share.deployment_name):
         now_to = f"its {percent}% of the traffic now goes to {', '.join(sorted(others))}"
         return UndoResult(because="it exists", not_restored=(now_to,))
     if (state := provisioning_state(endpoint)) != "Succeeded":
         waiting = _waiting_sentence(f"its endpoint is still {state}", percent)
         return UndoResult(because="it exists", not_restored=(waiting,), run_again=True)
     try:
-        set_traffic(cloud, share, always_permit)
+        set_traffic(cloud, deployments.read_endpoint(cloud, share.endpoint_id), share)
     except CloudError as error:
         if error.reason is Reason.GONE:
             raise

@@ -1,23 +1,26 @@
 """Moving an endpoint's traffic away from a deployment that is to be deleted, and back.
 
-Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So the endpoint is read just
+Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So what is sent was read just
 before, and if another change is in progress, Azure refuses ours:
 https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from reaper.actions.contract import CallCheck
+from reaper.actions.contract import HalfDone, Interrupted, PutBackResult
 from reaper.azure import deployments, traffic
+from reaper.azure.arm_values import latest_known, parse_time
+from reaper.azure.deployment_details import DeploymentDetails
 from reaper.azure.deployments import READ_ENDPOINTS
-from reaper.azure.kinds.azureml_online_deployment import CHANGING_STATES
-from reaper.azure.request import ArmRequest, Json
-from reaper.azure.writes import always_permit, message_without_operation, read_after_write, writable_body, write
-from reaper.errors import CloudError, Reason
+from reaper.azure.kinds.azureml_online_deployment import CHANGING_STATES, status_text
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmChange, Json
+from reaper.azure.writes import is_refused_for_now, writable_body, write
+from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.model import Resource, SideChange
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
 WRITE_PERMISSION = f"{deployments.ENDPOINT_ROOT}/write"
 MAX_READS, PAUSE_S = 12, 5.0
 """How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
-MAX_RESTORE_TRIES = 4
-"""How many tries there are to restore traffic: an action has two minutes in all."""
-NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.GONE})
+MAX_PUT_BACK_TRIES = 4
+"""How many tries there are to put traffic back: an action has two minutes in all."""
+OWN_CHANGE_TAKES = timedelta(minutes=15)
+"""How long after the beginning of an action its own change may be noted on the endpoint."""
+SHARE = "traffic"
+"""The side change of a delete: the percentage of its endpoint's traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,37 +45,13 @@ class Share:
     percent: int
 
 
-def always_fits(endpoint: Json) -> None:
-    """The check of a change that fits any endpoint."""
-
-
-def set_traffic(cloud: CloudSession, share: Share, permit: CallCheck, require_fit: Callable[[Json], None] = always_fits) -> None:
-    """Begin to set the share. `require_fit` raises CloudError if the endpoint, read just before, must be left alone."""
-    endpoint = deployments.read_endpoint(cloud, share.endpoint_id)
-    require_fit(endpoint)
+def set_traffic(cloud: CloudSession, endpoint: Json, share: Share) -> None:
+    """Begin to set the share on the endpoint, which was read just before. Raises CloudError."""
     body = writable_body(endpoint)
     shares = traffic.with_traffic_percent(endpoint, share.deployment_name, share.percent)
     body["properties"] = {**body["properties"], traffic.TRAFFIC_KEY: shares}
-    request = ArmRequest(permission=WRITE_PERMISSION, path=share.endpoint_id, body=body, method="PUT")
-    write(cloud, request, share.endpoint_id, READ_ENDPOINTS, permit)
-
-
-def stop_traffic(
-    cloud: CloudSession, endpoint_id: str, name: str, require_fit: Callable[[Json], None], permit: CallCheck
-) -> None:
-    """Begin to set the share of the deployment `name` to 0%. Raises CloudError, with Reason.PARTIAL if it may be 0% all the same."""
-    try:
-        set_traffic(cloud, Share(endpoint_id=endpoint_id, deployment_name=name, percent=0), permit, require_fit)
-    except CloudError as error:
-        # If an earlier reply was lost, a refusal can mean that the change is already in progress.
-        surely_not = error.reason in NOT_PERFORMED and not error.retried
-        if surely_not or _traffic_after_write(cloud, endpoint_id, name) != 0:
-            raise
-
-
-def _traffic_after_write(cloud: CloudSession, endpoint_id: str, name: str) -> int | None:
-    endpoint = read_after_write(lambda: deployments.read_endpoint(cloud, endpoint_id))
-    return traffic.traffic_percent(endpoint, name)
+    change = ArmChange(permission=WRITE_PERMISSION, path=share.endpoint_id, body=body, method="PUT")
+    write(cloud, change, share.endpoint_id, READ_ENDPOINTS)
 
 
 def wait_until_settled(cloud: CloudSession, endpoint_id: str) -> None:
@@ -78,46 +60,121 @@ def wait_until_settled(cloud: CloudSession, endpoint_id: str) -> None:
     for reads in range(MAX_READS):
         if reads:
             cloud.clients.pause(PAUSE_S)
-        state = provisioning_state(read_after_write(lambda: deployments.read_endpoint(cloud, endpoint_id)))
+        state = provisioning_state(deployments.read_endpoint(cloud, endpoint_id))
         if state == "Succeeded":
             return
         if state not in CHANGING_STATES:
             break
-    raise CloudError(Reason.PARTIAL, WRITE_PERMISSION, f"its endpoint's state is {state}, so it wasn't deleted")
+    raise CloudError(Reason.REFUSED, WRITE_PERMISSION, f"its endpoint's state is {state}, so it wasn't deleted")
 
 
-def restore_traffic(cloud: CloudSession, deployment_id: str, percent: int) -> str:
-    """Begin to restore the share of a deployment that wasn't deleted, if possible. Returns the result as a clause; raises nothing."""
-    name = deployment_id.rpartition("/")[2]
-    share = Share(endpoint_id=deployments.endpoint_id(deployment_id), deployment_name=name, percent=percent)
+def without_own_change(before: Resource, now: Resource) -> Resource:
+    """The deployment as it was before the action set its share to 0%. Raises ActionWithdrawn if that isn't how it is."""
+    details: DeploymentDetails = now.details
+    if details.traffic_percent != 0:
+        raise ActionWithdrawn("its share of its endpoint's traffic changed a moment ago")
+    state = before.details.endpoint_state if details.endpoint_state == "Succeeded" else details.endpoint_state
+    details = replace(details, traffic_percent=before.details.traffic_percent, endpoint_state=state)
+    return replace(now, details=details, status=status_text(details), changed=before.changed)
+
+
+def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """Settle an interrupted delete: `ActionFunctions.put_back`."""
+    change = next((change for change in interrupted.changes if change.what == SHARE), None)
+    if change is None:
+        return PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
+    tries, may_be_back = 0, False
+    while True:
+        look = _look(cloud, resource.id, interrupted, change)
+        if look.settled:
+            return _put_back_result(change) if may_be_back and look.settled.state is HalfDone.UNCHANGED else look.settled
+        refusal = _refused_for_now(cloud, look)
+        if refusal is None:
+            return _put_back_result(change)
+        tries, may_be_back = tries + 1, may_be_back or refusal.may_have_been_made
+        if tries == MAX_PUT_BACK_TRIES:
+            raise refusal
+        cloud.clients.pause(PAUSE_S)
+
+
+def _refused_for_now(cloud: CloudSession, look: _Look) -> CloudError | None:
+    """Begin to put the share back: why that must wait, or may have worked although it failed; None if it has begun. Raises CloudError."""
+    state = provisioning_state(look.endpoint)
+    if state in CHANGING_STATES:
+        return CloudError(Reason.REFUSED, WRITE_PERMISSION, f"its endpoint is still {state}")
     try:
-        if provisioning_state(deployments.read_deployment(cloud, deployment_id)) == "Deleting":
-            return "where it stays, because it is being deleted"
-        return _restore_share_with_tries(cloud, share)
+        set_traffic(cloud, look.endpoint, look.share)
     except CloudError as error:
-        if error.reason is Reason.GONE:
-            return "where it stays, because it is gone"
-        return f"which couldn't be reverted now ({message_without_operation(error)}): undo restores the traffic"
+        if not (error.may_have_been_made or is_refused_for_now(error)):
+            raise
+        return error
+    return None
 
 
-def _restore_share_with_tries(cloud: CloudSession, share: Share) -> str:
-    """Sets the share as soon as the endpoint is settled. Returns the result as a clause; raises CloudError."""
-    for tries in range(MAX_RESTORE_TRIES):
-        if tries:
-            cloud.clients.pause(PAUSE_S)
-        endpoint = deployments.read_endpoint(cloud, share.endpoint_id)
-        if others := other_shares(endpoint, share.deployment_name):
-            return f"and by now it goes to {', '.join(sorted(others))}"
-        if provisioning_state(endpoint) not in CHANGING_STATES:
-            set_traffic(cloud, share, always_permit)
-            return f"and setting it back to {share.percent}% has begun"
-    return "and the endpoint is still updating; undo restores the traffic"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """The endpoint as it is now, the share to put back, and how the action is settled if nothing is to be put back."""
+
+    endpoint: Json
+    share: Share
+    settled: PutBackResult | None
 
 
-def other_shares(endpoint: Json, name: str) -> dict[str, Any]:
-    """The shares of all other deployments that have one."""
-    shares = traffic.traffic_by_name(endpoint) or {}
-    return {other: percent for other, percent in shares.items() if other.lower() != name.lower() and percent}
+def _look(cloud: CloudSession, deployment_id: str, interrupted: Interrupted, change: SideChange) -> _Look:
+    """Raises CloudError if it can't be known now how the action is settled."""
+    above = deployments.endpoint_id(deployment_id)
+    name = deployment_id.rpartition("/")[2]
+    try:
+        row = deployments.read_deployment(cloud, deployment_id)
+    except CloudError as error:
+        if error.reason is not Reason.GONE:
+            raise
+        settled: PutBackResult | None = PutBackResult(state=HalfDone.DONE, because="it is deleted")
+        return _Look(endpoint={}, share=Share(endpoint_id=above, deployment_name=name, percent=0), settled=settled)
+    endpoint = deployments.read_endpoint(cloud, above)
+    try:
+        settled = _settled(row, endpoint, interrupted, change)
+    except UNREADABLE_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, READ_ENDPOINTS, f"its endpoint can't be read ({error!r})") from error
+    share = Share(endpoint_id=above, deployment_name=row["name"], percent=change.before)
+    return _Look(endpoint=endpoint, share=share, settled=settled)
+
+
+def _settled(row: Json, endpoint: Json, interrupted: Interrupted, change: SideChange) -> PutBackResult | None:
+    """How the action is settled; None if its traffic is to be put back, or may yet change. Raises CloudError if it can't be read."""
+    created = parse_time((row.get("systemData") or {}).get("createdAt"))
+    if interrupted.created is None or created != interrupted.created:
+        return PutBackResult(state=HalfDone.LEFT, because="it may be another deployment by now, so its traffic stays as it is")
+    if provisioning_state(row) == "Deleting":
+        return PutBackResult(state=HalfDone.DONE, because="it is being deleted")
+    percent = traffic.traffic_percent(endpoint, row["name"])
+    if percent is None:
+        raise CloudError(Reason.UNREADABLE, READ_ENDPOINTS, "its share of its endpoint's traffic can't be read")
+    if percent == change.before:
+        if provisioning_state(endpoint) in CHANGING_STATES:
+            return None  # the action's own call may only be about to show
+        return PutBackResult(state=HalfDone.UNCHANGED, because=f"it gets {percent}% of its endpoint's traffic, as before")
+    return _left(row, endpoint, interrupted.begun_at, change)
+
+
+def _left(row: Json, endpoint: Json, begun_at: datetime, change: SideChange) -> PutBackResult | None:
+    """LEFT if anything shows that its traffic was changed after the action, or may have been."""
+    because = None
+    percent = traffic.traffic_percent(endpoint, row["name"])
+    changed_at = latest_known(*(parse_time((body.get("systemData") or {}).get("lastModifiedAt")) for body in (row, endpoint)))
+    if others := traffic.other_shares(endpoint, row["name"]):
+        because = f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
+    elif percent != change.ours:
+        because = f"its traffic has been set to {percent}% since, so it stays as it is"
+    elif changed_at and changed_at > begun_at + OWN_CHANGE_TAKES:
+        when = f"{changed_at:%Y-%m-%d %H:%M} UTC"
+        because = f"it or its endpoint was changed since, on {when}, so its traffic stays at {percent}% ({change.before}% before)"
+    return PutBackResult(state=HalfDone.LEFT, because=because) if because else None
+
+
+def _put_back_result(change: SideChange) -> PutBackResult:
+    because = f"its traffic was at 0%, and setting it back to {change.before}% has begun"
+    return PutBackResult(state=HalfDone.PUT_BACK, because=because)
 
 
 def provisioning_state(body: Json) -> str:

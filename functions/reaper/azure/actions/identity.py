@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import UndoState
+from reaper.actions.contract import UndoState, any_members
 from reaper.azure.arm_values import parse_time
 from reaper.errors import CloudError, Reason
+from reaper.model import Resource
 
 CREATED_KEY = "made"
+IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
+_WORKSPACE = (
+    r"/subscriptions/(?P<account>[^/]+)/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
+)
+COMPUTE_ID = re.compile(rf"{_WORKSPACE}/computes/(?P<name>[^/]+)", re.IGNORECASE)
+DEPLOYMENT_ID = re.compile(
+    rf"{_WORKSPACE}/onlineEndpoints/(?P<name_of_endpoint>[^/]+)/deployments/(?P<name>[^/]+)", re.IGNORECASE
+)
 
 
 def compute_identity(row: Mapping[str, Any]) -> UndoState:
     """A compute's creation time and size."""
     outer = row["properties"]
     return {CREATED_KEY: outer.get("createdOn") or _created_at(row), "size": (outer.get("properties") or {}).get("vmSize")}
+
+
+def compute_identity_of(resource: Resource) -> UndoState:
+    """The same of a compute as it was read for an action."""
+    created = resource.created.isoformat() if resource.created else None
+    return {CREATED_KEY: created, "size": resource.details.properties.get("vmSize")}
+
+
+def require_known_creation(resource: Resource) -> None:
+    """Raises CloudError if it isn't known when it was created: undoing couldn't recognize it."""
+    if resource.created is None:
+        text = "it has no known creation time, so it may be another one; the reaper left it alone"
+        raise CloudError(Reason.REFUSED, resource.kind, text)
 
 
 def deployment_identity(row: Mapping[str, Any]) -> UndoState:

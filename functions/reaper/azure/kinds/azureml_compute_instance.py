@@ -149,6 +149,8 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
     state = resource.status
     if state == "Stopped":
         return Blocked(because="it is already stopped", already_done=True)
+    if state == "Stopping":
+        return Blocked(because="its state is Stopping", already_done=True)
     if state == "JobRunning":
         return Blocked(because="a job is running on it")
     if state != "Running" or resource.details is None:
@@ -165,6 +167,8 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
 def _start_blocked(resource: Resource) -> Blocked | None:
     if resource.status in {"Running", "JobRunning"}:
         return Blocked(because="it is already running", already_done=True)
+    if resource.status == "Starting":
+        return Blocked(because="its state is Starting", already_done=True)
     if resource.status != "Stopped" or resource.details is None:
         return Blocked(because=f"its state is {resource.status or 'missing'}")
     if resource.details.provisioning_state in {*CHANGING_STATES, "Deleting"}:

@@ -67,7 +67,6 @@ def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource
     """The deployment as a resource. Raises one of the reading errors if its shape is unexpected."""
     row, endpoint, details = deployment.row, deployment.endpoint, deployment_details(deployment)
     system, size, count = row.get("systemData") or {}, row["properties"].get("instanceType"), details.instances
-    without_traffic = ", 0% of the traffic" if details.traffic_percent == 0 else ""
     own_tags, endpoint_tags = read_tags(row.get("tags")), read_tags(endpoint.get("tags"))
     return Resource(
         kind=NAME,
@@ -77,7 +76,7 @@ def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource
         region=region_key(row.get("location") or deployment.workspace.region),
         created=parse_time(system.get("createdAt")),
         changed=parse_time(system.get("lastModifiedAt")),
-        status=f"{details.provisioning_state}{without_traffic}",
+        status=status_text(details),
         size=f"{size} x{count}" if size and count is not None else size or "",
         parts=() if details.on_kubernetes or count == 0 else _billed_parts(size, count),
         tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
@@ -86,6 +85,11 @@ def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource
         # Resource Graph spells sizes differently from the source itself.
         fingerprint=f"{count} x {str(size).upper()}",
     )
+
+
+def status_text(details: DeploymentDetails) -> str:
+    """Its state, and that it gets no traffic."""
+    return f"{details.provisioning_state}{', 0% of the traffic' if details.traffic_percent == 0 else ''}"
 
 
 def _billed_parts(size: Any, count: int | None) -> tuple[BilledPart, ...] | None:
@@ -177,16 +181,21 @@ def blocked_actions(resource: Resource) -> dict[StepName, Blocked | None]:
     if details is None:
         not_observed = Blocked(because="it couldn't be observed")
         return {StepName.STOP: not_observed, StepName.DELETE: not_observed}
-    by_state = _blocked_by_state(details)
-    return {StepName.STOP: by_state or _scale_in_blocked(details), StepName.DELETE: by_state or _delete_blocked(details)}
+    return {
+        StepName.STOP: _blocked_by_state(details, StepName.STOP) or _scale_in_blocked(details),
+        StepName.DELETE: _blocked_by_state(details, StepName.DELETE) or _delete_blocked(details),
+    }
 
 
-def _blocked_by_state(details: DeploymentDetails) -> Blocked | None:
-    """Its own state and its endpoint's."""
+def _blocked_by_state(details: DeploymentDetails, action: StepName) -> Blocked | None:
+    """Its own state and its endpoint's. A state that the action led to says that it was carried out."""
+    state = details.provisioning_state
     if details.on_kubernetes:
         return Blocked(because=ON_KUBERNETES)
-    if details.provisioning_state not in {"Succeeded", *BROKEN_STATES}:
-        return Blocked(because=f"its state is {details.provisioning_state or 'missing'}")
+    if state not in {"Succeeded", *BROKEN_STATES}:
+        is_scaled_in = state in CHANGING_STATES and details.instances == 1
+        is_done = is_scaled_in if action is StepName.STOP else state == "Deleting"
+        return Blocked(because=f"its state is {state or 'missing'}", already_done=is_done)
     if details.endpoint_state in {*CHANGING_STATES, "Deleting"}:
         return Blocked(because=f"its endpoint's state is {details.endpoint_state}")
     return None

@@ -1,0 +1,132 @@
+"""The message that takes a wrong notice back: the resource was used in an hour that the notice called idle.
+
+It waits in the ledger until a channel has accepted it, and is sent once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reaper import memory_updates
+from reaper.case import Finding
+from reaper.errors import ReaperError
+from reaper.ledger.port import HistoryEntry
+from reaper.ledger.update import update_memory
+from reaper.model import Memory, Resource
+from reaper.notices import commands
+from reaper.notices.channels import delivery
+from reaper.notices.channels.delivery import Delivery, Misses
+from reaper.notices.item import kind_title
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable
+from reaper.notices.round import NoticeRound
+from reaper.text import UTC, format_time, tidy_line
+
+MAX_RESOURCES = 30
+"""The most resources in one message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Correction:
+    """A resource whose last notice was wrong, and its memory."""
+
+    resource: Resource
+    memory: Memory
+
+    @property
+    def line(self) -> str:
+        """What it is, when it was used, and which notice no longer counts."""
+        name, kind = tidy_line(self.resource.name, 120) or "(no name)", kind_title(self.resource.kind)
+        where = tidy_line(f"{self.resource.region}, {commands.place(self.resource)}", 120)
+        sent_at = self.memory.wrong_notice_at
+        notice = f"The notice of {format_time(sent_at, UTC)}" if sent_at else "That notice"
+        return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
+
+    @property
+    def used_at(self) -> str:
+        """The hour of use."""
+        return format_time(self.memory.wrong_hour, UTC) if self.memory.wrong_hour else ""
+
+
+def send_take_backs(mails: NoticeRound) -> list[Delivery]:
+    """Send one message to each addressee of wrong notices. The next run sends what no channel accepts, and what
+    this one runs out of time for."""
+    deliveries: list[Delivery] = []
+    misses: Misses = {}
+    for address, waiting in _waiting_by_address(mails).items():
+        for start in range(0, len(waiting), MAX_RESOURCES):
+            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
+                return deliveries
+            if owed := _still_owed(waiting[start : start + MAX_RESOURCES], mails):
+                mails.context.before_message()
+                sent = delivery.deliver(take_back_message(address, owed), mails.context.channels, misses)
+                _record_sent(owed, sent, mails)
+                deliveries += sent
+    return deliveries
+
+
+def take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
+    """The message to the addressee of these notices."""
+    from reaper.notices.render import render_mail
+
+    first = corrections[0]
+    subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
+    if len(corrections) == 1:
+        name = tidy_line(first.resource.name, 60, joiners=False) or "a resource"
+        subject = f"Correction: {name} was used on {first.used_at}; that notice no longer counts"
+    subject = tidy_line(subject, MAX_SUBJECT, joiners=False)
+    text, html = render_mail("take_back", subject=subject, lines=[each.line for each in corrections])
+    return Message(
+        to=address,
+        subject=subject,
+        text=text,
+        html=html,
+        attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(corrections)},
+        resource_ids=tuple(each.resource.id for each in corrections),
+    )
+
+
+def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
+    """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
+    owners, waiting = mails.context.policy.owners, defaultdict(list)
+    for finding in mails.findings.values():
+        if (memory := _owing_memory(finding)) is None:
+            continue
+        told = memory.wrong_notice_to or ""
+        address = told if is_deliverable(told, owners.domains, owners.fallback) else owners.fallback
+        if address and is_deliverable(address, owners.domains, owners.fallback):
+            waiting[address].append(_Correction(resource=finding.case.resource, memory=memory))
+    return dict(waiting)
+
+
+def _owing_memory(finding: Finding) -> Memory | None:
+    return finding.memory if finding.memory and finding.memory.wrong_hour else None
+
+
+def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> list[_Correction]:
+    """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
+    try:
+        memories = mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock())
+    except ReaperError as error:
+        mails.note_ledger_failure(error)
+        return []
+    known = dict(memories)
+    return [each for each in waiting if known.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour]
+
+
+def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> None:
+    receipts = delivery.receipts_by_id(sent)
+    for each in owed:
+        if receipt := receipts.get(each.resource.id):
+            _record_told(each, receipt, mails)
+
+
+def _record_told(told: _Correction, receipt: str, mails: NoticeRound) -> None:
+    resource_id, hour, now = told.resource.id, told.memory.wrong_hour, mails.context.clock()
+    because = f"used on {told.used_at}, so its notice was wrong"
+    entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
+    mails.attempt(lambda: mails.ledger.add_history(entry))
+    mails.attempt(
+        lambda: update_memory(mails.ledger, resource_id, lambda memory: memory_updates.after_take_back(memory, hour), now)
+    )

@@ -1,0 +1,73 @@
+"""What is special about each day of a play, and in which order the days come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+
+SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
+"""When a day's sweeps are, give or take some minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What is special about a day.
+
+    `silence`: the clouds on which the signals of one place are lost. `late`: they come back with their history afterwards.
+    """
+
+    mode: str = "enforce"
+    outage: str = ""
+    accident: str = ""
+    silence: str = ""
+    late: bool = False
+    calm: bool = False
+    caps: str = ""
+    sweeps: tuple[tuple[int, int], ...] = SWEEPS
+
+
+def scripts(days: int, calm: int, dice: Random) -> list[Script]:
+    """What is special about each day: nothing on the first, then one thing after the other in any order, and calm days at the end."""
+    special = list(SPECIALS)
+    dice.shuffle(special)
+    days_of = [day for one in special for day in one]
+    middle = (days_of * (days // len(days_of) + 1))[: days - calm - 1]
+    return [Script(), *middle, *[Script(calm=True)] * calm]
+
+
+LATE_AWS, LATE_BOTH = Script(silence="aws", late=True), Script(silence="aws azure", late=True)
+SPECIALS = (
+    (Script(outage="ledger"),),
+    (Script(outage="writes"),),
+    (Script(caps="few"),),
+    (Script(caps="cheap"),),
+    (Script(accident="half"), Script(accident="half")),
+    (Script(accident="lost"),),
+    (Script(mode="notify"),),
+    (Script(outage="metrics"),),
+    (Script(mode="apply"),),
+    (Script(outage="permission"),),
+    (Script(silence="aws"), Script(silence="aws")),
+    (LATE_AWS, LATE_BOTH, LATE_BOTH),
+    (Script(accident="kill", outage="mail"),),
+    (Script(mode="audit"),),
+)
+"""What comes about on one day, or on some days in a row: a silence lasts for days, or nothing would be due before it ends."""
+DAYS, CALM = 5 + sum(len(one) for one in SPECIALS), 4
+"""How long a season is, and how many days at its end are calm: three weeks, and a day or two."""
+FEW, FEWER = ((1, 10), (8, 20), (18, 40), (21, 50)), ((1, 10), (8, 20), (18, 40))
+"""When a day's sweeps are in the excerpt."""
+EXCERPT = (
+    Script(sweeps=FEWER),
+    Script(sweeps=FEW, accident="half"),
+    Script(sweeps=FEWER, accident="lost", outage="mail"),
+    Script(sweeps=FEW, silence="aws azure", late=True),
+    Script(sweeps=FEWER[:2], mode="notify"),
+    Script(sweeps=FEWER, mode="apply"),
+    Script(sweeps=FEWER, calm=True),
+    Script(sweeps=FEWER, calm=True),
+)
+"""A week with what has cost most, from a Monday on."""
+BEGIN = datetime(2026, 10, 19, tzinfo=UTC)
+"""A Monday, in the week before clocks are put back in Europe."""

@@ -1,0 +1,205 @@
+"""Wrong clocks: nothing is sent or done on a row that another clock dated ahead, and one mistake doesn't last for years."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW, TARGET
+from fakes.fake_cloud import KIND
+from fakes.fake_deployment import FakeDeployment, due, only
+from fakes.judged_cases import case, move
+from reaper import idle_period
+from reaper.case import Blocked
+from reaper.ledger.port import Unfinished
+from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
+from reaper.notices.message import Audience
+from reaper.planning import enrolment
+from reaper.policy import office_hours
+from reaper.run import run_phases
+
+MINUTE = timedelta(minutes=1)
+ACTED = {"last_action": StepName.STOP, "last_action_result": Result.DONE}
+TIMES = {
+    "written": ("written_at", {}),
+    "notified": ("warned_at", {}),
+    "reminded": ("reminded_at", {}),
+    "acted on": ("last_action_at", ACTED),
+}
+
+
+def idle_memory(column: str, ahead: timedelta, more: dict[str, Any]) -> Memory:
+    """A row whose time in that column is so far ahead."""
+    return Memory(**{"idle_since": NOW - 5 * DAY, "last_seen_idle_at": NOW - HOUR, **more, column: NOW + ahead})
+
+
+@pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
+@pytest.mark.parametrize("ahead", [10 * MINUTE + timedelta(seconds=1), 7 * DAY], ids=["over 10 minutes", "7 days"])
+def test_a_row_dated_ahead_gets_nothing(column: str, more: dict[str, Any], ahead: timedelta):
+    memory = idle_memory(column, ahead, more)
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.NONE
+    assert "ahead of this run's clock" in (idle_period.dated_ahead_because(memory, NOW) or "")
+
+
+@pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
+def test_clocks_may_differ_by_10_minutes(column: str, more: dict[str, Any]):
+    assert idle_period.dated_ahead_because(idle_memory(column, 10 * MINUTE, more), NOW) is None
+
+
+@pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
+def test_times_over_7_days_ahead_are_void(column: str, more: dict[str, Any]):
+    memory = idle_memory(column, 7 * DAY + MINUTE, more)
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.WARN
+
+
+def test_a_void_time_of_the_last_call_keeps_nothing_young():
+    one = case(idle_for=5 * DAY, acts={StepName.STOP: None})
+    assert idle_period.since_own_call(one, Memory(last_call_at=NOW + 8 * DAY), NOW) == one
+    ahead = idle_period.since_own_call(one, Memory(last_call_at=NOW + 6 * DAY), NOW)
+    assert ahead.verdict.state is State.YOUNG
+
+
+def test_a_void_notice_announces_nothing():
+    ahead = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced_action=AnnouncedAction.STOP)
+    assert idle_period.without_void_times(ahead, NOW) == Memory()
+
+
+def test_a_snooze_stays_a_snooze_whatever_the_other_times_are():
+    snoozed = {"snoozed_at": NOW + 9 * DAY, "snoozed_until": NOW + 20 * DAY}
+    memory = Memory(warned_at=NOW + 8 * DAY, last_action_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
+    cleaned = idle_period.without_void_times(memory, NOW)
+    assert (cleaned.snoozed_at, cleaned.snoozed_until) == tuple(snoozed.values())
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.NONE
+
+
+def test_an_open_action_stays_open_whatever_its_time_is():
+    opened = Memory(last_action=StepName.STOP, last_action_at=NOW + 8 * DAY, last_action_run="r0")
+    assert idle_period.without_void_times(opened, NOW) == opened
+
+
+def mails(deployment: FakeDeployment) -> int:
+    return sum(message.audience is Audience.OWNERS for message in deployment.channel.messages)
+
+
+def test_a_run_with_a_slow_clock_sends_and_does_nothing():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    assert mails(deployment) == 1
+    deployment.now -= HOUR
+    finding = only(deployment.sweep())
+    assert (finding.step.name, finding.step.because) == (
+        StepName.NONE,
+        "its ledger record is dated 1 hour ahead of this run's clock, so nothing is sent or done until that is past",
+    )
+    assert (mails(deployment), deployment.memory("churn").version) == (1, 1)
+
+
+def test_after_a_run_with_a_fast_clock_nothing_is_done_until_that_time():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    due(deployment)
+    right = deployment.now
+    deployment.now = right + 2 * DAY
+    deployment.cloud.things["churn"].uses.append(deployment.now - 3 * HOUR)
+    deployment.sweep()  # writes the row, and ends its notice
+    deployment.cloud.things["churn"].uses.clear()
+    written, sent = deployment.memory("churn").written_at, mails(deployment)
+    assert written == right + 2 * DAY
+    deployment.now = right + DAY
+    assert "ahead of this run's clock" in only(deployment.sweep()).step.because
+    assert (mails(deployment), deployment.cloud.log) == (sent, [])
+    deployment.now = right + 3 * DAY
+    assert only(deployment.sweep()).step.name is StepName.WARN
+
+
+def written_by_a_fast_clock(deployment: FakeDeployment) -> None:
+    """Something else writes the row with a clock that is a day ahead."""
+    id_, memory = deployment.cloud.id("churn"), deployment.memory("churn")
+    assert deployment.ledger.remember(id_, memory, memory.version, deployment.now + DAY)
+
+
+def test_the_recheck_refuses_a_row_dated_ahead():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    due(deployment)
+
+    def before_call(call: str, name: str) -> None:
+        if call == "look":
+            deployment.cloud.before_call = lambda call, name: None
+            written_by_a_fast_clock(deployment)
+
+    deployment.cloud.before_call = before_call
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "dated 1 day ahead of this run's clock" in (finding.outcome.because or "")
+
+
+def test_no_notice_goes_out_about_a_row_dated_ahead_since():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep(Mode.NOTIFY)
+    deployment.now += 9 * DAY
+    opened, before = deployment.open_run(Mode.NOTIFY), mails(deployment)
+    conclude = replace(opened.conclude, clock=_then(deployment, opened.conclude.clock))
+    finding = only(run_phases(replace(opened, conclude=conclude)))
+    assert (mails(deployment), "dated 1 day ahead" in finding.step.because) == (before, True)
+
+
+def _then(deployment: FakeDeployment, clock: Any) -> Any:
+    """The clock; at its first reading, which is conclude's, another writer dates the row ahead."""
+    writes = [written_by_a_fast_clock]
+
+    def read() -> Any:
+        if writes:
+            writes.pop()(deployment)
+        return clock()
+
+    return read
+
+
+OFFICE = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
+MONDAY = datetime(2026, 11, 16, 22, tzinfo=UTC)
+
+
+def test_a_void_enrolment_is_replaced_at_once():
+    at_night = case(idle_for=5 * DAY, acts={StepName.STOP: None}, hours=OFFICE, remind_every=30 * DAY)
+    ahead = {"announced_action": AnnouncedAction.HOURS, "enrolment_digest": enrolment.hours_digest(OFFICE)}
+    assert move(at_night, Memory(warned_at=MONDAY - DAY, **{**ahead, "enrolment_digest": "-"}), MONDAY) is StepName.NONE
+    assert move(at_night, Memory(warned_at=MONDAY + 8 * DAY, **ahead), MONDAY) is StepName.WARN
+
+
+def test_a_void_stop_is_not_ours_to_start_again():
+    asleep = {StepName.STOP: Blocked(because="it is stopped", already_done=True), StepName.START: None}
+    by_day, stopped = MONDAY + 12 * HOUR, case(State.EXEMPT, acts=asleep, hours=OFFICE, changed=MONDAY)
+    assert move(stopped, Memory(last_action_at=MONDAY, **ACTED), by_day) is StepName.START
+    assert move(stopped, Memory(last_action_at=by_day + 8 * DAY, **ACTED), by_day) is StepName.NONE
+
+
+@pytest.mark.parametrize("result", [None, Result.DONE], ids=["open", "done and not told"])
+def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Result | None):
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn", uses=[NOW + n * HOUR for n in range(-24, 24)])
+    id_, at = deployment.cloud.id("churn"), NOW + 2 * HOUR
+    acted = Memory(last_action=StepName.STOP, last_action_at=at, last_action_run="run-0", last_action_result=result)
+    assert deployment.ledger.remember(id_, acted, 0, NOW)
+    hint = Unfinished(
+        target=TARGET,
+        id=id_,
+        kind=KIND,
+        name="churn",
+        region="us-east-1",
+        owner="jo@example.com",
+        action=StepName.STOP,
+        run="run-0",
+        at=at,
+    )
+    deployment.ledger.add_unfinished(hint)
+    deployment.sweep()
+    assert (mails(deployment), deployment.memory("churn").version, len(deployment.ledger.unfinished(TARGET, at))) == (0, 1, 1)
+    deployment.now = at
+    deployment.sweep()
+    assert (mails(deployment), deployment.ledger.unfinished(TARGET, at)) == (1, [])
