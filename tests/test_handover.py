@@ -110,7 +110,7 @@ class Details:
 
 def test_details_are_read_as_their_kinds_own_type(monkeypatch: pytest.MonkeyPatch):
     known = registry.kind("sagemaker-endpoint")
-    monkeypatch.setattr(registry, "kind", lambda name: replace(known, details=Details))
+    monkeypatch.setattr(registry, "find_kind", lambda name: replace(known, details=Details))
     sibling = resource(name="sibling", details=Details(copies=1))
     detailed = resource(details=Details(copies=2, siblings=(sibling,)), contained=(sibling,))
     case = replace(full_case(), resource=detailed)

@@ -509,7 +509,7 @@ class Deployment(RuleBasedStateMachine):
         index = self.calls[call]
         self.calls[call] += 1
         for how in [how for what, nth, how in self.trial.faults if what == call and nth in {ALL, index}]:
-            if not (how == "throttled" and call in {"lower", "carry"}):  # tried once more
+            if not (how == "throttled" and call in {"write", "lower", "carry"}):  # tried once more
                 self.hit.append((call, name))
             self.fail(call, how)
 

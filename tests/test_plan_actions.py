@@ -456,6 +456,7 @@ def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
         last_action=StepName.STOP,
         last_action_at=NOW - DAY,
         manifest_address="old",
+        manifest_sha256="0" * 64,
         last_action_run="a",
         last_action_result=Result.DONE,
         last_action_told_at=NOW,

@@ -210,8 +210,11 @@ def test_restoring_the_host_restores_its_guests():
         SettingsError, match=f"it was stopped or deleted with its host {host} in run run-2; `reaper restore {host}` restores both"
     ):
         restore.restore_resource(inner, deployment.restore_context())
+    deployment.now += HOUR
     restore.restore_resource(host, deployment.restore_context())
     assert set(deployment.cloud.things) == {"host", "inner"}
+    undone = restore.restore_resource(inner, deployment.restore_context()).undone
+    assert undone and undone.because.startswith("already restored with its host on ")
 
 
 def swapped(deployment: FakeDeployment, name: str = "a") -> None:

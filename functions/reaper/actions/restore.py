@@ -87,18 +87,26 @@ def restore_resource(
 
 def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
     """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
-    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
-    restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT_ENTRY))
-    if went and not (restored and restored[-1].when > went[-1].when):
-        raise SettingsError(
-            f"{resource_id}: it was stopped or deleted with its host {went[-1].because} in run {went[-1].by}; `reaper restore {went[-1].because}` restores both"
-        )
-    if not restored:
+    last, went = _last_entries(resource_id, context)
+    if went and not (last and last.when > went.when):
+        host_id = went.because
+        last, _ = _last_entries(host_id, context)
+        if not (last and last.when > went.when):
+            raise SettingsError(
+                f"{resource_id}: it was stopped or deleted with its host {host_id} in run {went.by}; `reaper restore {host_id}` restores both"
+            )
+    if not last:
         raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
-    last = restored[-1]
-    return RestoreResult(
-        id=resource_id, undone=UndoResult(because=f"already restored on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}")
-    )
+    with_host = "" if comparable_id(last.id) == comparable_id(resource_id) else "with its host "
+    because = f"already restored {with_host}on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
+    return RestoreResult(id=resource_id, undone=UndoResult(because=because))
+
+
+def _last_entries(resource_id: str, context: RestoreContext) -> tuple[HistoryEntry | None, HistoryEntry | None]:
+    """When it was last restored, and when it last went with its host, if ever."""
+    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
+    last_by_what = {entry.what: entry for entry in entries}
+    return last_by_what.get(RESTORED), last_by_what.get(unfinished.WENT_ENTRY)
 
 
 def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
