@@ -214,7 +214,8 @@ def test_restoring_the_host_restores_its_guests():
     restore.restore_resource(host, deployment.restore_context())
     assert set(deployment.cloud.things) == {"host", "inner"}
     undone = restore.restore_resource(inner, deployment.restore_context()).undone
-    assert undone and undone.because.startswith("already restored with its host on ")
+    assert undone
+    assert undone.because.startswith("already restored with its host on ")
 
 
 def swapped(deployment: FakeDeployment, name: str = "a") -> None:
