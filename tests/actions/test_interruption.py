@@ -233,6 +233,19 @@ def test_restore_closes_it_and_keeps_the_time_of_the_call():
     assert (deployment.cloud.put_back, mails(deployment)) == ([], [])
 
 
+def test_a_restore_while_it_is_put_back_tells_nothing_untrue():
+    deployment = interrupted()
+
+    def restored(call: str, name: str) -> None:
+        if call == "was put back":
+            restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
+
+    deployment.cloud.fail_on = restored
+    deployment.sweep()
+    assert (deployment.cloud.things["churn"].minimum, mails(deployment)) == (2, [])
+    assert not any("FAILED" in message.text for message in deployment.channel.messages)
+
+
 def test_a_restore_that_fails_leaves_it_to_be_put_back():
     deployment = interrupted()
 

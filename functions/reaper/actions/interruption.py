@@ -101,8 +101,8 @@ def _put_back(hint: Unfinished, memory: Memory, age: timedelta, context: ActCont
     return put_back(unlisted_resource(hint), memory, functions, fresh_session(context.session))
 
 
-def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context: ActContext) -> UntoldAction:
-    """The action, closed in its row with what was found. Raises CloudError if the ledger can't be written."""
+def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context: ActContext) -> UntoldAction | None:
+    """The action, closed in its row with what was found; None if a person has undone it meanwhile. Raises CloudError if that can't be written."""
     now = context.clock()
     because = f"an earlier run was interrupted on {begun_at:%Y-%m-%d %H:%M} UTC while it was at work; {result.because}"
 
@@ -113,6 +113,8 @@ def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context
         return memory_updates.after_call(closed, now) if result.state in {HalfDone.PUT_BACK, HalfDone.LEFT} else closed
 
     memory = update_memory(context.ledger, hint.id, close, now)
+    if not intent.is_same_intent(memory, hint):
+        return None
     entry = HistoryEntry(id=hint.id, when=now, what=result.state.value, by=hint.run, because=because)
     context.ledger.add_history(entry)
     return UntoldAction(hint=hint, outcome=outcome_in(memory))
