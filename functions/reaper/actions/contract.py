@@ -69,10 +69,14 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier action on the same resource whose manifest still stands: its reference, and the manifest if it could be read and is ours."""
+    """An earlier action on the same resource whose manifest still stands: its reference, and the manifest if it could be read and is ours.
+
+    `is_known`: false if it isn't known whether it was carried out.
+    """
 
     reference: ManifestReference | None = None
     manifest: Manifest | None = None
+    is_known: bool = True
 
     @property
     def record(self) -> UndoState | None:

@@ -86,7 +86,7 @@ class Archive:
     def with_continued(self, manifest: Manifest) -> Manifest:
         """The manifest with those of the earlier parts that it went on with. Raises CloudError if one of them can't be used."""
         chain = [manifest]
-        while part_of(chain[-1]) > 1 and len(chain) < part_of(manifest):
+        while part_of(chain[-1]) > 1:
             previous = previous_manifest(chain[-1])
             if previous is None:
                 raise CloudError(Reason.UNREADABLE, OPERATION, "the manifest doesn't name the one that it goes on with")

@@ -12,7 +12,7 @@ from typing import Any
 from reaper import idle_period, memory_updates, plan
 from reaper.actions import hold_ledger, holds, intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
-from reaper.actions.manifest import Archive
+from reaper.actions.manifest import Archive, previous_manifest
 from reaper.actions.permit import Look
 from reaper.assess import assess
 from reaper.case import Case
@@ -20,7 +20,7 @@ from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_
 from reaper.kind import Kind
 from reaper.ledger.port import Ledger
 from reaper.limits import account_text
-from reaper.model import ENDING_ACTIONS, Memory, Resource, State, StepName
+from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.planning import contained, jumps, possible_actions, snoozed_cases
@@ -164,10 +164,21 @@ def require_nothing_inside_forbids(
 
 
 def earlier_action(memory: Memory, archive: Archive) -> Earlier:
-    """The earlier action whose manifest still stands, so that the new manifest can name it. It is named even if it can't be read."""
+    """The earlier action whose manifest still stands, so that the new manifest can name it. It is named even if it can't be read.
+
+    If all that the last action did was put back, it is the one before that.
+    """
     reference = memory_updates.manifest_reference(memory)
     if memory.last_action is None or reference is None:
         return NOTHING_EARLIER
+    last = _read_earlier(reference, archive)
+    if memory.last_action_result is Result.REFUSED and last.manifest:
+        before = previous_manifest(last.manifest)
+        return _read_earlier(before, archive) if before else NOTHING_EARLIER
+    return replace(last, is_known=memory.last_action_result is Result.DONE)
+
+
+def _read_earlier(reference: ManifestReference, archive: Archive) -> Earlier:
     try:
         return Earlier(reference=reference, manifest=archive.read_manifest(reference))
     except CloudError:

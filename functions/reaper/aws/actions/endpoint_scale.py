@@ -22,6 +22,7 @@ from reaper.actions.contract import (
     UndoState,
     any_members,
     next_part,
+    part_of,
 )
 from reaper.aws import autoscaling, endpoint_description, protection, restorable, tags
 from reaper.aws.actions import autoscaling_minimum, identity, inference_component, resize, saved_autoscaling
@@ -52,7 +53,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     if plan.blocked:
         raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
     same = _endpoint_identity(cloud, endpoint)
-    part = next_part(earlier, lambda before: _continues(before, same, plan))
+    part = _part(earlier, same, plan)
     numbers = _counts_before_and_after(cloud, resource.name, endpoint, plan)
     return {
         **same,
@@ -99,12 +100,26 @@ def _endpoint_identity(cloud: CloudSession, endpoint: EndpointDescription) -> di
     }
 
 
+def _part(earlier: Earlier, same: Mapping[str, Any], plan: ScaleInPlan) -> int:
+    """Which part this action is: the same as one before it on the same variants that isn't known to have been carried out."""
+    before = earlier.manifest
+    if before and not earlier.is_known and _is_same_stop(before, same) and _overlaps(before, plan):
+        return part_of(before)
+    return next_part(earlier, lambda before: _continues(before, same, plan))
+
+
 def _continues(before: Manifest, same: Mapping[str, Any], plan: ScaleInPlan) -> bool:
     """Whether this action goes on with that one: it left some of this very endpoint's variants, and what it did still stands."""
-    saved = before.undo_state
-    left_some = before.action is StepName.STOP and saved.get("part", 1) < saved.get("parts", 1)
-    same_one = all(saved.get(key) == same[key] for key in ("born", "config"))
-    return left_some and same_one and not saved["variants"].keys() & plan.instances_by_variant.keys()
+    left_some = part_of(before) < before.undo_state.get("parts", 1)
+    return left_some and _is_same_stop(before, same) and not _overlaps(before, plan)
+
+
+def _is_same_stop(before: Manifest, same: Mapping[str, Any]) -> bool:
+    return before.action is StepName.STOP and all(before.undo_state.get(key) == same[key] for key in ("born", "config"))
+
+
+def _overlaps(before: Manifest, plan: ScaleInPlan) -> bool:
+    return not plan.instances_by_variant.keys().isdisjoint(before.undo_state["variants"])
 
 
 def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
