@@ -207,7 +207,8 @@ def test_restoring_the_host_restores_its_guests():
     assert deployment.cloud.things == {}
     host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
     with pytest.raises(
-        SettingsError, match=f"it was stopped or deleted with its host {host} in run run-2; `reaper restore {host}` restores both"
+        SettingsError,
+        match=f"run run-2 stopped or deleted it with its host {host}, or began to; `reaper restore {host}` restores both",
     ):
         restore.restore_resource(inner, deployment.restore_context())
     deployment.now += HOUR
@@ -216,6 +217,46 @@ def test_restoring_the_host_restores_its_guests():
     undone = restore.restore_resource(inner, deployment.restore_context()).undone
     assert undone
     assert undone.because.startswith("already restored with its host on ")
+
+
+def house() -> FakeDeployment:
+    """A host with something inside, which are due to be deleted."""
+    deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
+    for name, host in (("host", ""), ("inner", "host")):
+        deployment.cloud.add(name, host=host, blocked_because="left to its host" if host else "")
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    return deployment
+
+
+def test_a_guest_whose_run_died_right_after_its_call_leads_to_its_host():
+    deployment = house()
+
+    def killed(call: str, name: str) -> None:
+        if call == "carried":
+            raise KeyboardInterrupt
+
+    deployment.cloud.fail_on = killed
+    with pytest.raises(KeyboardInterrupt):
+        deployment.sweep()
+    deployment.cloud.fail_on = lambda call, name: None
+    deployment.now += HOUR
+    deployment.sweep()
+    with pytest.raises(SettingsError, match=f"`reaper restore {deployment.cloud.id('host')}` restores both"):
+        restore.restore_resource(deployment.cloud.id("inner"), deployment.restore_context())
+
+
+def test_a_guest_whose_call_was_refused_did_not_go_with_its_host():
+    deployment = house()
+
+    def refused(call: str, name: str) -> None:
+        if call == "carry":
+            raise CloudError(Reason.DENIED, "sagemaker:Delete", "no")
+
+    deployment.cloud.fail_on = refused
+    deployment.sweep()
+    with pytest.raises(SettingsError, match="the ledger has no action on this resource"):
+        restore.restore_resource(deployment.cloud.id("inner"), deployment.restore_context())
 
 
 def swapped(deployment: FakeDeployment, name: str = "a") -> None:

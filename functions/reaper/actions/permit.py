@@ -137,6 +137,9 @@ class CallPermit:
         guest = Intent(before=before, written=written, hint=hint)
         try:
             self.ledger.add_unfinished(hint)
+            # Before the call: whatever ends the run, the row with this run then leads to the host, whose restore covers both.
+            went = HistoryEntry(id=resource_id, when=now, what=unfinished.WENT_ENTRY, by=hint.run, because=self.look.resource.id)
+            self.ledger.add_history(went)
             if self.ledger.remember(resource_id, written, before.version, now):
                 return guest
         except CloudError as error:
@@ -166,8 +169,6 @@ class CallPermit:
             self.ended[hint.id] = outcome
             text = outcome.because or outcome.error or ""
             intent.update_intent(self.ledger, guest, lambda memory: memory_updates.with_result(memory, outcome.result, text), now)
-            host_id = self.look.resource.id
-            self.ledger.add_history(HistoryEntry(id=hint.id, when=now, what=unfinished.WENT_ENTRY, by=hint.run, because=host_id))
         except CloudError as failure:
             raise ActionWithdrawn(f"the ledger record of {hint.id} couldn't be written after the call: {failure}") from failure
 

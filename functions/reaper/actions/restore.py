@@ -67,10 +67,11 @@ def restore_resource(
     `address`: a manifest to use instead of the ledger's. The ledger has no hash of it, so it must be `is_trusted` by the person who restores.
     Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
     """
-    own = memory_updates.manifest_reference(_read_memory(resource_id, context))
+    memory = _read_memory(resource_id, context)
+    own = memory_updates.manifest_reference(memory)
     named = address or (own.address if own else None)
     if named is None:
-        return _already_restored(resource_id, context)
+        return _already_restored(resource_id, memory, context)
     found, manifest = context.archive.read_unproven(named)
     if comparable_id(manifest.id) != comparable_id(resource_id):
         raise SettingsError(f"{resource_id}: the manifest {named} is for {manifest.id}; nothing was changed")
@@ -85,15 +86,18 @@ def restore_resource(
     return _restore(manifest, own.address if own and is_own else named, context)
 
 
-def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
-    """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
+def _already_restored(resource_id: str, memory: Memory, context: RestoreContext) -> RestoreResult:
+    """The result if there is no action left to undo. Raises SettingsError if none was ever undone.
+
+    That it went with its host counts only while its row has that run: the entry is older than the call, which may not have been made.
+    """
     last, went = _last_entries(resource_id, context)
-    if went and not (last and last.when > went.when):
+    if went and went.by == memory.last_action_run and not (last and last.when > went.when):
         host_id = went.because
         last, _ = _last_entries(host_id, context)
         if not (last and last.when > went.when):
             raise SettingsError(
-                f"{resource_id}: it was stopped or deleted with its host {host_id} in run {went.by}; `reaper restore {host_id}` restores both"
+                f"{resource_id}: run {went.by} stopped or deleted it with its host {host_id}, or began to; `reaper restore {host_id}` restores both"
             )
     if not last:
         raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
