@@ -20,6 +20,7 @@ from reaper.case import Coverage, Outcome
 from reaper.coverage import failure_row
 from reaper.handover import Acted, Decided, Decision, KindCalls
 from reaper.model import ACTIONS, Result, Target
+from reaper.planning import run_age
 from reaper.policy.file import POLICY_CHANGED
 
 
@@ -33,7 +34,8 @@ def act(decided: Decided, context: ActContext) -> Acted:
     if because := _refused_because(decided, context):
         return refuse_target(decided, target, because)
     lease_failures = list(context.leases.failures)
-    settled, rows = settle_interrupted(decided.interrupted, context)
+    is_late = run_age.no_time_to_act(decided.run, context.clock(), context.deadline) is not None
+    settled, rows = settle_interrupted(() if is_late else decided.interrupted, context)
     outcomes: dict[str, Outcome] = {}
     inside: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}

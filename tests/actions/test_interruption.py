@@ -209,6 +209,16 @@ def test_a_pause_holds_a_put_back():
     assert deployment.cloud.things["churn"].minimum == 2
 
 
+def test_a_run_whose_time_is_over_leaves_a_put_back_to_the_next():
+    deployment = interrupted()
+    deployment.deadline = deployment.now
+    deployment.sweep()
+    assert (deployment.cloud.things["churn"].minimum, mails(deployment)) == (0, [])
+    deployment.deadline = None
+    deployment.sweep_after(minutes=30)
+    assert (deployment.cloud.things["churn"].minimum, len(mails(deployment))) == (2, 1)
+
+
 @pytest.mark.parametrize("mode", [Mode.ANNOUNCE, Mode.NOTIFY])
 def test_below_enforce_it_is_blocked_and_told_with_the_command(mode):
     deployment = interrupted()
