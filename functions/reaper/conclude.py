@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reaper import memory_updates
 from reaper.actions import intent, unfinished
-from reaper.actions.own_intent import own_outcome
+from reaper.actions.own_intent import own_outcome, own_outcome_inside
 from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
@@ -184,7 +184,12 @@ def _not_notified(finding: Finding, error: ReaperError) -> Finding:
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
     """The finding with the outcome that this run's intent shows, unless `act` returned that of its own call: done, not begun, or not known."""
-    if not (mails.run.mode.acts and finding.step.name in ACTIONS) or finding.outcome.begun or finding.outcome.host_id:
+    if not mails.run.mode.acts or finding.outcome.begun or finding.outcome.host_id:
+        return finding
+    if outcome := own_outcome_inside(memory, mails.run.id, finding.case.resource):
+        step = Step(name=memory.last_action or finding.step.name, because=outcome.because or outcome.error or "")
+        return replace(finding, step=step, outcome=outcome)
+    if finding.step.name not in ACTIONS:
         return finding
     if outcome := own_outcome(memory, mails.run.id, finding.step.name):
         return replace(finding, outcome=outcome)

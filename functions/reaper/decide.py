@@ -105,10 +105,10 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
             _decide_part(part, draft)
         if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
-        if draft.leases and draft.ledger and not context.notices_only:
-            draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
         if draft.meets_other_run and draft.leases and not (draft.leases.targets or draft.leases.failures):
             draft.failures.append(skipped_row())
+        if draft.leases and draft.ledger and not context.notices_only:
+            draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
         decided = _decided(draft)
         on_failure.pop_all()
         return decided

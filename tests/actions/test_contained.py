@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fakes.builders import DAY, NOW, TARGET, resource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.sample_findings import finding, occasion
@@ -13,6 +15,7 @@ from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import ACTIONS, Mode, Result, Run, StepName
 from reaper.notices import owner_notice
 from reaper.report.findings import join_findings
+from reaper.run import HandOver, unchanged
 
 HOST = finding("host", move=StepName.DELETE)
 INNER = resource(
@@ -112,4 +115,35 @@ def test_later_run_notifies_the_inner_owner_if_the_mail_failed():
         deployment.sweep()
     texts = [m.text for m in deployment.channel.messages if m.to == "fay@example.com"]
     assert ["deleted" in text for text in texts] == [True]
+    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+
+
+def without_part(value: Any) -> Any:
+    """The task that acted died before it stored what it did."""
+    return replace(value, outcomes={}) if isinstance(value, Acted) else value
+
+
+def host_part_only(value: Any) -> Any:
+    """The task that acted died, and was repeated: it made no call, and knows of its own intent only."""
+    return replace(value, outcomes=dict(list(value.outcomes.items())[:1])) if isinstance(value, Acted) else value
+
+
+@pytest.mark.parametrize("hand_over", [unchanged, without_part, host_part_only])
+def test_what_went_with_its_host_is_told_at_once_although_the_part_is_lost(hand_over: HandOver):
+    deployment = house(without_heartbeat=True)
+    deployment.cloud.things["inner"].tags["owner"] = "lee@example.com"
+    deployment.sweep()
+    deployment.now += 7 * DAY
+    deployment.channel.messages.clear()
+    deployment.hand_over = hand_over
+    report = deployment.sweep()
+    assert deployment.cloud.things == {}
+    went = finding_of(report, "inner")
+    assert (went.step.name, went.outcome.result, went.outcome.host_id) == (
+        StepName.DELETE,
+        Result.DONE,
+        deployment.cloud.id("host"),
+    )
+    [mail] = [m for m in deployment.channel.messages if m.to == "lee@example.com"]
+    assert mail.subject == "2 idle ML resources were deleted, saving $67.58 a day"
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []

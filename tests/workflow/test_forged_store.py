@@ -117,6 +117,20 @@ def test_forged_office_hours_stop_at_max_acts(scene: Scene):
     assert stopped_of_crowd(scene) == 2
 
 
+def test_an_action_under_another_resources_name_is_refused(due: Scene):
+    """Its intent would be in one row, and its hint, its outcome and its mail would be about another resource."""
+    run_id = due.workflow.decided()
+
+    def renamed(decided: Decided) -> Decided:
+        ids = (replace(d.case.resource, id=f"{d.case.resource.id}-2") for d in decided.decisions)
+        cases = [replace(d.case, resource=one) for d, one in zip(decided.decisions, ids, strict=True)]
+        return replace(decided, decisions=tuple(replace(d, case=c) for d, c in zip(decided.decisions, cases, strict=True)))
+
+    forge_decided(due, run_id, renamed)
+    report = conclude_after_act(due, run_id)
+    assert (counts(due), [f for f in report.findings if f.outcome.result is Result.DONE]) == ([3, 3], [])
+
+
 def tag_keep(scene: Scene, run_id: str) -> None:
     for region in REGIONS:
         Account(scene.server, region=region).contents.endpoints[f"quiet-{region}"].tags["reaper:keep"] = "true"

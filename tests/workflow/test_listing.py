@@ -10,7 +10,8 @@ import pytest
 
 from reaper.coverage import SKIPPED
 from reaper.handover import load_observed
-from reaper.model import Mode, Result, Status, Target
+from reaper.ledger.port import Unfinished
+from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.policy.file import load_policy
 from reaper.report.figures import run_figures
 from reaper.run import run
@@ -84,6 +85,28 @@ def test_a_run_that_gets_no_lease_is_skipped_and_says_so(due: Scene, in_steps: b
     assert [(row.status, row.error) for row in report.coverage if row.kind == "runs"] == [(Status.FAILED, SKIPPED)]
     assert [figure.value for figure in run_figures(report) if figure.name == "Skipped"] == [1]
     assert (due.mails(), [due.instances(region) for region in REGIONS]) == (before, [3, 3])
+
+
+def test_a_run_that_only_looks_after_a_place_that_left_is_skipped(due: Scene):
+    """The ledger leads to an action there whose owner has no mail yet, so that the run has the lease of a place that it doesn't sweep."""
+    for target in TARGETS:
+        assert due.ledger.take_lease(target, "a living run", due.server.now, timedelta(minutes=15))
+    left = replace(TARGETS[0], region="ap-south-1")
+    due.ledger.add_unfinished(
+        Unfinished(
+            target=left,
+            id="arn:aws:sagemaker:ap-south-1:123456789012:endpoint/gone",
+            kind="sagemaker-endpoint",
+            name="gone",
+            region="ap-south-1",
+            owner=None,
+            action=StepName.STOP,
+            run="an earlier run",
+            at=due.server.now,
+        )
+    )
+    report = due.workflow.run()
+    assert [row.error for row in report.coverage if row.kind == "runs"] == [SKIPPED]
 
 
 def test_a_run_that_gets_one_lease_is_not_skipped(due: Scene):

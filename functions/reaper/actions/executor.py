@@ -211,10 +211,13 @@ def _look_again(resource: Resource, before: Mapping[str, Memory], task: _Task) -
 
 def _read_now(task: _Task) -> Resource:
     """The resource as it is this moment, with tags from the call that knows, and nothing remembered from an earlier look."""
+    named = task.decision.case.resource
     with odd_replies_as_errors(OPERATION):
-        resource = task.functions.read_now(recheck.fresh_session(task.session), task.decision.case.resource)
+        resource = task.functions.read_now(recheck.fresh_session(task.session), named)
     if resource.tags is None:
         raise StepRefused("its tags can't be read, and a tag may protect it")
+    if (resource.id, resource.name) != (named.id, named.name):  # every record of the action would be about another resource
+        raise StepRefused(f"{resource.id} was found under its name")
     return resource
 
 

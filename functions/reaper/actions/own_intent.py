@@ -5,13 +5,14 @@ So the own intent is looked for before the resource is: a resource that the own 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from reaper.case import Outcome
 from reaper.errors import ReaperError
 from reaper.handover import PLANNED, Decision
 from reaper.ledger.port import Ledger
-from reaper.model import Memory, Result, StepName
+from reaper.model import ENDING_ACTIONS, Memory, Resource, Result, StepName
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 
@@ -26,6 +27,18 @@ def own_outcome(memory: Memory, run_id: str, action: StepName) -> Outcome | None
     if memory.last_action_result is Result.REFUSED:
         return Outcome(result=Result.REFUSED, because=because, begun=True)
     return Outcome(result=Result.FAILED, error=because or NOT_KNOWN, begun=True)
+
+
+def own_outcome_inside(memory: Memory, run_id: str, resource: Resource) -> Outcome | None:
+    """The outcome that an action of the run on its host had for it, whatever was decided about it; None if its row has no such intent.
+
+    Only what went with its host was ended without a manifest of its own.
+    """
+    if resource.host_id is None or memory.last_action not in ENDING_ACTIONS or memory.manifest_address:
+        return None
+    outcome = own_outcome(memory, run_id, memory.last_action)
+    done = outcome is not None and outcome.result is Result.DONE
+    return replace(outcome, begun=not done, already_done=done, host_id=resource.host_id) if outcome else None
 
 
 def earlier_attempt(decision: Decision, run_id: str, ledger: Ledger, now: datetime) -> Outcome | None:

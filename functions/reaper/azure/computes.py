@@ -110,6 +110,10 @@ def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str)
 
     The compute comes last: a call before it may wait for minutes, and what it shows must be as of now.
     """
+    if resource.name.lower() != resource.id.rpartition("/")[2].lower():  # in a workflow, both come from what was handed over
+        raise CloudError(
+            Reason.REFUSED, PERMISSION, f"{resource.id} isn't named {resource.name}, whose metrics and jobs would be read"
+        )
     workspaces.require_inside(cloud, resource.id, resource.details.workspace)
     try:
         with gone_as_partial():
