@@ -57,7 +57,10 @@ class DecideContext:
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used."""
+    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used.
+
+    `blocked_ids`: what an interrupted action blocks, whatever the plan says.
+    """
 
     run: Run
     now: datetime
@@ -72,6 +75,7 @@ class _Draft:
     meets_other_run: bool = False
     untold: list[UntoldAction] = field(default_factory=list)
     interrupted: list[Unfinished] = field(default_factory=list)
+    blocked_ids: set[str] = field(default_factory=set)
     coverage: list[Coverage] = field(default_factory=list)
     failures: list[Coverage] = field(default_factory=list)
     refused_rows: list[Coverage] = field(default_factory=list)
@@ -231,6 +235,7 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
     if because := _interrupted_because(case, memories, draft):
         step = step if step.name is StepName.START else Step(name=StepName.NONE, because=because)
+        draft.blocked_ids.add(case.resource.id)
     return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
 
 
@@ -329,9 +334,9 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
 
 def _apply_jumps(rows: HoldRows, draft: _Draft) -> None:
     for index, decision in enumerate(draft.decisions):
-        breakers = holds.breakers_over(decision.case, rows) if decision.row_version is not None else []
-        if breakers:
-            resource_id = decision.case.resource.id
+        resource_id = decision.case.resource.id
+        may_change = decision.row_version is not None and resource_id not in draft.blocked_ids
+        if breakers := holds.breakers_over(decision.case, rows) if may_change else []:
             draft.decisions[index], draft.memories[resource_id] = jumps.after_jumps(
                 decision, draft.memories[resource_id], breakers, draft.now, acting=draft.announces
             )
