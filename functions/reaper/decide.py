@@ -42,8 +42,8 @@ class DecideContext:
     """The context of deciding. `agreed`: a plan file; only what it asks for is carried out.
 
     `notices_only`: the run is about single resources. It takes their leases, not those of their targets, sends no notice where the idle share
-    jumped, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why nothing that was observed may be
-    decided. `dead_runs`: runs whose leases this one may take.
+    jumped, puts what is due there on hold, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why
+    nothing that was observed may be decided. `dead_runs`: runs whose leases this one may take.
     """
 
     policy: Policy
@@ -317,6 +317,9 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
         read = hold_ledger.read_hold_rows(ledger, targets, draft.now)
         if draft.context.notices_only:
             _apply_jumps(read.rows, draft)
+            draft.decisions = [
+                replace(d, step=limits.step_under_jumps(d.step, d.reported_case, read.rows)) for d in draft.decisions
+            ]
             return read.rows
         shares = hold_ledger.past_shares(ledger, counts, read.rows)
         rows: HoldRows = limits.rows_with_jumps(counts, draft.context.policy.limits, shares, read.rows, scope)
