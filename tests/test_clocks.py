@@ -64,6 +64,14 @@ def test_a_void_time_of_the_last_call_keeps_nothing_young():
     assert ahead.verdict.state is State.YOUNG
 
 
+def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
+    one = case(idle_for=2 * DAY, acts={StepName.STOP: None})
+    warned = {"warned_at": NOW - 4 * DAY, "act_not_before": NOW - DAY, "announced_action": AnnouncedAction.STOP}
+    memory = Memory(idle_since=NOW - 20 * DAY, last_seen_idle_at=NOW + 8 * DAY, **warned)
+    assert move(one, memory) is not StepName.STOP
+    assert idle_period.seen_idle(one, memory, NOW).last_seen_idle_at == NOW
+
+
 def test_a_void_notice_announces_nothing():
     ahead = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced_action=AnnouncedAction.STOP)
     assert idle_period.without_void_times(ahead, NOW) == Memory()

@@ -230,7 +230,7 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
-    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored), host)
+    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, draft.now), host)
     reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
     if because := _interrupted_because(case, memories, draft):
