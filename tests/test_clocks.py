@@ -72,6 +72,14 @@ def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
     assert idle_period.seen_idle(one, memory, NOW).last_seen_idle_at == NOW
 
 
+def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    because = only(deployment.sweep_after(minutes=-5)).step.because
+    assert because.startswith("the owner was notified 0 minutes ago")
+
+
 def test_a_void_notice_announces_nothing():
     ahead = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced_action=AnnouncedAction.STOP)
     assert idle_period.without_void_times(ahead, NOW) == Memory()
