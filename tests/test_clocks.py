@@ -13,6 +13,8 @@ from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
 from reaper import idle_period
+from reaper.actions import hold_ledger, holds
+from reaper.actions.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.case import Blocked
 from reaper.ledger.port import Unfinished
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
@@ -60,6 +62,22 @@ def test_a_void_time_of_the_last_call_keeps_nothing_young():
     assert idle_period.since_own_call(one, Memory(last_call_at=NOW + 8 * DAY), NOW) == one
     ahead = idle_period.since_own_call(one, Memory(last_call_at=NOW + 6 * DAY), NOW)
     assert ahead.verdict.state is State.YOUNG
+
+
+def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
+    one = case(idle_for=2 * DAY, acts={StepName.STOP: None})
+    warned = {"warned_at": NOW - 4 * DAY, "act_not_before": NOW - DAY, "announced_action": AnnouncedAction.STOP}
+    memory = Memory(idle_since=NOW - 20 * DAY, last_seen_idle_at=NOW + 8 * DAY, **warned)
+    assert move(one, memory) is not StepName.STOP
+    assert idle_period.seen_idle(one, memory, NOW).last_seen_idle_at == NOW
+
+
+def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    because = only(deployment.sweep_after(minutes=-5)).step.because
+    assert because.startswith("the owner was notified 0 minutes ago")
 
 
 def test_a_void_notice_announces_nothing():
@@ -203,3 +221,21 @@ def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Resu
     deployment.now = at
     deployment.sweep()
     assert (mails(deployment), deployment.ledger.unfinished(TARGET, at)) == (1, [])
+
+
+def test_the_end_of_a_jump_dated_ahead_voids_no_later_notice():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    ended = Breaker(target="aws/123456789012/us-east-1", kind=KIND, lapsed_at=NOW + 9 * DAY)
+    row = holds.row_columns(HoldRow(breakers=(ended,)))
+    assert deployment.ledger.write_row(hold_ledger.row_name("aws/123456789012"), row, 0, NOW)
+    steps = [only(deployment.sweep_after(hours=1)).step.name for _ in range(4)]
+    assert steps == [StepName.WARN, StepName.NONE, StepName.NONE, StepName.NONE]
+
+
+def test_a_release_ends_a_hold_and_a_jump_that_are_dated_ahead():
+    hold = Hold(exceeded=Exceeded(limit=LimitName.ACTIONS), since=NOW + DAY, run="r1", because="too many")
+    jump = Breaker(target="aws/123456789012/us-east-1", kind=KIND, since=NOW + DAY, because="a jump")
+    given = Release(given_at=NOW, valid_until=NOW + DAY, by="lee")
+    [row] = holds.settled_rows({"aws/123456789012": HoldRow(holds=(hold,), breakers=(jump,), release=given)}, NOW).values()
+    assert (row.holds, row.jumps) == ((), ())

@@ -21,6 +21,7 @@ from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Memory, Mode, StepName
 from reaper.planning import jumps, possible_actions
 from reaper.policy import office_hours
+from reaper.run import run_phases
 
 POLICY = """
 version: 1
@@ -103,6 +104,16 @@ def test_a_reminder_waits_for_the_end_of_a_jump():
     deployment.sweep()
     sweep_for(deployment, DAY)
     assert (mails(deployment), len(jumped_places(deployment))) == ([], 1)
+
+
+def test_a_run_over_single_resources_reminds_of_nothing_that_a_jump_holds():
+    deployment = outage(fleet())
+    deployment.now = NOW + 7 * DAY
+    opened = deployment.open_run(Mode.ANNOUNCE)
+    report = run_phases(
+        replace(opened, decide=replace(opened.decide, notices_only=True), conclude=replace(opened.conclude, notices_only=True))
+    )
+    assert (finding_of(report, "idle-0").step.name, mails(deployment, "idle@")) == (StepName.HOLD, [])
 
 
 def test_notices_from_before_a_jump_lead_to_no_action_after_a_release():

@@ -42,8 +42,8 @@ class DecideContext:
     """The context of deciding. `agreed`: a plan file; only what it asks for is carried out.
 
     `notices_only`: the run is about single resources. It takes their leases, not those of their targets, sends no notice where the idle share
-    jumped, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why nothing that was observed may be
-    decided. `dead_runs`: runs whose leases this one may take.
+    jumped, puts what is due there on hold, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why
+    nothing that was observed may be decided. `dead_runs`: runs whose leases this one may take.
     """
 
     policy: Policy
@@ -57,7 +57,10 @@ class DecideContext:
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used."""
+    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used.
+
+    `blocked_ids`: what an interrupted action blocks, whatever the plan says.
+    """
 
     run: Run
     now: datetime
@@ -72,6 +75,7 @@ class _Draft:
     meets_other_run: bool = False
     untold: list[UntoldAction] = field(default_factory=list)
     interrupted: list[Unfinished] = field(default_factory=list)
+    blocked_ids: set[str] = field(default_factory=set)
     coverage: list[Coverage] = field(default_factory=list)
     failures: list[Coverage] = field(default_factory=list)
     refused_rows: list[Coverage] = field(default_factory=list)
@@ -226,11 +230,12 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
-    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored), host)
+    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, draft.now), host)
     reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
     if because := _interrupted_because(case, memories, draft):
         step = step if step.name is StepName.START else Step(name=StepName.NONE, because=because)
+        draft.blocked_ids.add(case.resource.id)
     return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
 
 
@@ -312,6 +317,9 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
         read = hold_ledger.read_hold_rows(ledger, targets, draft.now)
         if draft.context.notices_only:
             _apply_jumps(read.rows, draft)
+            draft.decisions = [
+                replace(d, step=limits.step_under_jumps(d.step, d.reported_case, read.rows)) for d in draft.decisions
+            ]
             return read.rows
         shares = hold_ledger.past_shares(ledger, counts, read.rows)
         rows: HoldRows = limits.rows_with_jumps(counts, draft.context.policy.limits, shares, read.rows, scope)
@@ -329,9 +337,9 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
 
 def _apply_jumps(rows: HoldRows, draft: _Draft) -> None:
     for index, decision in enumerate(draft.decisions):
-        breakers = holds.breakers_over(decision.case, rows) if decision.row_version is not None else []
-        if breakers:
-            resource_id = decision.case.resource.id
+        resource_id = decision.case.resource.id
+        may_change = decision.row_version is not None and resource_id not in draft.blocked_ids
+        if breakers := holds.breakers_over(decision.case, rows) if may_change else []:
             draft.decisions[index], draft.memories[resource_id] = jumps.after_jumps(
                 decision, draft.memories[resource_id], breakers, draft.now, acting=draft.announces
             )

@@ -33,7 +33,8 @@ def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
 
     `last_seen_idle_at` is renewed once half of the proof has passed since: often enough for the proof to reach it, rarely enough to be cheap.
     """
-    fresh = memory.last_seen_idle_at is not None and now - memory.last_seen_idle_at < (now - proven_idle_since(case, now)) / 2
+    seen = _last_seen_idle_at(memory, now)
+    fresh = seen is not None and now - seen < (now - proven_idle_since(case, now)) / 2
     base = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
     return replace(
         base, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
@@ -62,11 +63,17 @@ def idle_period_start(case: Case, memory: Memory, now: datetime) -> datetime:
 
     It moves only if another period began, or if the proof reaches back more than MIN_MOVE further.
     """
-    start = proven_idle_since(case, now)
-    if memory.idle_since is None or memory.last_seen_idle_at is None or start > memory.last_seen_idle_at:
+    start, seen = proven_idle_since(case, now), _last_seen_idle_at(memory, now)
+    if memory.idle_since is None or seen is None or start > seen:
         return start
     begun = max([min(memory.idle_since, start), *idle_period_ends(case, memory)])
     return memory.idle_since if memory.idle_since - MIN_MOVE <= begun <= memory.idle_since else begun
+
+
+def _last_seen_idle_at(memory: Memory, now: datetime) -> datetime | None:
+    """When it was last seen idle; None if a wrong clock says so of a time far ahead, which no proof of today reaches."""
+    seen = memory.last_seen_idle_at
+    return None if seen and seen - now > VOID_AHEAD else seen
 
 
 def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
@@ -167,8 +174,13 @@ def notice_led_to_snooze(memory: Memory, now: datetime) -> bool:
     return last is not None and until is not None and last < until <= now
 
 
-def without_wrong_notice(case: Case, memory: Memory) -> Memory:
-    """The memory without its notice if this look proves use in an hour that the notice called idle. Its addressee is then owed a message."""
+def without_wrong_notice(case: Case, memory: Memory, now: datetime) -> Memory:
+    """The memory without its notice if this look proves use in an hour that the notice called idle. Its addressee is then owed a message.
+
+    What a notice far ahead called idle is void: use until then wouldn't make it wrong.
+    """
+    if memory.claimed_until and memory.claimed_until - now > VOID_AHEAD:
+        return without_claim(memory)
     hour = wrong_hour(case, memory)
     if hour is None:
         return memory

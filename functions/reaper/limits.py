@@ -130,6 +130,11 @@ def hold_over_limits(
     )
 
 
+def step_under_jumps(step: Step, case: Case, rows: HoldRows) -> Step:
+    """The step, on hold if the idle share jumped there: for a run that leaves the limits to others."""
+    return _held_step(step, case, _jumps_over(case, rows))
+
+
 def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
     """How many resources there are by place, without those that office hours stop."""
     states: dict[KindInTarget, list[State]] = defaultdict(list)

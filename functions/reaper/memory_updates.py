@@ -205,7 +205,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
     """
     if idle_period.dated_ahead_because(memory, now):
         return memory
-    memory = idle_period.without_wrong_notice(case, memory)
+    memory = idle_period.without_wrong_notice(case, memory, now)
     case = idle_period.since_own_call(case, memory, now)
     if memory.snoozed_until and not snoozed_cases.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(

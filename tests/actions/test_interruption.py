@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from fakes.fake_cloud import ACTS, STARTABLE
+from fakes.fake_cloud import ACTS, KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
-from reaper.actions import restore, stop_switch
+from reaper.actions import hold_ledger, holds, restore, stop_switch
 from reaper.actions.contract import ActionFunctions, UndoResult
+from reaper.actions.holds import Breaker, HoldRow
 from reaper.case import Pause
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided
@@ -231,6 +232,24 @@ def test_below_enforce_it_is_blocked_and_told_with_the_command(mode):
     assert ("was interrupted" in mail, "reaper restore" in mail, deployment.cloud.put_back) == (True, True, [])
     deployment.sweep()
     assert (deployment.cloud.things["churn"].minimum, len(mails(deployment))) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param({"lapsed_at": NOW + 3 * DAY + 5 * HOUR}, id="that ended since the notice"),
+        pytest.param({"since": NOW, "because": "a jump"}, id="of more than two days"),
+    ],
+)
+def test_a_jump_of_the_idle_share_brings_no_notice_about_it(times):
+    deployment = interrupted()
+    place = Breaker(target="aws/123456789012/us-east-1", kind=KIND, **times)
+    row = holds.row_columns(HoldRow(breakers=(place,)))
+    assert deployment.ledger.write_row(hold_ledger.row_name("aws/123456789012"), row, 0, deployment.now)
+    deployment.now += 5 * HOUR
+    step = finding_of(deployment.sweep(Mode.ANNOUNCE), "churn").step
+    assert (step.name, "an action on it was interrupted" in step.because) == (StepName.NONE, True)
+    assert len(mails(deployment)) == 1, "that it was interrupted"
 
 
 def test_restore_closes_it_and_keeps_the_time_of_the_call():

@@ -114,6 +114,32 @@ def test_use_that_arrives_after_the_notice_has_lapsed_is_told_too():
     assert corrections(deployment) == [("jo@example.com", SUBJECT)]
 
 
+def test_a_correction_waits_while_the_row_is_dated_ahead():
+    deployment = wrongly_warned()
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    deployment.now -= HOUR / 2
+    deployment.sweep()
+    assert corrections(deployment) == []
+    deployment.now += HOUR / 2
+    deployment.sweep()
+    assert corrections(deployment) == [("jo@example.com", SUBJECT)]
+
+
+def test_use_after_a_notice_by_a_clock_far_ahead_makes_nothing_wrong():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
+    deployment.now = NOW + 8 * DAY
+    deployment.sweep()
+    deployment.cloud.things["churn"].uses.append(NOW + HOUR)
+    deployment.now = NOW + 3 * HOUR
+    deployment.sweep()
+    deployment.now = NOW + 9 * DAY
+    deployment.sweep()
+    assert corrections(deployment) == []
+
+
 def test_what_was_stopped_meanwhile_gets_no_correction():
     """Its owner knows of the stop; "that notice no longer counts" would not be true."""
     deployment = FakeDeployment()
@@ -241,4 +267,4 @@ def test_exactly_use_within_the_claimed_time_proves_it_wrong(bits: int, since: i
     assert idle_period.wrong_hour(busy, memory) == (wrong[-1] if wrong else None)
     judged = memory_updates.after_judging(busy, memory, NOW + HOUR)
     assert (judged.wrong_hour, judged.wrong_notice_to) == ((wrong[-1], "jo@example.com") if wrong else (None, None))
-    assert idle_period.without_wrong_notice(busy, judged) == judged, "once"
+    assert idle_period.without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"

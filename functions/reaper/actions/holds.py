@@ -196,7 +196,11 @@ def is_released(case: Case, memory: Memory, rows: HoldRows, now: datetime) -> bo
 
 
 def settled_rows(rows: HoldRows, now: datetime) -> dict[str, HoldRow]:
-    """The rows without what a release has ended since. After a jump that ended so, what is usual in its place is learned afresh."""
+    """The rows without what a release has ended since. After a jump that ended so, what is usual in its place is learned afresh.
+
+    What a wrong clock has dated ahead counts from now: no release would end it, and the end of a jump would void every notice until then.
+    """
+    rows = {key: _row_up_to(row, now) for key, row in rows.items()}
     run_release = rows.get(ALL_ACCOUNTS, HoldRow()).release
     settled = {}
     for key, row in rows.items():
@@ -278,6 +282,21 @@ def _adapter() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # would slow every `--help` and cold start
 
     return TypeAdapter(HoldRow)
+
+
+def _row_up_to(row: HoldRow, now: datetime) -> HoldRow:
+    """The row, with no time later than now but that of its release."""
+
+    def past(time: datetime | None) -> datetime | None:
+        return min(time, now) if time else None
+
+    return replace(
+        row,
+        holds=tuple(replace(hold, since=min(hold.since, now)) for hold in row.holds),
+        breakers=tuple(
+            replace(b, since=past(b.since), lapsed_at=past(b.lapsed_at), usual_since=past(b.usual_since)) for b in row.breakers
+        ),
+    )
 
 
 def _released_row(row: HoldRow, given: datetime) -> HoldRow:

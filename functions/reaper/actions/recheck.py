@@ -94,7 +94,7 @@ def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memor
     if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
         raise StepRefused(INTERRUPTED)
     host = intent.host_memory(case.resource, memories)
-    own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()))
+    own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
     memory = memory_updates.after_host_snooze(own, host)
     reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reaper import memory_updates
+from reaper import idle_period, memory_updates
 from reaper.case import Finding
 from reaper.errors import ReaperError
 from reaper.ledger.port import HistoryEntry
@@ -91,7 +91,7 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
     """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
     owners, waiting = mails.context.policy.owners, defaultdict(list)
     for finding in mails.findings.values():
-        if (memory := _owing_memory(finding)) is None:
+        if (memory := _owing_memory(finding)) is None or idle_period.dated_ahead_because(memory, mails.context.clock()):
             continue
         told = memory.wrong_notice_to or ""
         address = told if is_deliverable(told, owners.domains, owners.fallback) else owners.fallback

@@ -144,5 +144,5 @@ def recent_notice_because(case: Case, memory: Memory, now: datetime) -> str | No
 
 
 def _ago(when: datetime, now: datetime) -> str:
-    length: timedelta = now - when
+    length = max(now - when, timedelta())  # the other clock may be a little ahead
     return f"{format_duration(length)} ago"
