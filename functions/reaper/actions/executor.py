@@ -27,6 +27,7 @@ from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.ledger.stored_text import comparable_id
 from reaper.memory_updates import BegunAction
 from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
 from reaper.planning import possible_actions, run_age
@@ -216,7 +217,8 @@ def _read_now(task: _Task) -> Resource:
         resource = task.functions.read_now(recheck.fresh_session(task.session), named)
     if resource.tags is None:
         raise StepRefused("its tags can't be read, and a tag may protect it")
-    if (resource.id, resource.name) != (named.id, named.name):  # every record of the action would be about another resource
+    # Otherwise every record of the action would be about another resource.
+    if comparable_id(resource.id) != comparable_id(named.id) or resource.name != named.name:
         raise StepRefused(f"{resource.id} was found under its name")
     return resource
 
