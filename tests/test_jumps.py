@@ -145,6 +145,18 @@ def test_notices_from_before_a_jump_lapse_although_it_ends_naturally():
     assert {name for _, name, _ in deployment.cloud.log} == {"idle-0", "idle-1"}
 
 
+def test_a_notice_that_announced_nothing_is_not_repeated_because_a_jump_ends():
+    deployment = fleet(POLICY.replace("action: stop", "action: notify"))
+    assert len(mails(deployment, "idle@")) == 1
+    outage(deployment)
+    sweep_for(deployment, 3 * DAY)
+    for name in OWNERS:
+        deployment.cloud.things[name].uses += [deployment.now + n * HOUR for n in range(9)]
+    deployment.channel.messages.clear()
+    sweep_for(deployment, 8 * HOUR, HOUR)
+    assert (jumped_places(deployment), mails(deployment, "idle@")) == (set(), [])
+
+
 def test_admins_are_told_of_a_jump_once_when_it_is_recorded():
     deployment = fleet(POLICY.replace("action: stop", "action: notify"))
     outage(deployment)

@@ -99,6 +99,8 @@ def _too_soon(oracle: Oracle, thing: Thing, mail: Mail, notice: Notice) -> Itera
     notice_before = next(n for n in last.notices if n.name == thing.name)
     if notice_before.announces is None and notice.announces is not None:
         return
+    if notice_before.date is None and notice.date is not None:  # the end of a jump brings a date
+        return
     near = [
         thing,
         *thing.guests,

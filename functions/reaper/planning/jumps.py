@@ -18,8 +18,8 @@ from reaper.planning import possible_actions
 
 
 def without_lapsed_notice(memory: Memory, breakers: Sequence[Breaker]) -> Memory:
-    """The memory without a notice of idleness from before the end of a jump: an action needs a new one."""
-    if memory.warned_at is None or idle_period.notice_was_about_hours(memory):
+    """The memory without a notice of an action from before the end of a jump: the action needs a new one."""
+    if memory.warned_at is None or memory.announced_action is None or idle_period.notice_was_about_hours(memory):
         return memory
     lapsed = any(b.lapsed_at and memory.warned_at < b.lapsed_at for b in breakers)
     return idle_period.without_notice(memory) if lapsed else memory
@@ -46,8 +46,7 @@ def after_jumps(
         until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
         return without_notice_of(decision, f"no notice is sent until {until}, because {because}"), memory
     undated = replace(decision, case=_without_actions(decision.case, because))
-    dated = memory.announced_action is not None or (memory.warned_at is not None and memory.warned_at <= latest)
-    valid = idle_period.without_notice(memory) if dated else memory
+    valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
     return _planned_again(undated, valid, now, acting), valid
 
 
