@@ -28,21 +28,24 @@ class Script:
 
 
 def scripts(days: int, calm: int, dice: Random) -> list[Script]:
-    """What is special about each day: nothing on the first, then one thing after the other in any order, and calm days at the end."""
-    special = list(SPECIALS)
+    """What is special about each day: nothing on the first, then one thing after the other in any order, and calm days at the end.
+
+    What is interrupted half-way comes first, when most actions that consist of several calls fall due.
+    """
+    special = list(SPECIALS[1:])
     dice.shuffle(special)
-    days_of = [day for one in special for day in one]
+    days_of = [day for one in (SPECIALS[0], *special) for day in one]
     middle = (days_of * (days // len(days_of) + 1))[: days - calm - 1]
     return [Script(), *middle, *[Script(calm=True)] * calm]
 
 
 LATE_AWS, LATE_BOTH = Script(silence="aws", late=True), Script(silence="aws azure", late=True)
 SPECIALS = (
+    (Script(accident="half"), Script(accident="half")),
     (Script(outage="ledger"),),
     (Script(outage="writes"),),
     (Script(caps="few"),),
     (Script(caps="cheap"),),
-    (Script(accident="half"), Script(accident="half")),
     (Script(accident="lost"),),
     (Script(mode="notify"),),
     (Script(outage="metrics"),),
