@@ -145,7 +145,7 @@ def test_notices_from_before_a_jump_lapse_although_it_ends_naturally():
     assert {name for _, name, _ in deployment.cloud.log} == {"idle-0", "idle-1"}
 
 
-def test_a_notice_that_announced_nothing_is_not_repeated_because_a_jump_ends():
+def test_a_notice_that_announced_nothing_outlasts_a_jump():
     deployment = fleet(POLICY.replace("action: stop", "action: notify"))
     assert len(mails(deployment, "idle@")) == 1
     outage(deployment)
