@@ -15,7 +15,7 @@ from play.thing import Thing
 
 QUIET = 2 * DAY
 """How long after a jump no notices of idleness go out; then they have no date."""
-FOOLED, SHARE = 5, 0.4
+FOOLED, SHARE = 5, 0.5
 """So many resources of a place, and so great a share, that seem to be idle and aren't are a jump under any circumstances."""
 Place = tuple[str, str, str]
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from play import letters, terms
-from play.claims import Claims
+from play.claims import Claims, place_of
 from play.halves import Halves
 from play.post import Mail, Notice
 from play.scene import SEEN, Act, Scene, account_of, acts_of, same_day, time_text
@@ -199,9 +199,14 @@ class Oracle:
             yield from self._noticed(thing, act)
 
     def _idle(self, thing: Thing, at: datetime, least: timedelta) -> Iterator[str]:
-        if thing.truth.used(at - least, at - SEEN):
-            last = thing.truth.last_use(at - SEEN)
-            yield f"it was used until {time_text(last)}{', unseen' if thing.silent else ''}"
+        last = thing.truth.last_use(at - SEEN)
+        if last and last > at - least:
+            yield f"it was used until {time_text(last)}"
+        elif thing.truth.used(at - least, at - SEEN):  # nothing shows it, but that many are silent at once
+            is_jump = place_of(thing) in self.claims.jumps
+            self.counts["stopped while used unseen"] += not is_jump
+            if is_jump:
+                yield "it was used, unseen, where the signals are lost"
         touched = max([t for t in (thing.truth.last_touch(at), *self.raised[thing.name]) if t], default=thing.born)
         if at - least < touched:
             yield f"it was changed at {time_text(touched)}"
