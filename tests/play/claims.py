@@ -15,8 +15,8 @@ from play.thing import Thing
 
 QUIET = 2 * DAY
 """How long after a jump no notices of idleness go out; then they have no date."""
-FOOLED, SHARE = 5, 0.5
-"""So many resources of a place, and so great a share, that seem to be idle and aren't are a jump under any circumstances."""
+FOOLED, SHARE = 5, 0.75
+"""So many resources of a place that seem to be idle and aren't, where so great a share is reported as idle, are a jump under any circumstances."""
 Place = tuple[str, str, str]
 
 
@@ -118,12 +118,13 @@ class Claims:
                     yield f"{mail.to} got a notice with a date about {notice.name}, though the signals there are lost"
 
     def _note_jumps(self, scene: Scene) -> None:
+        idle = {row["name"].rpartition("/")[2] for row in (scene.report or {}).get("findings", ()) if row["state"] == "idle"}
         places: dict[Place, list[Thing]] = {}
         for thing in (t for t in self.things.values() if t.exists()):
             places.setdefault(place_of(thing), []).append(thing)
         for place, there in places.items():
             fooled = [thing for thing in there if thing.silent and self._seems_idle(thing, scene.began)]
-            if len(fooled) >= FOOLED and len(fooled) / len(there) >= SHARE:
+            if len(fooled) >= FOOLED and sum(thing.name in idle for thing in there) / len(there) >= SHARE:
                 self.counts["places with lost signals"] += place not in self.jumps
                 self.jumps.setdefault(place, scene.began)
             elif not any(thing.silent for thing in there):

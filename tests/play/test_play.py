@@ -49,7 +49,6 @@ ALWAYS = (
 SOMETIMES = (
     "places with lost signals",
     "mails about parts",
-    "left as a person set it",
     "acts in both AWS accounts at once",
     "outage of metrics",
     "outage of permission",
