@@ -11,7 +11,7 @@ from fakes.sample_findings import finding, report
 from reaper.actions import hold_ledger
 from reaper.model import StepName
 from reaper.notices import last_summary
-from reaper.notices.admin_summary import MAX_HOLD_KEYS, Held, topics, urgent_topics
+from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
 
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
@@ -42,13 +42,16 @@ def test_an_unreadable_row_has_no_topics():
 def test_the_topic_of_a_hold_has_its_beginning():
     run_report = report(finding("a", move=StepName.HOLD))
     id_ = run_report.findings[0].case.resource.id
-    first, second = urgent_topics(run_report, Held(since={id_: {NOW}})), urgent_topics(run_report, Held(since={id_: {NOW + DAY}}))
+    first, second = (
+        urgent_topics(run_report, OnHold(since={id_: {NOW}})),
+        urgent_topics(run_report, OnHold(since={id_: {NOW + DAY}})),
+    )
     assert len(first) == len(second) == 1
     assert first != second
-    assert urgent_topics(run_report, Held(since={id_: {NOW, NOW + DAY}})) == first | second, (
+    assert urgent_topics(run_report, OnHold(since={id_: {NOW, NOW + DAY}})) == first | second, (
         "one hold more is news, one less is none"
     )
-    assert first <= topics(run_report, Held(since={id_: {NOW}}))
+    assert first <= topics(run_report, OnHold(since={id_: {NOW}}))
 
 
 def test_very_many_holds_share_one_key_per_place():

@@ -9,58 +9,27 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import PreparedAction, later, prepare_action
-from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
+from on_azure.acting import PreparedAction, later
+from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
 from reaper.actions.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
 from reaper.actions.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
-from reaper.model import StepName
 from reaper_sandbox.azure.fault import denied, on
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Workspace
 
-
-def scaled(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.endpoint("chat").deployment("blue", capacity=3)
-    return prepare_action(cloud, DEPLOYMENT, "chat/blue")
-
-
-def deleted(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.endpoint("chat").deployment("blue", capacity=3)
-    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-
-
-def deleted_with_traffic(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    chat = vision.endpoint("chat")
-    chat.deployment("blue", capacity=3)
-    chat.traffic(blue=100)
-    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-
-
-def shrunk(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.cluster("gpus", nodes=(2, 4))
-    return prepare_action(cloud, CLUSTER, "gpus")
-
-
-def stopped(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.instance("ada")
-    return prepare_action(cloud, INSTANCE, "ada")
-
-
-def stopped_natively(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.instance("ada")
-    return prepare_action(cloud, INSTANCE, "ada", stop_by="native")
-
-
-def started(vision: Workspace, cloud: CloudSession) -> PreparedAction:
-    vision.instance("ada").set("properties.properties.state", "Stopped")
-    return prepare_action(cloud, INSTANCE, "ada", StepName.START)
-
-
 EVERY = pytest.mark.parametrize(
     ("act", "calls"),
-    [(scaled, 1), (deleted, 1), (deleted_with_traffic, 2), (shrunk, 1), (stopped, 1), (stopped_natively, 1), (started, 1)],
+    [
+        (scaled_in, 1),
+        (deleted, 1),
+        (deleted_with_traffic, 2),
+        (minimum_lowered, 1),
+        (stopped, 1),
+        (stopped_natively, 1),
+        (started, 1),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 

@@ -254,8 +254,8 @@ def rows_after_limits(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, s
 def with_held_accounts(rows: HoldRows) -> dict[str, HoldRow]:
     """The rows, with the accounts that have something on hold in the row of whole runs."""
     run_row = rows.get(ALL_ACCOUNTS, HoldRow())
-    held = {key for key, row in rows.items() if key != ALL_ACCOUNTS and (row.holds or row.jumps)}
-    accounts = tuple(sorted((set(run_row.accounts) - rows.keys()) | held))
+    on_hold = {key for key, row in rows.items() if key != ALL_ACCOUNTS and (row.holds or row.jumps)}
+    accounts = tuple(sorted((set(run_row.accounts) - rows.keys()) | on_hold))
     return {**rows, ALL_ACCOUNTS: replace(run_row, accounts=accounts)}
 
 

@@ -40,7 +40,7 @@ MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
-HeldSince = Mapping[str, Collection[datetime]]
+OnHoldSince = Mapping[str, Collection[datetime]]
 """By resource id: since when the holds over it stand."""
 RELEASE_ALL = "`reaper release --all`"
 RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
@@ -48,38 +48,38 @@ RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class OnHold:
     """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not."""
 
-    since: HeldSince = field(default_factory=dict)
+    since: OnHoldSince = field(default_factory=dict)
     jumps: Sequence[Breaker] = ()
 
 
-NOTHING_HELD = Held()
+NOTHING_ON_HOLD = OnHold()
 
 
-def urgent_topics(report: Report, held: Held = NOTHING_HELD) -> frozenset[str]:
+def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, and what
     is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
-    jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in held.jumps}
-    return frozenset({*_hold_topics(report, held.since), *gaps, *paused, *jumped})
+    jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped})
 
 
-def topics(report: Report, held: Held = NOTHING_HELD) -> frozenset[str]:
+def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """Everything this report has to say, by key. Pass it to the next summary as `known_topics`, and only later topics are new."""
     unknown = {f"unknown:{f.case.resource.id}" for f in unknown_findings(report)}
     due = {f"due:{f.case.resource.id}" for f in report.findings if _waits_for_person(f, report) and _is_unusual(f)}
-    return frozenset({*urgent_topics(report, held), *unknown, *due, *(f.case.resource.id for f in idle_findings(report))})
+    return frozenset({*urgent_topics(report, on_hold), *unknown, *due, *(f.case.resource.id for f in idle_findings(report))})
 
 
-def _hold_topics(report: Report, held_since: HeldSince) -> set[str]:
+def _hold_topics(report: Report, on_hold_since: OnHoldSince) -> set[str]:
     """One key for each resource and hold over it; if there are very many, one for each place, which changes with any of them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for resource in (f.case.resource for f in report.findings if f.step.name is StepName.HOLD):
-        for since in held_since.get(resource.id) or ("",):
+        for since in on_hold_since.get(resource.id) or ("",):
             groups[str(since), "/".join(kind_in_target(resource.target, resource.kind))].append(resource.id)
     if sum(map(len, groups.values())) <= MAX_HOLD_KEYS:
         return {f"hold:{since}:{resource_id}" for (since, _), ids in groups.items() for resource_id in ids}
@@ -93,17 +93,17 @@ def admin_summary(
     context: NoticeContext,
     known_topics: Collection[str] | None = None,
     failures: Sequence[str] = (),
-    held: Held = NOTHING_HELD,
+    on_hold: OnHold = NOTHING_ON_HOLD,
 ) -> Message | None:
     """The summary, or None if every topic is in `known_topics`, no action was made and nothing failed.
 
     `known_topics`: None if there was no earlier run. `failures`: those outside the report, such as a channel's, each a sentence.
     """
     acted = [f for f in report.findings if f.step.name in ACTIONS and not _waits_for_person(f, report)]
-    new_topics = topics(report, held) - frozenset(known_topics or ())
+    new_topics = topics(report, on_hold) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
-    return compose_summary(report, context, known_topics, failures, held.jumps)
+    return compose_summary(report, context, known_topics, failures, on_hold.jumps)
 
 
 def compose_summary(

@@ -14,7 +14,7 @@ from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
 from reaper.model import ACTIONS, Result
 from reaper.notices import admin_summary, last_summary
-from reaper.notices.admin_summary import Held
+from reaper.notices.admin_summary import OnHold
 from reaper.notices.channels import delivery
 from reaper.notices.item import NoticeContext
 from reaper.notices.round import NoticeRound
@@ -36,15 +36,15 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     except ReaperError as error:
         mails.note_ledger_failure(error)
         return replace(report, coverage=(*report.coverage, *_rows_since(report, mails)))
-    held = _held(mails)
+    on_hold = _on_hold(mails)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
-    exact = failures | admin_summary.urgent_topics(report, held)
+    exact = failures | admin_summary.urgent_topics(report, on_hold)
     if _is_sent(report, last) or (_is_older(report, last, mails) and not _has_actions(report)):
         return report
-    topics = failures | admin_summary.topics(report, held)
+    topics = failures | admin_summary.topics(report, on_hold)
     known = last_summary.known_topics(exact, topics - exact, last.values) if last.version else None
     new_failures = [f"{row.kind}: {row.error}" for row in mails.rows if f"trouble:{row.kind}" not in (known or ())]
-    message = admin_summary.admin_summary(report, notices, known, new_failures, held)
+    message = admin_summary.admin_summary(report, notices, known, new_failures, on_hold)
     if message:
         mails.context.before_message()
     deliveries = delivery.deliver_all([message], mails.context.channels) if message else []
@@ -90,6 +90,6 @@ def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
     return last.values.get(PLACES_COLUMN) == columns[PLACES_COLUMN] and columns[STARTED_COLUMN] < started <= latest
 
 
-def _held(mails: NoticeRound) -> Held:
+def _on_hold(mails: NoticeRound) -> OnHold:
     since = {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
-    return Held(since=since, jumps=mails.jumps)
+    return OnHold(since=since, jumps=mails.jumps)

@@ -93,8 +93,8 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
     for finding in mails.findings.values():
         if (memory := _owing_memory(finding)) is None or idle_period.dated_ahead_because(memory, mails.context.clock()):
             continue
-        told = memory.wrong_notice_to or ""
-        address = told if is_deliverable(told, owners.domains, owners.fallback) else owners.fallback
+        addressee = memory.wrong_notice_to or ""
+        address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
         if address and is_deliverable(address, owners.domains, owners.fallback):
             waiting[address].append(_Correction(resource=finding.case.resource, memory=memory))
     return dict(waiting)
@@ -119,12 +119,12 @@ def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: N
     receipts = delivery.receipts_by_id(sent)
     for each in owed:
         if receipt := receipts.get(each.resource.id):
-            _record_told(each, receipt, mails)
+            _record_correction(each, receipt, mails)
 
 
-def _record_told(told: _Correction, receipt: str, mails: NoticeRound) -> None:
-    resource_id, hour, now = told.resource.id, told.memory.wrong_hour, mails.context.clock()
-    because = f"used on {told.used_at}, so its notice was wrong"
+def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> None:
+    resource_id, hour, now = correction.resource.id, correction.memory.wrong_hour, mails.context.clock()
+    because = f"used on {correction.used_at}, so its notice was wrong"
     entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
     mails.attempt(lambda: mails.ledger.add_history(entry))
     mails.attempt(
