@@ -12,7 +12,7 @@ from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper import memory_updates
 from reaper.actions import restore
-from reaper.actions.contract import Manifest
+from reaper.actions.contract import Manifest, UndoResult
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Memory, Result, StepName
 
@@ -197,7 +197,7 @@ def test_after_a_failure_it_can_be_tried_again():
     assert deployment.cloud.things["a"].running_since == deployment.now
 
 
-def test_restoring_the_host_restores_its_guests():
+def house_deleted() -> FakeDeployment:
     deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
     for name, host in (("host", ""), ("inner", "host")):
         deployment.cloud.add(name, host=host)
@@ -205,6 +205,22 @@ def test_restoring_the_host_restores_its_guests():
     deployment.now += 3 * DAY
     deployment.sweep()
     assert deployment.cloud.things == {}
+    return deployment
+
+
+def test_what_went_with_a_host_that_is_partly_back_is_not_called_restored():
+    deployment = house_deleted()
+    host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
+    context, partly = deployment.restore_context(), UndoResult(because="not all of it is back", run_again=True)
+    functions = replace(context.action_functions("any"), undo=lambda session, manifest: partly)
+    deployment.now += HOUR
+    assert restore.restore_resource(host, replace(context, action_functions=lambda name: functions)).undone == partly
+    with pytest.raises(SettingsError, match=f"`reaper restore {host}` restores both"):
+        restore.restore_resource(inner, context)
+
+
+def test_restoring_the_host_restores_its_guests():
+    deployment = house_deleted()
     host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
     with pytest.raises(
         SettingsError,

@@ -94,8 +94,9 @@ def _already_restored(resource_id: str, memory: Memory, context: RestoreContext)
     last, went = _last_entries(resource_id, context)
     if went and went.by == memory.last_action_run and not (last and last.when > went.when):
         host_id = went.because
-        last, _ = _last_entries(host_id, context)
-        if not (last and last.when > went.when):
+        host, (last, _) = _read_memory(host_id, context), _last_entries(host_id, context)
+        is_left = host.last_action_run == went.by and memory_updates.manifest_reference(host) is not None
+        if is_left or not (last and last.when > went.when):
             raise SettingsError(
                 f"{resource_id}: run {went.by} stopped or deleted it with its host {host_id}, or began to; `reaper restore {host_id}` restores both"
             )
