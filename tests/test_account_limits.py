@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
-from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import ALL_ACCOUNTS, Breaker, HoldRow, LimitName, RunScope
 from reaper.case import Case, Step
 from reaper.limits import count_places, hold_over_limits
 from reaper.model import Mode, Result, StepName
+from reaper.pending import hold_ledger, holds
+from reaper.pending.holds import ALL_ACCOUNTS, Breaker, HoldRow, LimitName, RunScope
 from reaper.policy.schema import Limits, RunLimits
 
 FIRST, SECOND = TARGET.account, "222222222222"

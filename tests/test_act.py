@@ -11,7 +11,6 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.histories import history_of
 from reaper.act import act
-from reaper.actions import hold_ledger
 from reaper.case import Outcome
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
@@ -19,6 +18,7 @@ from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
 from reaper.model import Memory, Mode, Result
 from reaper.observe import observe
+from reaper.pending import hold_ledger
 
 
 class Killed(BaseException):

@@ -12,8 +12,8 @@ from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
 from reaper import limits
-from reaper.actions import hold_ledger
 from reaper.model import State, StepName
+from reaper.pending import hold_ledger
 from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"

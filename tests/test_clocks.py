@@ -13,12 +13,12 @@ from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
 from reaper import idle_period
-from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.case import Blocked
 from reaper.ledger.port import Unfinished
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
+from reaper.pending import hold_ledger, holds
+from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.planning import enrolment
 from reaper.policy import office_hours
 from reaper.run import run_phases

@@ -10,12 +10,12 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy, standing_holds
 from reaper import plan
-from reaper.actions import plan_file
-from reaper.actions.plan_file import PlanFile
 from reaper.decide import decide
 from reaper.handover import Decided, Decision, Observed
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
 from reaper.observe import observe
+from reaper.pending import plan_file
+from reaper.pending.plan_file import PlanFile
 from reaper.run import OpenRun
 
 

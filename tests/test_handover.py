@@ -9,15 +9,14 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
 from reaper import handover, registry
-from reaper.actions.unfinished import UntoldAction
-from reaper.aws.endpoint_actions import EndpointDetails
-from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize
 from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
 from reaper.ledger.port import Unfinished
 from reaper.model import BilledPart, Confidence, Hours, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
+from reaper.pending.unfinished import UntoldAction
 
 RUN = Run(id="run-1", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="0" * 64)
 VERDICT = Verdict(

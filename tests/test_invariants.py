@@ -24,14 +24,15 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import ACTS, STARTABLE, FakeCloud, FakeResource, FakeSession
 from fakes.fake_deployment import FakeDeployment
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
-from reaper.actions import hold_ledger, restore, stop_switch
-from reaper.actions.contract import Manifest, unchanged
-from reaper.actions.manifest import parse_manifest
+from reaper.acting import restore
+from reaper.acting.contract import Manifest, unchanged
+from reaper.acting.manifest import parse_manifest
 from reaper.case import Pause, Report, Step
 from reaper.errors import CloudError, Reason
 from reaper.handover import PLANNED, Decided
 from reaper.model import Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Message
+from reaper.pending import hold_ledger, stop_switch
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}
 PROFILE = os.environ.get("REAPER_INVARIANTS", "")

@@ -14,11 +14,11 @@ from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
 from reaper import plan
-from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import Breaker
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Memory, Mode, StepName
+from reaper.pending import hold_ledger, holds
+from reaper.pending.holds import Breaker
 from reaper.planning import jumps, possible_actions
 from reaper.policy import office_hours
 from reaper.run import run_phases

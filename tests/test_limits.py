@@ -11,13 +11,13 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.judged_cases import case
-from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.limits import IdleShare, LimitedSteps, count_places, hold_over_limits, idle_jumps
 from reaper.model import Mode, Result, State, Status, StepName
+from reaper.pending import hold_ledger, holds
+from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 

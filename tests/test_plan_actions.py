@@ -10,7 +10,6 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
-from reaper.actions import intent
 from reaper.case import Blocked, Case, Owner, Step
 from reaper.memory_updates import (
     BegunAction,
@@ -24,6 +23,7 @@ from reaper.memory_updates import (
     without_intent,
 )
 from reaper.model import AnnouncedAction, Ceiling, Confidence, ManifestReference, Memory, Result, State, StepName
+from reaper.pending import intents
 from reaper.plan import plan_steps
 from reaper.planning.dates import action_due_at, earliest_action_at, valid_notice_at
 from reaper.planning.enrolment import hours_digest
@@ -643,6 +643,6 @@ def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
     memories = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
-    spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, memories))
+    spared = with_snooze(of, Memory(), NOW, intents.host_memory(of.resource, memories))
     assert spared.verdict.because == "its host is snoozed until 2026-11-21 11:17 UTC by lee"
-    assert with_snooze(of, Memory(), NOW + HOUR, intent.host_memory(of.resource, memories)) == of
+    assert with_snooze(of, Memory(), NOW + HOUR, intents.host_memory(of.resource, memories)) == of

@@ -13,12 +13,13 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.histories import history_of
 from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
-from reaper.actions import restore, unfinished
+from reaper.acting import restore
 from reaper.ledger import sqlite
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import Memory, Result, State, StepName
+from reaper.pending import unfinished
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
 from reaper.snooze.token import sign_link

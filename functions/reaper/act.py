@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reaper import __version__
-from reaper.actions import stop_switch
-from reaper.actions.executor import ActContext, execute
-from reaper.actions.interruption import settle_interrupted
-from reaper.actions.own_intent import earlier_attempt
+from reaper.acting.executor import ActContext, execute
+from reaper.acting.interruption import settle_interrupted
 from reaper.case import Coverage, Outcome
 from reaper.coverage import failure_row
 from reaper.handover import Acted, Decided, Decision, KindCalls
 from reaper.model import ACTIONS, Result, Target
+from reaper.pending import stop_switch
+from reaper.pending.own_intent import earlier_attempt
 from reaper.planning import run_age
 from reaper.policy.file import POLICY_CHANGED
 

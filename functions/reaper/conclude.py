@@ -11,9 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import memory_updates
-from reaper.actions import intent, unfinished
-from reaper.actions.own_intent import own_outcome, own_outcome_inside
-from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
@@ -29,21 +26,26 @@ from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext
 from reaper.notices.owner_notice import is_reportable
-from reaper.notices.record import record_action_told, record_notice, record_verdict
-from reaper.notices.round import NoticeRound, notice_context
 from reaper.notices.sending import (
     NOT_NOTIFIED,
+    NoticeRound,
     channel_failures,
     drop_changed_notices,
     is_told,
+    notice_context,
+    record_action_told,
+    record_notice,
+    record_verdict,
     send_owner_notices,
     unsent_notices_rows,
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
 from reaper.notices.take_back import send_take_backs
-from reaper.report.findings import finding_of, join_findings, left_alone, with_memory
-from reaper.report.run_report import run_coverage, run_report
+from reaper.pending import intents, unfinished
+from reaper.pending.own_intent import own_outcome, own_outcome_inside
+from reaper.pending.unfinished import UntoldAction, untold_finding
+from reaper.report.run_report import finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 
 NOTHING = Recalled({}, {})
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
@@ -154,7 +156,7 @@ def _recall(mails: NoticeRound) -> bool:
 
     Returns False if the ledger can't be read: then no notice is sent, because its dates would be wrong.
     """
-    ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
+    ids = intents.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
         mails.memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
@@ -309,7 +311,7 @@ def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeC
     if context.ledger is None:
         return findings
     try:
-        memories = context.ledger.recall(intent.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
+        memories = context.ledger.recall(intents.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return findings

@@ -20,14 +20,14 @@ from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.actions.executor import ActContext
-    from reaper.actions.manifest import Archive
-    from reaper.actions.plan_file import PlanFile
+    from reaper.acting.executor import ActContext
+    from reaper.acting.manifest import Archive
     from reaper.decide import DecideContext
     from reaper.ledger.lease import RunLeases
     from reaper.ledger.port import Ledger
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
+    from reaper.pending.plan_file import PlanFile
     from reaper.policy.schema import Policy
     from reaper.sessions import CloudSession
 
@@ -71,7 +71,7 @@ def open_archive(settings: Settings) -> Archive | None:
     """The archive of manifests in enforce mode, opened before anything is observed. Raises SettingsError."""
     if not settings.mode.acts:
         return None
-    from reaper.actions.manifest import open_archive
+    from reaper.acting.manifest import open_archive
 
     return open_archive(settings.manifests, os.environ)
 
@@ -111,7 +111,7 @@ def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archi
 
     `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
     """
-    from reaper.actions.executor import ActContext
+    from reaper.acting.executor import ActContext
 
     if setup.ledger is None:
         raise ValueError("acting needs a ledger")

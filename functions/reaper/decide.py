@@ -12,11 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reaper import __version__, idle_period, limits, memory_updates, plan
-from reaper.actions import hold_ledger, holds, intent, plan_file, unfinished
-from reaper.actions.holds import Breaker, HoldRows, KindInTarget, RunScope
-from reaper.actions.plan_file import PlanFile
-from reaper.actions.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
-from reaper.actions.unfinished import UntoldAction
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -27,6 +22,11 @@ from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCount, PlaceCounts
 from reaper.model import ENDING_ACTIONS, NOTICES, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.pending import hold_ledger, holds, intents, plan_file, unfinished
+from reaper.pending.holds import Breaker, HoldRows, KindInTarget, RunScope
+from reaper.pending.plan_file import PlanFile
+from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
+from reaper.pending.unfinished import UntoldAction
 from reaper.planning import contained, jumps, possible_actions, reminders, run_age, snoozed_cases
 from reaper.policy.schema import Policy
 
@@ -195,7 +195,7 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> Non
     for case in cases:
         place = holds.kind_in_target_of(case)
         draft.places[place] = case.resource.target
-        if intent.is_unreadable(case.resource, memories):
+        if intents.is_unreadable(case.resource, memories):
             _keep_left(case, ROW_UNREADABLE, draft)
         elif not _needs_decision(case, memories):
             counted.append(case)
@@ -212,7 +212,7 @@ def _needs_decision(case: Case, memories: Recalled) -> bool:
         case.verdict.state is State.IDLE
         or case.resource.id in memories
         or case.rule.hours is not None
-        or bool(intent.host_ids(case.resource))
+        or bool(intents.host_ids(case.resource))
     )
 
 
@@ -228,7 +228,7 @@ def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recall
 
 def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[Decision, Memory]:
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
-    host = intent.host_memory(case.resource, memories)
+    host = intents.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
     memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, draft.now), host)
     reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
@@ -241,7 +241,7 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
 
 def _interrupted_because(case: Case, memories: Recalled, draft: _Draft) -> str | None:
     """Why it may only be started: an action on it, on its host or on something inside may be half done."""
-    for resource_id in intent.remembered_ids(case.resource):
+    for resource_id in intents.remembered_ids(case.resource):
         memory = None if resource_id in memories.unreadable else memories.get(resource_id)
         if memory and memory_updates.is_interrupted(memory, draft.run.id):
             return unfinished.interrupted_because(memory)

@@ -13,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper import registry
-from reaper.actions.holds import Breaker, KindInTarget
-from reaper.actions.unfinished import UntoldAction
 from reaper.case import Case, Coverage, Outcome, Step
 from reaper.ledger.port import Unfinished
 from reaper.model import Resource, Result, Run, Target, Verdict
+from reaper.pending.holds import Breaker, KindInTarget
+from reaper.pending.unfinished import UntoldAction
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

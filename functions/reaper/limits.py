@@ -15,10 +15,10 @@ from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.actions import holds
-from reaper.actions.holds import ALL_ACCOUNTS, Exceeded, HoldRow, HoldRows, KindInTarget, LimitName, RunScope
 from reaper.case import Case, Step
 from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
+from reaper.pending import holds
+from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, HoldRow, HoldRows, KindInTarget, LimitName, RunScope
 from reaper.planning.enrolment import is_stopped_by_hours
 from reaper.text import format_usd
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.kind import Kind
 
 if TYPE_CHECKING:
-    from reaper.actions.contract import ActionFunctions
+    from reaper.acting.contract import ActionFunctions
 
 CLOUDS = ("aws", "azure")
 
@@ -21,7 +21,12 @@ def kinds(cloud: str | None = None) -> tuple[Kind[Any], ...]:
     if cloud is None:
         return tuple(kind for name in CLOUDS for kind in kinds(name))
     package = import_module(f"reaper.{cloud}.kinds")
-    modules = (import_module(m.name) for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}."))
+    names = (
+        module.name
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        if not module.name.endswith(".acting")
+    )
+    modules = map(import_module, names)
     return tuple(sorted((m.KIND for m in modules), key=lambda kind: str(kind.name)))
 
 
@@ -49,7 +54,7 @@ def can_be_started(name: str) -> bool:
 
 def action_functions(name: str) -> ActionFunctions[Any]:
     """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
-    module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"
+    module = f"reaper.{kind(name).cloud}.kinds.{name.replace('-', '_')}.acting"
     if not kind(name).actions:
         raise KeyError(name)
     functions: ActionFunctions[Any] = import_module(module).ACTS
@@ -58,5 +63,5 @@ def action_functions(name: str) -> ActionFunctions[Any]:
 
 def access_advice(cloud: str, missing: str | None) -> str:
     """Advice for a cloud of which nothing could be read. `missing`: the permission that was refused; None if none was."""
-    advice: str = import_module(f"reaper.{cloud}.access").access_advice(missing)
+    advice: str = import_module(f"reaper.{cloud}").access_advice(missing)
     return advice

@@ -23,15 +23,15 @@ from reaper.sessions import list_all_accounts, open_account, open_accounts, sess
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.actions.executor import ActContext
-    from reaper.actions.manifest import Archive
-    from reaper.actions.plan_file import PlanFile
+    from reaper.acting.executor import ActContext
+    from reaper.acting.manifest import Archive
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
     from reaper.ledger.lease import RunLeases
     from reaper.model import Target
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
+    from reaper.pending.plan_file import PlanFile
     from reaper.policy.file import PolicySource
     from reaper.sessions import CloudSession
 

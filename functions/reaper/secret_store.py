@@ -59,7 +59,7 @@ def _signs_links(text: str) -> bool:
 
 def _secret_module(name: str) -> Any:
     try:
-        return import_module(f"reaper.{name}.secret_store")
+        return import_module(f"reaper.{name}.stores.secrets")
     except ImportError as error:
         raise CloudError(Reason.REFUSED, OPERATION, f"needs the extra `{name}`; pip install 'ml-idle-reaper[{name}]'") from error
 

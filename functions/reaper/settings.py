@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
+from reaper import accounts as account_scope
+from reaper.accounts import AccountScope
 from reaper.errors import SettingsError
 from reaper.model import Mode
 from reaper.policy import secret_grants
-from reaper.scope import accounts as account_scope
-from reaper.scope.accounts import AccountScope
 
 SETTING_DOCS = {
     "REAPER_MODE": "run mode: audit, notify, announce or enforce. Default: audit",

@@ -21,8 +21,9 @@ from deploy.principals import TEST_KEY
 from deploy.step_functions import Workflow
 from deploy.test_template import NAMES
 from fakes.lambda_context import lambda_context
-from reaper.aws import dynamodb_ledger, workflow_function
-from reaper.aws.event_settings import event_settings
+from reaper.aws.functions import workflow as workflow_function
+from reaper.aws.functions.event import event_settings
+from reaper.aws.stores import dynamodb
 from reaper.ledger.port import Ledger
 from reaper.policy.file import load_policy
 from reaper.report.json import report_json
@@ -62,7 +63,7 @@ class Company:
 
     @property
     def ledger(self) -> Ledger:
-        return dynamodb_ledger.open_ledger("ledger", {})
+        return dynamodb.open_ledger("ledger", {})
 
     def counts(self) -> dict[str, int]:
         """How many instances each endpoint runs, by its name."""

@@ -13,7 +13,7 @@ from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.step_functions import FunctionFailed, item_of
 
-HANDLER = "reaper.aws.workflow_function.handler"
+HANDLER = "reaper.aws.functions.workflow.handler"
 
 
 @dataclass

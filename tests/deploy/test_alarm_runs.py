@@ -22,13 +22,13 @@ from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_target_role import HUB_ROLE
 from deploy.test_template import NAMES, NOTIFY
-from reaper.aws import dynamodb_ledger
+from reaper.aws.stores import dynamodb
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 
 __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)
-HANDLER = "reaper.aws.lambda_function.handler"
+HANDLER = "reaper.aws.functions.sweep.handler"
 HERE, THERE = endpoint_name(HUB, "us-east-1"), endpoint_name(RESEARCH, "us-east-1")
 BOB, STRANGER = "bob@example.com", "999999999999"
 READS = ("List", "Describe", "Get")
@@ -61,7 +61,7 @@ class Scene:
 
     def days_pass(self) -> None:
         """The ledger as if everything in it had been written four days earlier: the function reads the real clock."""
-        book, now = dynamodb_ledger.open_ledger("ledger", {}), datetime.now(UTC)
+        book, now = dynamodb.open_ledger("ledger", {}), datetime.now(UTC)
         ids = [Account(self.server, account).arn(f"endpoint/{name}") for account, name in ((HUB, HERE), (RESEARCH, THERE))]
         for id_, known in book.recall(ids, now).items():
             moved = {name: at - 4 * DAY for name in MOVED if (at := getattr(known, name))}

@@ -128,7 +128,7 @@ def test_the_bundle_is_small_and_carries_no_sdk_of_either_cloud():
 
 
 def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, libraries, server, fleet, allowed, environ):
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ) as runtime:
         invocation = runtime.invoke({})
     assert invocation.error is None, invocation.log[-3000:]
     assert allowed.denied == []
@@ -146,7 +146,7 @@ def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, librar
 
 
 def test_a_hand_made_call_takes_the_options_but_never_a_higher_mode(bundle, libraries, server, fleet, allowed, environ):
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ) as runtime:
         some = runtime.invoke({"kinds": ["sagemaker-notebook"], "regions": ["us-east-1"], "mode": "audit"})
         raised = runtime.invoke({"mode": "enforce"})
         wrong = runtime.invoke({"kindz": []})
@@ -162,7 +162,7 @@ def test_a_hand_made_call_takes_the_options_but_never_a_higher_mode(bundle, libr
 def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libraries, server, fleet, allowed, environ):
     server.rules.append(on("ListEndpoints", denied()))
     with Runtime(
-        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": "us-east-1"}
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ | {"REAPER_REGIONS": "us-east-1"}
     ) as runtime:
         invocation = runtime.invoke({})
     row = next(c for c in invocation.answer["coverage"] if c["kind"] == "sagemaker-endpoint")
@@ -177,7 +177,7 @@ def test_a_policy_that_does_not_parse_fails_the_sweep_before_any_read(
 ):
     """A failed invocation is what the alarm counts, and the message says which line of the policy it is."""
     put_policy(server, text)
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ) as runtime:
         invocation = runtime.invoke({})
     assert invocation.error["errorType"] == "PolicyError"
     assert "ssm:/ml-idle-reaper/policy:" in invocation.error["errorMessage"]
@@ -188,7 +188,7 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
     hours = "{on: 'mon-fri 07:00-21:00', tz: Europe/Berlin, start: ours}"
     rule = f"{{name: nights, match: {{kind: sagemaker-notebook}}, action: stop, hours: {hours}}}"
     settings = environ | {"REAPER_POLICY": f"version: 1\nrules: [{rule}]\n", "PYTHONTZPATH": ""}
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", settings) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", settings) as runtime:
         invocation = runtime.invoke({})
     assert invocation.error is None, invocation.error
     assert {f["rule"] for f in invocation.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
@@ -228,7 +228,7 @@ def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, serve
 
 def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allowed, environ):
     with Runtime(
-        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ | {"REAPER_REGIONS": ""}
     ) as runtime:
         invocation = runtime.invoke({})
     assert invocation.error is None
@@ -238,7 +238,7 @@ def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allo
 def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, libraries, server, fleet, allowed, environ):
     server.rules.insert(0, on("Publish", denied()))
     with Runtime(
-        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", environ | {"REAPER_REGIONS": ""}
     ) as runtime:
         invocation = runtime.invoke({})
     assert "the summary was not accepted" in invocation.error["errorMessage"]

@@ -14,9 +14,9 @@ import boto3
 import pytest
 
 from deploy.machine import ARN, LONG_AGO, Loopback, Machine, iso, kernel, serving
-from reaper.aws import busy as aws_busy
+from reaper.aws import sagemaker as aws_busy
 from reaper.aws import targets
-from reaper.azure import busy as azure_busy
+from reaper.azure import azureml as azure_busy
 from reaper.evidence import last_busy, point_count
 from reaper.model import Resource
 from reaper.observation import Reading, Window

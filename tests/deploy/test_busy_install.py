@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.machine import SCRIPT
-from reaper.aws import busy
+from reaper.aws import sagemaker
 
 FOLDER = SCRIPT.parent
 PAGE = (SCRIPT.parents[2] / "docs" / "busy.md").read_text()
@@ -107,6 +107,6 @@ def test_the_page_builds_every_script_as_these_tests_do():
 
 def test_the_permission_on_the_page_is_what_the_script_uses_and_no_more():
     policy = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
-    condition = {"StringEquals": {"cloudwatch:namespace": busy.NAMESPACE}}
+    condition = {"StringEquals": {"cloudwatch:namespace": sagemaker.NAMESPACE}}
     allowed = {"Effect": "Allow", "Action": "cloudwatch:PutMetricData", "Resource": "*", "Condition": condition}
     assert policy["Statement"] == [allowed]

@@ -30,7 +30,7 @@ SEARCH = re.compile(r"SEARCH\('\{(?P<set>[^}]+)\} (?P<terms>[^']+)', '(?P<stat>\
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
 SWEEP = """
 from types import SimpleNamespace
-from reaper.aws import lambda_function
+from reaper.aws.functions import sweep
 
 context = SimpleNamespace(
     function_name="sweep",
@@ -39,8 +39,8 @@ context = SimpleNamespace(
     aws_request_id="1",
     get_remaining_time_in_millis=lambda: 900_000,
 )
-lambda_function.handler({}, context)
-lambda_function.handler({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}, context)
+sweep.handler({}, context)
+sweep.handler({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}, context)
 """
 Metric = tuple[str, str, tuple[tuple[str, str], ...]]
 """Namespace, name and dimensions, sorted."""

@@ -172,7 +172,7 @@ def test_a_release_has_every_file_that_the_guide_lists(released: Path):
         "template.yaml",
     }
     names = zipfile.ZipFile(released / f"ml-idle-reaper-lambda-{VERSION}.zip").namelist()
-    assert {"reaper/aws/lambda_function.py", "pydantic/__init__.py"} <= set(names)
+    assert {"reaper/aws/functions/sweep.py", "pydantic/__init__.py"} <= set(names)
     app = zipfile.ZipFile(released / f"ml-idle-reaper-functions-{VERSION}.zip").namelist()
     assert {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/triggers.py"} <= set(app)
     assert not [name for name in app if name.startswith(("tests", "sandbox", "docs"))]

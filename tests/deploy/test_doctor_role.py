@@ -14,7 +14,7 @@ from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
 from deploy.test_target_role import HUB, HUB_ROLE
 from deploy.test_template import NAMES
 from on_aws.test_lambda_event import CONTEXT
-from reaper.aws import lambda_function
+from reaper.aws.functions import sweep
 from reaper_sandbox.aws.server import Server
 
 POLICY = """
@@ -53,7 +53,7 @@ def stack(cloudformation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Principal
 
 
 def test_the_stacks_roles_lack_nothing_but_what_only_the_doctor_needs(stack: Principals):
-    answer = lambda_function.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
+    answer = sweep.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
     assert [check for check in answer["checks"] if check["status"] == "fix"] == []
     assert {check["missing"] for check in answer["checks"]} - {None} == ONLY_THE_DOCTOR_NEEDS
     denied = {action for action, _ in stack.role.denied + stack.own.denied}
@@ -75,7 +75,7 @@ def test_the_function_of_an_organization_sees_its_workflow(cloudformation, targe
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
         deployed.server.world.principals[OWN_KEY] = HUB_ROLE
         guard = hub(deployed.server, cloudformation, target_template)
-        answer = lambda_function.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
+        answer = sweep.handler({"doctor": True}, CONTEXT)  # type: ignore[arg-type]
     because = {(check["check"], check["status"]): check["because"] for check in answer["checks"]}
     assert because["credentials.aws", "ok"] == "signed in as arn:aws:sts::123456789012:user/moto"
     assert because["workflow", "ok"] == "1 permission for the workflow granted in ml-idle-reaper-sweep"

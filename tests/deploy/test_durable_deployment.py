@@ -12,9 +12,9 @@ import pytest
 from deploy.bicep import INFRA, MAIN, ROOT, at, declared, properties, text, value
 from deploy.test_bicep import ALERTS, APP, ENFORCE, GROUP, STORAGE, actions
 from on_azure.orchestrated import FUNCTIONS
-from reaper.azure import activities, orchestration, starting
-from reaper.azure.orchestration import ACTIVITY_TIMER, WIDTH
-from reaper.azure.subscriptions import READ_BELOW
+from reaper.azure.functions import activities, orchestration, starting
+from reaper.azure.functions.orchestration import ACTIVITY_TIMER, WIDTH
+from reaper.azure.workspaces import READ_BELOW
 from reaper.planning import run_age
 
 DURABLE = INFRA / "modules/durable.bicep"

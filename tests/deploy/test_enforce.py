@@ -17,7 +17,8 @@ from deploy.pythons import python
 from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import MODES, NAMES
-from reaper.aws import assumed_role, dynamodb_ledger
+from reaper.aws import targets
+from reaper.aws.stores import dynamodb
 from reaper.registry import kinds
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
@@ -31,7 +32,7 @@ __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 SINCE, UNTIL = NOW - 15 * DAY, NOW + DAY
-HANDLER = "reaper.aws.lambda_function.handler"
+HANDLER = "reaper.aws.functions.sweep.handler"
 POLICY = """
 version: 1
 defaults: {action: notify, idle_after: 24h, grace: 3d, act_on: likely}
@@ -147,7 +148,7 @@ def steps(invocation: Invocation) -> dict[str, tuple[str, str, str | None]]:
 
 def days_pass(answer: dict[str, Any], days: int) -> None:
     """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
-    book, now = dynamodb_ledger.open_ledger("ledger", {}), datetime.now(UTC)
+    book, now = dynamodb.open_ledger("ledger", {}), datetime.now(UTC)
     for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
         when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
         moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
@@ -225,7 +226,7 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
     assert guard.session, "its session was narrowed"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions})
-    client = assumed_role.assume_role(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
+    client = targets.assume_role(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
     with pytest.raises(ClientError, match="not authorized"):
         client.stop_notebook_instance(NotebookInstanceName="nb")
     assert client.list_notebook_instances()["NotebookInstances"]
@@ -243,7 +244,7 @@ def test_iam_itself_refuses_what_a_tag_protects_without_the_codes_guard(server, 
     ]:
         record.tags = dict(tags)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
-    client = assumed_role.assume_role(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
+    client = targets.assume_role(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
     app = {"DomainId": "d-sandbox", "SpaceName": "ana", "AppType": "JupyterLab", "AppName": "default"}
     counts = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
     for call, parameters in (

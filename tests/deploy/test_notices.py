@@ -42,7 +42,7 @@ channels:
   - {{type: sns, topic: "{topic}"}}
   - {{type: webhook, url: "{url}", secret: "secretsmanager:reaper/hook"}}
 """
-SWEEP, PAGE = "reaper.aws.lambda_function.handler", "reaper.aws.snooze_function.handler"
+SWEEP, PAGE = "reaper.aws.functions.sweep.handler", "reaper.aws.functions.snooze.handler"
 LINK = re.compile(r"https://keep\.example\.com/[^\s\"\\<>]+")
 OWN = "AKIAIOSFODNN7EXAMPLE"
 

@@ -14,7 +14,9 @@ from deploy import policies, sam
 from deploy.translate import translate
 from fakes.sample_findings import report
 from reaper import registry
-from reaper.aws import dynamodb_ledger, snooze_function, targets
+from reaper.aws import targets
+from reaper.aws.functions import snooze
+from reaper.aws.stores import dynamodb
 from reaper.case import Coverage
 from reaper.ledger.codec import history_columns, written_columns
 from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
@@ -369,7 +371,7 @@ def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: 
 def test_the_notice_policy_grants_exactly_what_ledger_and_channels_declare(cloudformation):
     channels = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
     assert actions(cloudformation, {"NoticePolicy"}) == {
-        *dynamodb_ledger.PERMISSIONS,
+        *dynamodb.PERMISSIONS,
         *channels,
         "kms:Decrypt",
         "kms:GenerateDataKey",
@@ -415,7 +417,7 @@ def test_mail_comes_from_the_notices_own_address(cloudformation, names: dict[str
 
 def test_the_keep_links_page_can_do_exactly_what_it_declares(cloudformation):
     log = {"logs:CreateLogStream", "logs:PutLogEvents"}
-    assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze_function.PERMISSIONS, *log, "kms:Decrypt"}
+    assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze.PERMISSIONS, *log, "kms:Decrypt"}
 
 
 SNOOZED = ["pk", "sk", "id", "expires", "snoozed_until", "touched", "version", "writer"]
@@ -470,7 +472,7 @@ def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloud
     }
     assert set(granted["Keep"]["dynamodb:Attributes"]) == {
         *written_columns(SNOOZE_FIELDS),
-        *dynamodb_ledger.BOOKKEEPING_ATTRIBUTES,
+        *dynamodb.BOOKKEEPING_ATTRIBUTES,
     }
     entry = HistoryEntry(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
     assert set(granted["Note"]["dynamodb:Attributes"]) == {*history_columns(entry), "pk", "sk", "expires", "touched"}

@@ -30,16 +30,16 @@ from deploy.company import (
 )
 from deploy.step_functions import FunctionFailed, item_of
 from deploy.test_template import NAMES
-from reaper.actions import stop_switch
-from reaper.aws import lambda_function
-from reaper.aws.executions import run_id_of
+from reaper.aws.functions import sweep
+from reaper.aws.functions.executions import run_id_of
 from reaper.case import UNTIL_RESUMED, Pause
 from reaper.cli.main import app
 from reaper.coverage import SKIPPED
 from reaper.errors import SettingsError
 from reaper.model import Target
-from reaper.policy.parse import policy_digest
-from reaper.workflow import run_lease
+from reaper.pending import stop_switch
+from reaper.policy.file import policy_digest
+from reaper.workflow import lease as run_lease
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, throttled
@@ -343,14 +343,14 @@ def test_a_call_starts_a_run_within_the_deployments_limits(enforced: Company, mo
     monkeypatch.setenv("REAPER_WORKFLOW", enforced.workflow.arn)
     context = replace_id(CONTEXT, "request-1")
     with pytest.raises(SettingsError, match="doesn't sweep"):
-        lambda_function.handler({"accounts": [RESEARCH], "regions": ["us-west-2"]}, context)
+        sweep.handler({"accounts": [RESEARCH], "regions": ["us-west-2"]}, context)
     with pytest.raises(SettingsError, match="unknown option"):
-        lambda_function.handler({"mod": "audit"}, context)
+        sweep.handler({"mod": "audit"}, context)
     assert enforced.workflow.events == []
     event = {"mode": "audit", "accounts": [RESEARCH]}
-    answer = lambda_function.handler(event, context)
+    answer = sweep.handler(event, context)
     assert answer == {"run": run_id_of(answer["execution"]), "execution": answer["execution"]}
-    assert lambda_function.handler(event, context) == answer, "Lambda repeats an asynchronous call with the same request ID"
+    assert sweep.handler(event, context) == answer, "Lambda repeats an asynchronous call with the same request ID"
     report = enforced.report(enforced.workflow.wait(answer["execution"]))
     assert (report["run"]["id"], report["run"]["mode"]) == (answer["run"], "audit")
     assert {row["account"] for row in report["coverage"]} == {RESEARCH}

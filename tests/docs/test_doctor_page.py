@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reaper import registry, settings
-from reaper.doctor import text
+from reaper.cli import doctor
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.doctor.examine import examine
@@ -40,7 +40,7 @@ def examined() -> list[Check]:
 
 def rendered(checks: list[Check], world: PracticeWorld) -> str:
     """The text, with the names of this folder, port and day as the page has them."""
-    shown = text.render(checks, WIDTH).replace(str(world.home), "/tmp/reaper-practice-x1y2")
+    shown = doctor.render(checks, WIDTH).replace(str(world.home), "/tmp/reaper-practice-x1y2")
     shown = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8080", shown)
     return re.sub(r"[A-Z][a-z]{2} \d+ [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC", "Sat 21 Nov 2026, 10:17 UTC", shown)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from reaper.doctor import text
+from reaper.cli import doctor
 from reaper.doctor.check import Check, CheckStatus, checks_json, exit_status, of_error, ok, summary_line, to_fix, unknown
 from reaper.doctor.right import Right, right_of_call, rights_checks
 from reaper.errors import CloudError, Reason, SettingsError
@@ -60,14 +60,14 @@ def test_only_what_needs_mending_makes_the_status_1(checks: list[Check], status:
 
 @pytest.mark.parametrize("width", [10, 40, 80, 200])
 def test_reasons_wrap_and_commands_never_do(width: int):
-    lines = text.render(CHECKS, width).splitlines()
+    lines = doctor.render(CHECKS, width).splitlines()
     assert any(line.endswith(COMMAND) for line in lines)
-    assert all(len(line) <= max(width, text.MIN_WIDTH) for line in lines if COMMAND not in line and "issing:" not in line)
-    assert " ".join(text.render(CHECKS, width).split()).endswith("3 checks: 1 ok, 1 to fix, 1 unknown")
+    assert all(len(line) <= max(width, doctor.MIN_WIDTH) for line in lines if COMMAND not in line and "issing:" not in line)
+    assert " ".join(doctor.render(CHECKS, width).split()).endswith("3 checks: 1 ok, 1 to fix, 1 unknown")
 
 
 def test_markup_and_control_characters_of_others_are_harmless():
-    rendered = text.render([to_fix("x", "[red]a\x1b[31m\nb", "y")], 80)
+    rendered = doctor.render([to_fix("x", "[red]a\x1b[31m\nb", "y")], 80)
     assert "[red]a [31m b" in rendered
     assert "\x1b" not in rendered
 

@@ -20,7 +20,7 @@ from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.ledger.port import RunStatistics
 from reaper.model import Mode
-from reaper.policy.parse import policy_digest
+from reaper.policy.file import policy_digest
 from reaper.report.json import report_json
 from reaper.report.saved import SavedReport, parse_report
 from reaper.settings import Settings
@@ -186,8 +186,8 @@ def test_a_report_is_read_from_a_file(tmp_path: Path):
 
 
 def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
-    from reaper.actions.stop_switch import end_pause, set_pause
     from reaper.case import Pause
+    from reaper.pending.stop_switch import end_pause, set_pause
 
     address = f"sqlite://{tmp_path}/ledger.db"
     ledger = opening.open_ledger(address, {})

@@ -81,7 +81,7 @@ def test_below_enforce_the_acting_code_is_never_loaded(mode: str, ledger: bool, 
 def test_an_enforcing_sweep_loads_the_acting_code(tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
-        assert "reaper.actions.executor" in swept("enforce", aws.env | azure.env, tmp_path, ledger=True)["modules"]
+        assert "reaper.acting.executor" in swept("enforce", aws.env | azure.env, tmp_path, ledger=True)["modules"]
 
 
 def _fill(aws: Aws, azure: Azure) -> None:

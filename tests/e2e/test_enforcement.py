@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from reaper.actions import manifest, plan_file, restore
+from reaper.acting import manifest, restore
 from reaper.case import Finding, Report
 from reaper.errors import SettingsError
 from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.model import Mode
+from reaper.pending import plan_file
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import HandedOver, open_run, run, run_phases
 from reaper.sessions import sessions_of

@@ -30,8 +30,8 @@ def loaded(module: str) -> set[str]:
     ("module", "not_yet"),
     [
         pytest.param("reaper.cli.main", (*HEAVY, *AZURE, "azure", "aws_lambda_powertools"), id="the command line"),
-        pytest.param("reaper.aws.lambda_function", (*HEAVY, "azure", "typer", "rich"), id="the Lambda function"),
-        pytest.param("reaper.aws.snooze_function", (*HEAVY, "azure", "typer", "rich"), id="the Lambda function for links"),
+        pytest.param("reaper.aws.functions.sweep", (*HEAVY, "azure", "typer", "rich"), id="the Lambda function"),
+        pytest.param("reaper.aws.functions.snooze", (*HEAVY, "azure", "typer", "rich"), id="the Lambda function for links"),
         pytest.param("function_app", (*HEAVY, *AZURE, "typer", "rich"), id="the function app"),
     ],
 )

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from reaper.actions.contract import (
+from reaper.acting.contract import (
     ActionFunctions,
     ActionResult,
     Earlier,
@@ -28,9 +28,8 @@ from reaper.actions.contract import (
     UndoResult,
     any_members,
 )
-from reaper.aws.actions.identity import arn_pattern
-from reaper.aws.endpoint_actions import EndpointDetails
-from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.aws.kinds.acting import arn_pattern
+from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
@@ -389,7 +388,7 @@ ACTS = ActionFunctions(
 
 
 class FakeManifestStore:
-    """Manifests in a dictionary: `reaper.actions.manifest.Store`. `full`: nothing more can be stored."""
+    """Manifests in a dictionary: `reaper.acting.manifest.Store`. `full`: nothing more can be stored."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

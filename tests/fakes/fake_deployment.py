@@ -10,11 +10,9 @@ from typing import Any
 from fakes.builders import NOW, TARGET
 from fakes.fake_cloud import ACTS, FAKE_KIND, FakeCloud, FakeManifestStore, FakeSession
 from reaper import __version__
-from reaper.actions import hold_ledger, manifest, restore
-from reaper.actions.contract import ActionFunctions
-from reaper.actions.executor import ActContext
-from reaper.actions.holds import Hold, KindInTarget
-from reaper.actions.plan_file import PlanFile
+from reaper.acting import manifest, restore
+from reaper.acting.contract import ActionFunctions
+from reaper.acting.executor import ActContext
 from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
@@ -27,7 +25,10 @@ from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
 from reaper.observe import ObserveContext
-from reaper.policy.parse import parse_policy
+from reaper.pending import hold_ledger
+from reaper.pending.holds import Hold, KindInTarget
+from reaper.pending.plan_file import PlanFile
+from reaper.policy.file import parse_policy
 from reaper.policy.schema import Policy
 from reaper.registry import kind_names
 from reaper.run import HandOver, OpenRun, run_phases, unchanged

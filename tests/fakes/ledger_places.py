@@ -18,7 +18,7 @@ import pytest
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
-from reaper.azure.table_keys import partition_key, row_key
+from reaper.azure.stores.table_keys import partition_key, row_key
 from reaper.ledger import opening
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from reaper import __version__
-from reaper.actions import recheck
+from reaper.acting import recheck
 from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind

@@ -10,8 +10,6 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE
-from reaper.actions import hold_ledger, stop_switch
-from reaper.actions.holds import ALL_ACCOUNTS, Release
 from reaper.case import Pause
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
@@ -23,6 +21,8 @@ from reaper.model import Memory, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Audience, Message
+from reaper.pending import hold_ledger, stop_switch
+from reaper.pending.holds import ALL_ACCOUNTS, Release
 from reaper.policy.channel_settings import Folder
 
 JO = "jo@example.com"

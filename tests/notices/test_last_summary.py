@@ -8,35 +8,35 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.histories import history_of
 from fakes.sample_findings import finding, report
-from reaper.actions import hold_ledger
 from reaper.model import StepName
-from reaper.notices import last_summary
+from reaper.notices import summary_mail
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
+from reaper.pending import hold_ledger
 
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
 
 
 def test_topics_are_never_forgotten_or_wrongly_known():
-    row = last_summary.topics_row({"hold:1"}, MANY[:10_000])
-    assert last_summary.known_topics({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
+    row = summary_mail.topics_row({"hold:1"}, MANY[:10_000])
+    assert summary_mail.known_topics({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
 
 
 def test_the_row_is_bounded_and_its_error_rate_holds():
     crowd = [f"r{n}" for n in range(65_000)]
-    row = last_summary.topics_row((), crowd)
+    row = summary_mail.topics_row((), crowd)
     assert len(row["many"]) <= 180_000
-    assert len(last_summary.known_topics((), MANY, row)) < len(MANY) * 0.002
+    assert len(summary_mail.known_topics((), MANY, row)) < len(MANY) * 0.002
 
 
 def test_urgent_topics_are_never_mistaken_for_known_ones():
-    row = last_summary.topics_row((), [*MANY, "hold:1"])
-    assert last_summary.known_topics({"hold:1"}, (), row) == frozenset()
+    row = summary_mail.topics_row((), [*MANY, "hold:1"])
+    assert summary_mail.known_topics({"hold:1"}, (), row) == frozenset()
 
 
 def test_an_unreadable_row_has_no_topics():
-    assert last_summary.known_topics({"a"}, {"b"}, {}) == frozenset()
-    assert last_summary.known_topics({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
+    assert summary_mail.known_topics({"a"}, {"b"}, {}) == frozenset()
+    assert summary_mail.known_topics({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
 
 
 def test_the_topic_of_a_hold_has_its_beginning():

@@ -11,7 +11,8 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper.case import Evidence, Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
-from reaper.notices import commands, owner_notice, sparkline
+from reaper.notices import commands, owner_notice
+from reaper.notices import item as sparkline
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.item import NoticeContext, notice_item
 from reaper.notices.message import Audience, is_deliverable

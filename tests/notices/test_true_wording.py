@@ -12,9 +12,9 @@ from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.case import Coverage, Finding, Outcome, Step
-from reaper.cli import sample_notice
+from reaper.cli import notify
 from reaper.model import Memory, Mode, Result, State, Status, StepName, Target
-from reaper.notices import owner_headline, owner_notice
+from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
@@ -78,12 +78,12 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
     known = {item.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    assert owner_headline._hours_headline([item], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
+    assert owner_notice._hours_headline([item], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
     items = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    assert owner_headline._hours_headline(items, occasion()) == "Summary: office hours apply to 2 ML resources"
+    assert owner_notice._hours_headline(items, occasion()) == "Summary: office hours apply to 2 ML resources"
 
 
 # --- money that nobody knows
@@ -214,7 +214,7 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
 
 
 def test_the_sample_promises_no_stop_and_its_links_lead_nowhere():
-    made = sample_notice.sample_message("dana@example.com", NOW)
+    made = notify.sample_message("dana@example.com", NOW)
     assert made.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert "https://sample.invalid/" in made.text
     for body in (made.text, made.html):

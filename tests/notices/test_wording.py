@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
 from reaper import registry
-from reaper.aws.component_actions import ComponentDetails
-from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_inference_component.blocked import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
-from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.case import Blocked, Case, Finding, Outcome, Step
-from reaper.cli import sample_notice
+from reaper.cli import notify
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
-from reaper.notices import commands, console_links, owner_notice
+from reaper.notices import commands, owner_notice
+from reaper.notices import item as console_links
 from reaper.notices.admin_summary import admin_summary
-from reaper.notices.channels.mime import make_mail
+from reaper.notices.channels.mail import make_mail
 from reaper.notices.item import notice_item
 from reaper.notices.message import MAX_SUBJECT
 from reaper.policy import office_hours
@@ -390,17 +390,17 @@ def test_an_address_with_blanks_is_one_argument():
 
 
 def test_the_sample_says_that_none_of_its_three_resources_is_stopped():
-    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    message = notify.sample_message("dana@example.com", NOW, "ml-admins@example.com")
     assert message.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert message.text.startswith("This is a sample. All 3 resources in it are made up, and nothing will be stopped.\n")
     assert "All 3 resources in it are made up, and nothing will be stopped." in message.html
 
 
 def test_the_sample_shows_what_a_real_notice_shows():
-    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    message = notify.sample_message("dana@example.com", NOW, "ml-admins@example.com")
     [real] = owner_notice.owner_notices(
-        sample_notice.sample_findings("dana@example.com", NOW),
-        sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
+        notify.sample_findings("dana@example.com", NOW),
+        notify.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     assert message.text.partition("\n\n")[2] == real.text
     for text in (

@@ -12,8 +12,8 @@ import boto3
 import pytest
 
 from reaper import registry, settings
-from reaper.aws import dynamodb_ledger
-from reaper.aws.doctor_probes import PROBES
+from reaper.aws.doctor.grants import PROBES
+from reaper.aws.stores import dynamodb
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.doctor.examine import examine
@@ -34,7 +34,7 @@ channels:
 READING = {permission for kind in registry.kinds("aws") for permission in kind.permissions}
 ACTING = {p for kind in registry.kinds("aws") for spec in kind.actions.values() for p in spec.permissions}
 UNDOING = {p for kind in registry.kinds("aws") if kind.actions for p in registry.action_functions(kind.name).undo_permissions}
-STORES = {*dynamodb_ledger.PERMISSIONS, "s3:PutObject", "s3:GetObject"}
+STORES = {*dynamodb.PERMISSIONS, "s3:PutObject", "s3:GetObject"}
 CHANNELS = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
 NEEDED = sorted({*READING, *ACTING, *UNDOING, *STORES, *CHANNELS, "ssm:GetParameter", "sts:GetCallerIdentity"})
 ONLY_THE_DOCTOR_NEEDS = (

@@ -11,9 +11,10 @@ import pytest
 
 from on_aws.conftest import NOW
 from reaper import registry
-from reaper.aws import doctor, doctor_channels
-from reaper.aws.doctor_grants import PrincipalType, grant_line, parse_principal, resource_arn
-from reaper.aws.doctor_simulation import Request, known_principal, simulated_rights
+from reaper.aws.doctor.checks import channels
+from reaper.aws.doctor.checks import checks as doctor
+from reaper.aws.doctor.grants import PrincipalType, grant_line, parse_principal, resource_arn
+from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.doctor.right import Right
@@ -172,7 +173,7 @@ def of(checks: list[Check], status: CheckStatus) -> list[Check]:
 
 def examined(spec: Any) -> list[Check]:
     context = DoctorContext(settings=Settings(), environ={}, clock=lambda: NOW, kinds=registry.kinds())
-    return list(doctor_channels.examine(spec, "channel", context))
+    return list(channels.examine(spec, "channel", context))
 
 
 SES = Ses.model_validate({"type": "ses", "from": "reaper@mail.example.com", "region": "us-east-1"})

@@ -8,15 +8,15 @@ import pytest
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
-from reaper.actions import hold_ledger, stop_switch
-from reaper.aws.dynamodb_ledger import DynamoLedger
-from reaper.aws.dynamodb_table import MAX_EMPTY_ROUNDS, DynamoTable
 from reaper.aws.session import CloudSession
+from reaper.aws.stores.dynamodb import DynamoLedger
+from reaper.aws.stores.dynamodb_table import MAX_EMPTY_ROUNDS, DynamoTable
 from reaper.case import UNTIL_RESUMED
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import RETENTION, HistoryEntry
 from reaper.model import Memory, Target
+from reaper.pending import hold_ledger, stop_switch
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.server import Server

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reaper.aws.executions import is_running, run_id_of, start_execution
+from reaper.aws.functions.executions import is_running, run_id_of, start_execution
 from reaper.errors import SettingsError
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.call import Call

@@ -10,10 +10,9 @@ from pydantic import TypeAdapter
 from on_aws.actions.stage import Stage
 from on_aws.conftest import NOW, Sweep
 from reaper import registry
-from reaper.aws.component_actions import ComponentDetails
-from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_inference_component.blocked import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
-from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.case import Blocked
 from reaper.model import BilledPart, StepName
 from reaper_sandbox.aws import fleet

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.lambda_context import lambda_context
-from reaper.aws import lambda_function
+from reaper.aws.functions import sweep
 from reaper.errors import SettingsError
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
@@ -17,7 +17,7 @@ CONTEXT = lambda_context("sweep")
 
 
 def invoked(event: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = lambda_function.handler(event, CONTEXT)  # type: ignore[arg-type]
+    answer: dict[str, Any] = sweep.handler(event, CONTEXT)  # type: ignore[arg-type]
     return answer
 
 

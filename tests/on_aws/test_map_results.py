@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws.map_results import MAX_REASON_CHARS, NOT_STARTED, item_failures
+from reaper.aws.functions.workflow import MAX_REASON_CHARS, NOT_STARTED, item_failures
 from reaper_sandbox.aws.server import Server
 
 KEY = "runs/workflow/1/observe/0f-1e/manifest.json"

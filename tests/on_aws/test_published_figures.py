@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reaper.aws.published_figures import publish_figures, stack_name
+from reaper.aws.functions.delivery import publish_figures, stack_name
 from reaper.report.figures import Figure, Unit
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team-a/5b5e"

@@ -14,19 +14,20 @@ from typing import Any
 
 import boto3
 import pytest
-
 import reaper.aws.actions
+
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.aws import endpoint_description, targets
+from reaper.aws import targets
+from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.case import Finding
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
 from reaper.notices import commands
 from reaper.observing import cache
-from reaper.policy.parse import parse_policy
+from reaper.policy.file import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, on
@@ -188,7 +189,7 @@ def test_code_that_acts_or_restores_never_reads_the_cache():
 def test_a_plain_description_never_uses_the_cache(sweeper: Sweeper):
     sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    endpoint_description.describe_endpoint(cloud, "quiet")
+    description.describe_endpoint(cloud, "quiet")
     assert cloud.calls[CONFIG] == 1
 
 

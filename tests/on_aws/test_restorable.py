@@ -7,8 +7,8 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws import restorable
-from reaper.aws.endpoint_description import EndpointDescription
+from reaper.aws.kinds.sagemaker_endpoint import restorable
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
 from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account

@@ -9,10 +9,11 @@ from botocore.credentials import RefreshableCredentials
 from fakes.sweeps import SweepOrder, sweep
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.aws import assumed_role, dynamodb_ledger, targets
+from reaper.aws import targets
+from reaper.aws.stores import dynamodb
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Mode
-from reaper.policy.parse import parse_policy
+from reaper.policy.file import parse_policy
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
@@ -28,7 +29,7 @@ def assumed(server: Server) -> list[dict[str, str]]:
 
 
 def test_below_enforce_the_session_can_only_read(server: Server):
-    assumed_role.assume_role(ARN, False, READING).client("sts").get_caller_identity()
+    targets.assume_role(ARN, False, READING).client("sts").get_caller_identity()
     [request] = assumed(server)
     [statement] = json.loads(request["Policy"])["Statement"]
     assert statement == {"Effect": "Allow", "Action": READING, "Resource": "*"}
@@ -37,7 +38,7 @@ def test_below_enforce_the_session_can_only_read(server: Server):
 
 
 def test_in_enforce_the_role_is_assumed_unrestricted(server: Server):
-    assumed_role.assume_role(ARN, True, READING).client("sts").get_caller_identity()
+    targets.assume_role(ARN, True, READING).client("sts").get_caller_identity()
     [request] = assumed(server)
     assert "Policy" not in request
 
@@ -49,12 +50,12 @@ def test_only_a_run_that_acts_has_a_session_that_may(server: Server, mode: Mode)
 
 
 def test_the_session_policy_fits_with_the_ledgers_rights():
-    assert len(assumed_role.session_policy([*READING, *dynamodb_ledger.PERMISSIONS])) < assumed_role.MAX_POLICY_CHARS
+    assert len(targets.session_policy([*READING, *dynamodb.PERMISSIONS])) < targets.MAX_POLICY_CHARS
 
 
 def test_a_too_long_session_policy_is_refused_before_any_call(server: Server):
     with pytest.raises(SettingsError, match="2048 at most"):
-        assumed_role.assume_role(ARN, False, [f"sagemaker:DescribeSomething{n}" for n in range(100)])
+        targets.assume_role(ARN, False, [f"sagemaker:DescribeSomething{n}" for n in range(100)])
     assert server.calls == []
 
 
@@ -62,7 +63,7 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
     account = Account(server, "210987654321")
     account.endpoint("far")
     account.alive("far", "AllTraffic", NOW - 15 * DAY, NOW)
-    clouds = targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
+    clouds = targets.target_sessions(("us-east-1",), (), targets.assume_role(ARN, False, READING))
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     report = sweep(clouds, [registry.kind("sagemaker-endpoint")], order)
     assert [(f.case.resource.name, f.case.resource.target.account) for f in report.findings] == [("far", "210987654321")]
@@ -72,12 +73,12 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
 def test_a_role_that_cannot_be_assumed_is_reported_as_denied(server: Server):
     server.rules.append(on("AssumeRole", denied()))
     with pytest.raises(CloudError) as raised:
-        targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
+        targets.target_sessions(("us-east-1",), (), targets.assume_role(ARN, False, READING))
     assert raised.value.missing == "sts:AssumeRole"
 
 
 def test_credentials_are_renewed_before_they_expire(server: Server):
-    credentials = assumed_role.assume_role(ARN, False, READING).get_credentials()
+    credentials = targets.assume_role(ARN, False, READING).get_credentials()
     assert isinstance(credentials, RefreshableCredentials)
     credentials.get_frozen_credentials()
     assert (credentials.refresh_needed(), credentials.refresh_needed(2 * 3600)) == (False, True)
@@ -91,4 +92,4 @@ def test_missing_credentials_name_the_setting(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     assert boto3.Session().get_credentials() is None
     with pytest.raises(SettingsError, match="no AWS credentials to assume this role with"):
-        assumed_role.assume_role(ARN, True, READING)
+        targets.assume_role(ARN, True, READING)

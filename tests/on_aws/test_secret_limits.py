@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 
 from hanging import hanging
-from reaper.aws import secret_store
+from reaper.aws.stores import secrets
 from reaper.errors import CloudError, Reason
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
@@ -29,16 +29,16 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]
 
 
 def test_a_hanging_store_fails_after_two_tries(connections: list[socket.socket], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(secret_store, "LIMITS", secret_store.LIMITS.merge(Config(read_timeout=0.1)))
+    monkeypatch.setattr(secrets, "LIMITS", secrets.LIMITS.merge(Config(read_timeout=0.1)))
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
     with pytest.raises(CloudError) as refused:
-        secret_store.read_secret("keys")
+        secrets.read_secret("keys")
     assert refused.value.reason is Reason.UNREACHABLE
     assert len(connections) == 2
 
 
 def test_reading_the_keys_ends_before_the_function_times_out():
     [stopped] = re.findall(r"\n  SnoozeFunction:\n(?:    .*\n)*?      Timeout: (\d+)\n", TEMPLATE.read_text())
-    limits = secret_store.LIMITS
+    limits = secrets.LIMITS
     longest = (limits.connect_timeout + limits.read_timeout) * limits.retries["total_max_attempts"]
     assert longest <= int(stopped) / 2

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from fakes.histories import history_of
-from reaper.aws import snooze_function
+from reaper.aws.functions import snooze
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Memory
@@ -109,12 +109,12 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     boto3.client("secretsmanager").create_secret(Name=SECRET, SecretString=ring("k1", k1=FIRST))
     monkeypatch.setenv("REAPER_LEDGER", "dynamodb://reaper-ledger")
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", f"secretsmanager:{SECRET}")
-    snooze_function._snooze_handler.cache_clear()
+    snooze._snooze_handler.cache_clear()
     ledger = opening.open_ledger("dynamodb://reaper-ledger", {})
     ledger.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
     server.calls.clear()
     yield ledger
-    snooze_function._snooze_handler.cache_clear()
+    snooze._snooze_handler.cache_clear()
 
 
 NOW = datetime.now(UTC)
@@ -129,7 +129,7 @@ def token(secret: str = FIRST, key: str = "k1", stack: str = "", **changes: Any)
 
 
 def call(request: dict[str, Any]) -> dict[str, Any]:
-    return snooze_function.handler(request, Context())
+    return snooze.handler(request, Context())
 
 
 def form(**fields: str) -> bytes:
@@ -176,7 +176,7 @@ def test_the_snooze_function_calls_only_what_its_role_grants(store: Ledger, serv
     call(event("GET", f"t={token()}"))
     call(event("POST", body=form()))
     call(event("POST", body=form(days="1", shorten="yes")))
-    assert {c.action for c in server.calls} | {"dynamodb:GetItem"} == set(snooze_function.PERMISSIONS)
+    assert {c.action for c in server.calls} | {"dynamodb:GetItem"} == set(snooze.PERMISSIONS)
 
 
 def test_the_secret_is_read_once_for_many_requests(store: Ledger, server: Server):
@@ -186,11 +186,11 @@ def test_the_secret_is_read_once_for_many_requests(store: Ledger, server: Server
 
 
 def test_a_rotated_key_is_read_without_a_new_deployment(store: Ledger):
-    gate, later = snooze_function._snooze_handler(), NOW + timedelta(seconds=31)
-    assert gate.handle(snooze_function.parse_request(event("GET", f"t={token()}")), NOW).status == 200
+    gate, later = snooze._snooze_handler(), NOW + timedelta(seconds=31)
+    assert gate.handle(snooze.parse_request(event("GET", f"t={token()}")), NOW).status == 200
     boto3.client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=ring("k2", k1=FIRST, k2=SECOND))
     for link in (token(SECOND, "k2"), token()):
-        assert gate.handle(snooze_function.parse_request(event("GET", f"t={link}")), later).status == 200
+        assert gate.handle(snooze.parse_request(event("GET", f"t={link}")), later).status == 200
 
 
 def test_forged_links_get_403_and_cause_no_ledger_read(store: Ledger, server: Server):
@@ -291,7 +291,7 @@ def test_path_rate_and_form_are_checked_before_the_secret(store: Ledger, server:
 
 def test_a_denied_secret_is_read_once_a_minute(store: Ledger, server: Server):
     server.rules.append(on("GetSecretValue", denied()))
-    gate, request = snooze_function._snooze_handler(), snooze_function.parse_request(event("GET", f"t={token()}"))
+    gate, request = snooze._snooze_handler(), snooze.parse_request(event("GET", f"t={token()}"))
     statuses = [gate.handle(request, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
     assert statuses == [503] * 10
     assert len(server.calls) == 1

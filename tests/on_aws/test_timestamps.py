@@ -11,7 +11,7 @@ from botocore.utils import parse_timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reaper.aws import timestamps
+from reaper.aws import session
 from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account
@@ -44,13 +44,13 @@ OTHERS = ("2026-11-22T10:00:00+01:00", "Sun, 22 Nov 2026 10:00:00 GMT", "2026112
 
 @pytest.mark.parametrize("value", [*ODD, *GOOD, *OTHERS], ids=repr)
 def test_every_time_format_is_read_as_botocore_reads_it(value: Any) -> None:
-    assert _read(timestamps.parse_moment, value) == _read(parse_timestamp, value)
+    assert _read(session.parse_moment, value) == _read(parse_timestamp, value)
 
 
 @settings(deadline=None)
 @given(st.one_of(st.integers(), st.floats(), st.text(max_size=30), st.datetimes().map(lambda t: t.isoformat() + "Z")))
 def test_any_timestamp_is_read_as_botocore_reads_it(value: Any) -> None:
-    assert _read(timestamps.parse_moment, value) == _read(parse_timestamp, value)
+    assert _read(session.parse_moment, value) == _read(parse_timestamp, value)
 
 
 def test_replies_use_our_timestamp_parser(account: Account) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import memory_updates, registry
-from reaper.actions.contract import (
+from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
     ActionResult,
@@ -21,10 +21,9 @@ from reaper.actions.contract import (
     PutBackResult,
     UndoResult,
 )
-from reaper.actions.intent import Intent
-from reaper.actions.interruption import put_back
-from reaper.actions.manifest_check import require_own_form
-from reaper.actions.permit import CallPermit, Look
+from reaper.acting.interruption import put_back
+from reaper.acting.manifest import require_own_form
+from reaper.acting.permit import CallPermit, Look
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
@@ -32,6 +31,7 @@ from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Unfinished
 from reaper.memory_updates import BegunAction
 from reaper.model import Memory, Resource, StepName
+from reaper.pending.intents import Intent
 from reaper_sandbox.azure.server import Server
 
 

@@ -12,8 +12,8 @@ from fakes.fake_cloud import FakeManifestStore
 from fakes.fake_deployment import FakeChannel
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, SUB
 from reaper import __version__, registry
-from reaper.actions import manifest
-from reaper.actions.executor import ActContext
+from reaper.acting import manifest
+from reaper.acting.executor import ActContext
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
 from reaper.case import Finding, Report
@@ -24,7 +24,7 @@ from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience
 from reaper.observe import ObserveContext
-from reaper.policy.parse import parse_policy
+from reaper.policy.file import parse_policy
 from reaper.policy.schema import Policy
 from reaper.run import OpenRun, run_phases
 from reaper_sandbox.azure import signals

@@ -8,11 +8,11 @@ from fakes.sweeps import SweepOrder, assess_again
 from on_azure.acting import find_resource, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper import registry
-from reaper.azure import deployments
+from reaper.azure.kinds.azureml_online_deployment import listing
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.policy.parse import parse_policy
+from reaper.policy.file import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply
@@ -129,5 +129,5 @@ def test_a_404_around_a_deployment_does_not_mean_it_is_gone(server: Server, clou
     one = find_resource(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
+        listing.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
     assert caught.value.reason is Reason.PARTIAL

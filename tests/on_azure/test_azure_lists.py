@@ -11,11 +11,11 @@ from fakes.sweeps import SweepOrder, assess_again
 from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import registry
-from reaper.azure import resource_graph
+from reaper.azure import workspaces
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.policy.parse import parse_policy
+from reaper.policy.file import parse_policy
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply, Request
@@ -164,7 +164,7 @@ def test_a_truncated_result_without_a_next_page_is_incomplete(server: Server, cl
     body = {"totalRecords": 1, "resultTruncated": "true", "data": [{"id": vision.id, "name": "vision", "type": "x"}]}
     server.rules.append(on("POST", GRAPH, Fault(answer=lambda r: Reply(body=body))))
     with pytest.raises(CloudError, match="cut off after 1 rows"):
-        list(resource_graph.list_resources(cloud, "x"))
+        list(workspaces.list_resources(cloud, "x"))
 
 
 def test_after_a_truncated_result_the_workspaces_are_read(server: Server, vision: Workspace, run_sweep: Sweep):

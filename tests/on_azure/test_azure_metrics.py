@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
-from reaper.azure import metrics, metrics_reply, readings
-from reaper.azure.http_policies import RETRY_COUNTS
-from reaper.azure.metrics_query import MetricQuery, MetricSource
-from reaper.azure.metrics_reply import MetricResult
+from reaper.azure import azureml, metrics
+from reaper.azure.clients import RETRY_COUNTS
+from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource
 from reaper.azure.session import CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.observation import Series, Window
@@ -45,9 +44,9 @@ def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
     now = NOW.replace(minute=minute, second=30)
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
     whole = (end - 48 * HOUR).replace(minute=0)
-    grid = metrics_reply.HourlyBuckets(start=whole, end=end, step=HOUR)
+    grid = metrics.HourlyBuckets(start=whole, end=end, step=HOUR)
     series, strange = grid.to_series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
-    beat = readings.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
+    beat = azureml.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
     assert (series.start, beat.complete) == (whole, True)
     assert alive_from(beat, now - ARRIVAL_DELAY) == whole
 
@@ -55,7 +54,7 @@ def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
 def shown(*steps: dict[str, object]) -> tuple[list[float], str]:
     """What is read from these points of three hours; -1 where there is none."""
     start = NOW.replace(minute=0)
-    series, strange = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(steps, "average", None)
+    series, strange = metrics.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(steps, "average", None)
     return [-1.0 if math.isnan(value) else value for value in series.values], strange
 
 
@@ -82,7 +81,7 @@ def test_a_point_without_a_value_changes_no_bucket():
 
 def test_two_series_of_one_dimension_value_are_merged():
     start = NOW.replace(minute=0)
-    grid = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR)
+    grid = metrics.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR)
     first, _ = grid.to_series(points(start, 1.0, None, 0.0), "average", None)
     both, _ = grid.to_series(points(start, 0.0, 3.0, None), "average", first)
     assert list(both.values) == [1.0, 3.0, 0.0]
@@ -91,15 +90,15 @@ def test_two_series_of_one_dimension_value_are_merged():
 def test_a_partial_last_bucket_is_busy_up_to_the_windows_end():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
     answer = MetricResult(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
-    assert last_busy(readings.activity_reading("x", answer)) == end
+    assert last_busy(azureml.activity_reading("x", answer)) == end
 
 
 def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
     start = NOW.replace(minute=0) - 3 * HOUR
     gap = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
     late = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
-    assert last_busy(readings.activity_reading("x", late)) == start + HOUR
-    assert alive_from(readings.heartbeat_reading("x", gap), start + 3 * HOUR) == start + 3 * HOUR
+    assert last_busy(azureml.activity_reading("x", late)) == start + HOUR
+    assert alive_from(azureml.heartbeat_reading("x", gap), start + 3 * HOUR) == start + 3 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
     three = (MetricResult(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
-    reading = readings.stand_in_reading("x", *three)
+    reading = azureml.stand_in_reading("x", *three)
     assert (None if reading is None else [value > reading.busy_above for value in reading.series.values]) == alive
 
 
@@ -213,7 +212,7 @@ def test_a_batch_spoiled_by_one_resource_is_read_singly(
     server.rules.append(spoilt)
     places = [MetricSource(id=one.id, region="westeurope") for one in (vision, *others)]
     results = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
-    assert all(last_busy(readings.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
+    assert all(last_busy(azureml.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
     assert (cloud.errors, cloud.clients.may_use_batch) == ([], True)
     tries = 1 if status < 500 else 1 + RETRY_COUNTS["retry_status"]
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries

@@ -14,7 +14,7 @@ from azure.core.pipeline import PipelineContext, PipelineResponse
 from azure.core.rest import HttpRequest
 
 from hanging import hanging
-from reaper.azure import secret_store
+from reaper.azure.stores import secrets
 from reaper.errors import CloudError, Reason
 
 VAULT = "https://team.vault.azure.net/secrets/keys"
@@ -55,7 +55,7 @@ def identity() -> Iterator[int]:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits as they are, but tenths of a second instead of seconds."""
     quick = {"connection_timeout": 0.2, "read_timeout": 0.2}
-    monkeypatch.setattr(secret_store, "LIMITS", secret_store.LIMITS | quick)
+    monkeypatch.setattr(secrets, "LIMITS", secrets.LIMITS | quick)
     monkeypatch.delenv("REAPER_ARM_ENDPOINT", raising=False)
     monkeypatch.setenv("IDENTITY_HEADER", "x")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
@@ -78,7 +78,7 @@ def test_a_vault_that_hangs_is_given_up_after_two_tries(
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{identity}/msi/token")
     at_port(monkeypatch, port)
     with pytest.raises(CloudError, match="timed out") as refused:
-        secret_store.read_secret(VAULT)
+        secrets.read_secret(VAULT)
     assert refused.value.reason is Reason.UNREACHABLE
     assert len(taken) == 2
 
@@ -89,13 +89,13 @@ def test_an_identity_that_hangs_is_given_up_after_two_tries(
     port, taken = store
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{port}/msi/token")
     with pytest.raises(CloudError) as refused:
-        secret_store.read_secret(VAULT)
+        secrets.read_secret(VAULT)
     assert refused.value.reason is Reason.UNREACHABLE
     assert len(taken) == 2
 
 
 def test_the_limits_of_a_vault_call_are_a_few_seconds():
-    limits = secret_store.LIMITS
+    limits = secrets.LIMITS
     assert (limits["connection_timeout"] + limits["read_timeout"]) * (1 + limits["retry_total"]) <= 10
 
 
@@ -110,7 +110,7 @@ class Reply:
 
 @pytest.mark.parametrize(("seconds", "again"), [("1", True), ("60", False)])
 def test_a_long_retry_after_of_a_vault_is_not_waited_for(seconds: str, again: bool):
-    policy = secret_store._ShortRetryPolicy(**secret_store.LIMITS)
+    policy = secrets._ShortRetryPolicy(**secrets.LIMITS)
     request = HttpRequest("GET", VAULT)
     reply = PipelineResponse(request, Reply(seconds), PipelineContext(None))
     assert policy.is_retry({"methods": {"GET"}, "total": 1}, reply) is again

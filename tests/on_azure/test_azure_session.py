@@ -5,9 +5,9 @@ import time
 import pytest
 
 from on_azure.conftest import SUB
-from reaper.azure import resource_graph, targets
-from reaper.azure.request import ArmRequest
-from reaper.azure.service_hosts import AzureHosts, hosts_from_env
+from reaper.azure import targets, workspaces
+from reaper.azure.clients import AzureHosts, hosts_from_env
+from reaper.azure.requests import ArmRequest
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper_sandbox.azure.fault import Fault, cut, error, garbage, on
@@ -140,17 +140,17 @@ def test_a_shared_failure_is_raised_to_each_kind(server: Server, cloud: CloudSes
 
 def test_resource_graphs_quota_is_waited_for(server: Server, cloud: CloudSession):
     server.world.graph.quota, server.world.graph.resets_after = 1, "00:00:01"
-    list(resource_graph.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
+    list(workspaces.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     server.world.graph.quota, before = 15, time.monotonic()
-    list(resource_graph.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
+    list(workspaces.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     assert time.monotonic() - before > 0.9
-    assert cloud.calls[resource_graph.PERMISSION] == 2
+    assert cloud.calls[workspaces.PERMISSION] == 2
 
 
 def test_fewer_rows_than_announced_are_an_error(server: Server, cloud: CloudSession):
     server.rules.append(on("POST", ".*/resources", reply({"totalRecords": 3, "data": []})))
     with pytest.raises(CloudError, match="0 of 3 rows") as caught:
-        list(resource_graph.list_resources(cloud, "x"))
+        list(workspaces.list_resources(cloud, "x"))
     assert caught.value.reason is Reason.PARTIAL
 
 

@@ -16,8 +16,8 @@ import azurite
 from fakes import run_stores
 from on_azure import tokens
 from on_azure.conftest import DAY, NOW
-from reaper.azure import text_store
-from reaper.azure.credential import new_credential
+from reaper.azure.clients import new_credential
+from reaper.azure.stores import texts
 from reaper.errors import CloudError, PolicyError, Reason, SettingsError
 from reaper.policy import file
 from reaper_sandbox.azure import identity
@@ -47,18 +47,18 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_report_is_stored_by_day_and_read_from_its_address(account: str):
-    stored = text_store.write_report(f"{account}/reports/daily", "run1", NOW, '{"ü": 1}')
+    stored = texts.write_report(f"{account}/reports/daily", "run1", NOW, '{"ü": 1}')
     assert stored == f"{account}/reports/daily/2026/11/21/run1.json"
-    assert text_store.read_bytes(stored, 99).decode() == '{"ü": 1}'
+    assert texts.read_bytes(stored, 99).decode() == '{"ü": 1}'
 
 
 def test_a_missing_blob_or_container_is_reported_in_azures_words(account: str):
     with pytest.raises(SettingsError, match=r"policy https:.*can't be read: The specified blob does not exist"):
-        text_store.read_bytes(f"{account}/reports/policy.yaml", 99)
+        texts.read_bytes(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report can't be stored: The specified container does not exist"
     ):
-        text_store.write_report(f"{account}/elsewhere", "run1", NOW, "{}")
+        texts.write_report(f"{account}/elsewhere", "run1", NOW, "{}")
 
 
 def test_no_more_of_a_policy_is_fetched_than_requested(account: str, caplog: pytest.LogCaptureFixture):
@@ -67,10 +67,10 @@ def test_no_more_of_a_policy_is_fetched_than_requested(account: str, caplog: pyt
         service.get_blob_client("reports", "empty.yaml").upload_blob(b"")
         service.get_blob_client("reports", "fits.yaml").upload_blob(b"version: 1\n")
     with caplog.at_level("INFO", logger="azure.core.pipeline.policies.http_logging_policy"):
-        assert text_store.read_bytes(f"{account}/reports/policy.yaml", 11) == b"version: 1\n"
+        assert texts.read_bytes(f"{account}/reports/policy.yaml", 11) == b"version: 1\n"
     assert "11" in (lengths := re.findall(r"'content-length': '(\d+)'", caplog.text, re.IGNORECASE))
     assert max(map(int, lengths)) < 100_000
-    assert text_store.read_bytes(f"{account}/reports/empty.yaml", 11) == b""
+    assert texts.read_bytes(f"{account}/reports/empty.yaml", 11) == b""
     assert file.load_policy(f"{account}/reports/fits.yaml").text == "version: 1\n"
     with pytest.raises(PolicyError, match="longer than 262,144 bytes"):
         file.load_policy(f"{account}/reports/policy.yaml")
@@ -89,9 +89,9 @@ def test_an_error_about_a_policy_hides_its_signature(account: str, text: bytes):
 
 
 def test_the_first_report_of_a_run_stays(account: str):
-    first = text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
-    assert text_store.write_report(f"{account}/reports", "run1", NOW, '{"other": 1}') == first
-    assert text_store.read_report(f"{account}/reports", "run1", first) == "{}"
+    first = texts.write_report(f"{account}/reports", "run1", NOW, "{}")
+    assert texts.write_report(f"{account}/reports", "run1", NOW, '{"other": 1}') == first
+    assert texts.read_report(f"{account}/reports", "run1", first) == "{}"
 
 
 @pytest.mark.parametrize(
@@ -106,57 +106,57 @@ def test_the_first_report_of_a_run_stays(account: str):
 )
 def test_only_the_reports_of_a_run_are_read_as_its_report(account: str, place: str, address: str):
     with pytest.raises(CloudError, match="is no report of run run1"):
-        text_store.read_report(f"{account}/{place}", "run1", f"{account}/{address}")
+        texts.read_report(f"{account}/{place}", "run1", f"{account}/{address}")
 
 
 def test_a_report_whose_reply_was_lost_is_stored(account: str):
     """The SDK tries again, and Azure refuses the second try because the first one succeeded."""
-    first = text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
-    assert text_store.write_report(f"{account}/reports", "run1", NOW, "{}") == first
+    first = texts.write_report(f"{account}/reports", "run1", NOW, "{}")
+    assert texts.write_report(f"{account}/reports", "run1", NOW, "{}") == first
 
 
 def test_a_text_is_stored_listed_and_never_overwritten(account: str):
     place = f"{account}/reports/manifests/"
-    first = text_store.write(place, "run 1/ä+%41-delete.json", '{"ü": 1}')
-    second = text_store.write(place, "run 1/b.json", "{}")
-    text_store.write(place, "run 10/c.json", "{}")
-    assert text_store.read_text(first) == '{"ü": 1}'
-    assert text_store.list_texts(f"{account}/reports/manifests/run 1") == [second, first]
-    assert len(text_store.list_texts(f"{account}/reports")) == 3
-    assert text_store.list_texts(f"{account}/reports/nowhere") == []
+    first = texts.write(place, "run 1/ä+%41-delete.json", '{"ü": 1}')
+    second = texts.write(place, "run 1/b.json", "{}")
+    texts.write(place, "run 10/c.json", "{}")
+    assert texts.read_text(first) == '{"ü": 1}'
+    assert texts.list_texts(f"{account}/reports/manifests/run 1") == [second, first]
+    assert len(texts.list_texts(f"{account}/reports")) == 3
+    assert texts.list_texts(f"{account}/reports/nowhere") == []
     with pytest.raises(CloudError, match="already exists") as caught:
-        text_store.write(place, "run 1/b.json", "other")
+        texts.write(place, "run 1/b.json", "other")
     assert caught.value.reason is Reason.REFUSED
-    assert text_store.read_text(second) == "{}"
-    assert text_store.write(place, "run 1/b.json", "{}") == second
+    assert texts.read_text(second) == "{}"
+    assert texts.write(place, "run 1/b.json", "{}") == second
 
 
 def test_an_error_of_a_manifest_store_is_reported(account: str):
     operation = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
     with pytest.raises(CloudError, match="The specified container does not exist") as caught:
-        text_store.write(f"{account}/elsewhere", "a.json", "{}")
+        texts.write(f"{account}/elsewhere", "a.json", "{}")
     assert (caught.value.reason, caught.value.operation) == (Reason.GONE, f"{operation}/write")
     with pytest.raises(CloudError, match="The specified blob does not exist") as caught:
-        text_store.read_text(f"{account}/reports/a.json")
+        texts.read_text(f"{account}/reports/a.json")
     assert (caught.value.reason, caught.value.operation) == (Reason.GONE, f"{operation}/read")
     with pytest.raises(CloudError) as caught:
-        text_store.list_texts(f"{account}/elsewhere")
+        texts.list_texts(f"{account}/elsewhere")
     assert caught.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("run", ["", "/", "//", "  /", "#", "#run1", "?x"])
 def test_a_run_without_a_name_lists_nothing_rather_than_everything(account: str, run: str):
-    text_store.write(f"{account}/reports/manifests", "run1/a.json", "{}")
+    texts.write(f"{account}/reports/manifests", "run1/a.json", "{}")
     with pytest.raises(CloudError, match="names nothing to be listed"):
-        text_store.list_texts(f"{account}/reports/manifests/{run}")
+        texts.list_texts(f"{account}/reports/manifests/{run}")
 
 
 @pytest.mark.parametrize("place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports"])
 def test_an_invalid_place_for_manifests_is_reported(place: str):
     for call in (
-        lambda: text_store.write(place, "a", "{}"),
-        lambda: text_store.list_texts(place),
-        lambda: text_store.read_text(place),
+        lambda: texts.write(place, "a", "{}"),
+        lambda: texts.list_texts(place),
+        lambda: texts.read_text(place),
     ):
         with pytest.raises(CloudError, match="is not an address such as"):
             call()
@@ -165,9 +165,9 @@ def test_an_invalid_place_for_manifests_is_reported(place: str):
 def test_a_refusal_of_a_storage_account_is_reported(server: Server):
     server.rules.append(on(".*", ".*/denied.*", error(403, "AuthorizationPermissionMismatch", "not permitted")))
     with pytest.raises(CloudError) as caught:
-        text_store.write(f"{server.url}/account/denied", "a.json", "{}")
+        texts.write(f"{server.url}/account/denied", "a.json", "{}")
     assert (caught.value.reason, caught.value.missing) == (Reason.DENIED, caught.value.operation)
-    assert text_store._reason_of(ServiceRequestError("no route")) is Reason.UNREACHABLE
+    assert texts._reason_of(ServiceRequestError("no route")) is Reason.UNREACHABLE
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_refusal_of_a_storage_account_is_reported(server: Server):
     ],
 )
 def test_a_container_is_found_in_its_address(place: str, expected: tuple[str, str, str]):
-    assert text_store._split_address(place) == expected
+    assert texts._split_address(place) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_a_container_is_found_in_its_address(place: str, expected: tuple[str, st
 )
 def test_an_address_without_a_container_is_refused(place: str):
     with pytest.raises(SettingsError, match="is not an address such as"):
-        text_store.write_report(place, "run", NOW, "{}")
+        texts.write_report(place, "run", NOW, "{}")
 
 
 def test_a_signature_is_never_shown():
     with pytest.raises(SettingsError) as caught:
-        text_store.read_bytes("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
+        texts.read_bytes("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
     assert "secret" not in str(caught.value)
 
 

@@ -12,8 +12,8 @@ import pytest
 from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import HalfDone, UndoResult
-from reaper.azure import assets
+from reaper.acting.contract import HalfDone, UndoResult
+from reaper.azure.kinds.azureml_online_deployment import details
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
@@ -595,7 +595,7 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
-    server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
+    server.rules.append(only(*kind.permissions, *details.PERMISSIONS, granted))
     failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
     assert (failed.reason, failed.missing) == (Reason.DENIED, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")

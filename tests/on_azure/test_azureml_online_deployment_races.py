@@ -14,7 +14,7 @@ from on_azure.acting import PreparedAction, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
 from on_azure.test_azureml_online_deployment_actions import chat, delete, full, traffic, undo, waits
 from reaper import registry
-from reaper.actions.contract import HalfDone, PutBackResult, UndoResult
+from reaper.acting.contract import HalfDone, PutBackResult, UndoResult
 from reaper.azure.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import StepName

@@ -13,7 +13,7 @@ from on_azure.acting import PreparedAction
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
 from on_azure.conftest import SUB
 from reaper.azure import targets
-from reaper.azure.request import ArmRequest
+from reaper.azure.requests import ArmRequest
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper_sandbox.azure.fault import Fault, carried_out, cut, error, garbage, lost, throttled

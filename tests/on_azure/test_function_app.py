@@ -24,8 +24,8 @@ from on_azure import bundle, tokens
 from on_azure.durable_engine import SYSTEM_KEY
 from on_azure.functions_host import KEY
 from reaper import registry
-from reaper.azure import starting
-from reaper.azure.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM
+from reaper.azure.functions import starting
+from reaper.azure.functions.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server

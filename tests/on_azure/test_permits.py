@@ -11,8 +11,8 @@ import pytest
 
 from on_azure.acting import PreparedAction, later
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
-from reaper.actions.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
-from reaper.actions.permit import CallPermit
+from reaper.acting.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
+from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper_sandbox.azure.fault import denied, on

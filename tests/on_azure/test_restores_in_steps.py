@@ -8,7 +8,7 @@ import pytest
 
 from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
-from reaper.actions.contract import UndoResult
+from reaper.acting.contract import UndoResult
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName

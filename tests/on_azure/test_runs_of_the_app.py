@@ -15,8 +15,18 @@ import pytest
 from on_azure import durable_engine
 from on_azure.durable_engine import Engine, Instance, NotDeterministicError
 from on_azure.orchestrated import SUBS, Deployment, replay
-from reaper.azure import run_notes, run_report, starting
-from reaper.azure.orchestration import CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, VERSIONS, WIDTH, orchestrate
+from reaper.azure.functions import report as run_notes
+from reaper.azure.functions import report as run_report
+from reaper.azure.functions import starting
+from reaper.azure.functions.orchestration import (
+    CONCLUDE_RUN,
+    DECIDE_RUN,
+    LIST_TARGETS,
+    OBSERVE_ITEM,
+    VERSIONS,
+    WIDTH,
+    orchestrate,
+)
 from reaper.coverage import RUNS
 from reaper.errors import CloudError
 from reaper.workflow.store import open_run_store

@@ -1,4 +1,4 @@
-"""Why `reaper.azure.request` sends most calls itself: what azure-mgmt-machinelearningservices makes of replies, call by call.
+"""Why `reaper.azure.requests` sends most calls itself: what azure-mgmt-machinelearningservices makes of replies, call by call.
 
 A test that breaks when the SDK is upgraded may mean that a call can move to its public operation: see the table in that module.
 """

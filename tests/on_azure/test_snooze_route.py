@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from reaper.azure import snooze_route
+from reaper.azure import triggers
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.snooze import keys as snooze_keys
@@ -32,11 +32,11 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_LEDGER", where)
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
     monkeypatch.setenv("KEEP_KEYS", SECRET)
-    snooze_route._snooze_handler.cache_clear()
+    triggers._snooze_handler.cache_clear()
     ledger = opening.open_ledger(where, {})
     yield ledger
     ledger.close()
-    snooze_route._snooze_handler.cache_clear()
+    triggers._snooze_handler.cache_clear()
 
 
 def token(environ: dict[str, str] | None = None) -> str:
@@ -55,7 +55,7 @@ def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> 
 
 
 def call(http_request: func.HttpRequest) -> func.HttpResponse:
-    return snooze_route.handle_snooze_request(http_request)
+    return triggers.handle_snooze_request(http_request)
 
 
 def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
@@ -101,19 +101,19 @@ def test_a_bad_link_is_refused_and_logged_without_its_token(store: Ledger, caplo
     ],
 )
 def test_the_source_is_what_the_front_end_saw(forwarded: str, address: str):
-    assert snooze_route.client_ip(forwarded) == address
+    assert triggers.client_ip(forwarded) == address
 
 
 @pytest.mark.parametrize("environ", [{}, {"REAPER_SNOOZE_KEYS": " "}], ids=["no setting", "an empty one, as Bicep leaves it"])
 def test_without_keys_there_is_no_route(environ: dict[str, str]):
     app = func.FunctionApp()
-    snooze_route.register_route(app, environ)
+    triggers.register_route(app, environ)
     assert app.get_functions() == []
 
 
 def test_the_route_is_anonymous_and_takes_what_the_page_needs():
     app = func.FunctionApp()
-    snooze_route.register_route(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
+    triggers.register_route(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
     [function] = app.get_functions()
     trigger = function.get_trigger()
     assert (function.get_function_name(), trigger.route) == ("Keep", "keep")
@@ -139,7 +139,7 @@ def test_a_deployment_that_cannot_work_is_a_503_and_one_line(
     for name, value in changed.items():
         monkeypatch.setenv(name, value)
     assert call(request("GET", f"t={token()}")).status_code == 503
-    [line] = [r for r in caplog.records if r.name == snooze_route.__name__]
+    [line] = [r for r in caplog.records if r.name == triggers.__name__]
     assert message in line.getMessage()
     assert (line.levelname, line.exc_info) == ("ERROR", None)
 

@@ -8,7 +8,7 @@ import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation
-from reaper.azure.table_keys import MAX_KEY_CHARS, decode_key, encode_key, partition_key, row_key
+from reaper.azure.stores.table_keys import MAX_KEY_CHARS, decode_key, encode_key, partition_key, row_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.model import Memory

@@ -13,7 +13,9 @@ import pytest
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from on_azure.conftest import CLUSTER
 from on_azure.orchestrated import FUNCTIONS, LOOP, SUBS, Deployment
-from reaper.azure import run_report, run_status, text_store
+from reaper.azure.functions import report as run_report
+from reaper.azure.functions import starting
+from reaper.azure.stores import texts
 from reaper.model import Mode
 from reaper.workflow.store import open_run_store
 from reaper_sandbox.azure.fault import error, on
@@ -119,7 +121,7 @@ def test_actions_on_hold_are_logged_for_the_alert(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_very_large_report_is_answered_with_its_address(audit: Deployment, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(run_status, "MAX_ANSWER_CHARS", 10)
+    monkeypatch.setattr(starting, "MAX_ANSWER_CHARS", 10)
     report = audit.sweep()
     assert report["findings"] == []
     assert report["stored"].startswith(f"{audit.blobs}/reports-")
@@ -132,7 +134,7 @@ def test_a_damaged_report_is_no_answer(audit: Deployment, damaged: str):
     stored = str((run_report.published(store) or {})["stored"])
     place, _, name = stored.rpartition("/")
     if damaged == "report":
-        text_store.replace_text(place, name, text_store.read_text(stored)[:200])
+        texts.replace_text(place, name, texts.read_text(stored)[:200])
     else:
         store.write(run_report.PUBLISHED, '{"run": "')
     status, answer = audit.ask(run)

@@ -9,16 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from on_azure.conftest import NOW
-from reaper.azure import secret_store, service_hosts, text_store, trusted_hosts
+from reaper.azure import clients
 from reaper.azure.channels.acs import Channel
+from reaper.azure.stores import secrets, texts, trusted_hosts
 from reaper.case import FinishedRun, Report
-from reaper.cli.sample_notice import sample_message
+from reaper.cli.notify import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.notices.audit_summary import send_audit_summary
-from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.deployment import mail_channel
+from reaper.notices.channels.delivery import ChannelContext, mail_channel
 from reaper.policy import file
 from reaper.policy.channel_settings import Acs
 from reaper.policy.schema import Owners
@@ -119,11 +119,11 @@ def test_a_refused_address_comes_with_the_reason(address: str, service: str, env
 
 def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPatch):
     for call in (
-        lambda: secret_store.read_secret("https://[x/secrets/hook"),
-        lambda: text_store.read_bytes("https://[x/policies/policy.yaml", 9),
-        lambda: text_store.write_report("https://[x/reports", "r", NOW, "{}"),
-        lambda: text_store.list_texts("https://[x/manifests/run1"),
-        lambda: service_hosts.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
+        lambda: secrets.read_secret("https://[x/secrets/hook"),
+        lambda: texts.read_bytes("https://[x/policies/policy.yaml", 9),
+        lambda: texts.write_report("https://[x/reports", "r", NOW, "{}"),
+        lambda: texts.list_texts("https://[x/manifests/run1"),
+        lambda: clients.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
         lambda: keys.open_keyring("keyvault:https://[x/secrets/ring", {}),
         lambda: links.open_signer({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
     ):
@@ -174,11 +174,11 @@ REPORT = Report(
     "call",
     [
         pytest.param(lambda: file.load_policy("https://evil.example/policies/policy.yaml"), id="a policy's address"),
-        pytest.param(lambda: text_store.write("https://evil.example/manifests", "a.json", "{}"), id="where manifests go"),
-        pytest.param(lambda: text_store.read_text("https://evil.example/manifests/a.json"), id="a manifest's address"),
-        pytest.param(lambda: text_store.list_texts("https://evil.example/manifests/run1"), id="the manifests of a run"),
-        pytest.param(lambda: text_store.write_report("https://evil.example/reports", "r", NOW, "{}"), id="where reports go"),
-        pytest.param(lambda: secret_store.read_secret("https://evil.example/secrets/hook"), id="a vault"),
+        pytest.param(lambda: texts.write("https://evil.example/manifests", "a.json", "{}"), id="where manifests go"),
+        pytest.param(lambda: texts.read_text("https://evil.example/manifests/a.json"), id="a manifest's address"),
+        pytest.param(lambda: texts.list_texts("https://evil.example/manifests/run1"), id="the manifests of a run"),
+        pytest.param(lambda: texts.write_report("https://evil.example/reports", "r", NOW, "{}"), id="where reports go"),
+        pytest.param(lambda: secrets.read_secret("https://evil.example/secrets/hook"), id="a vault"),
         pytest.param(lambda: opening.open_ledger("table://acme.evil.example/ledger", {}), id="a ledger"),
         pytest.param(
             lambda: _acs("https://evil.example").send(sample_message("lee@example.com", NOW)), id="a policy's mail service"
@@ -199,7 +199,7 @@ def test_a_foreign_host_is_refused_before_a_token_is_requested(call, identity: l
 
 def test_a_legitimate_address_is_opened(identity: list[str]):
     with pytest.raises(CloudError):
-        secret_store.read_secret("https://team.vault.azure.net/secrets/hook")
+        secrets.read_secret("https://team.vault.azure.net/secrets/hook")
     assert identity, "a token was asked for"
     assert "vault.azure.net" in identity[0]
 
@@ -207,10 +207,10 @@ def test_a_legitimate_address_is_opened(identity: list[str]):
 @pytest.mark.parametrize("path", ["secrets/a%2Fb", "secrets/", "secrets/a/b/c", "keys/a", "secrets/a?x=1", "secrets/%61"])
 def test_an_address_that_is_not_a_vault_secret_is_refused(path: str):
     with pytest.raises(CloudError, match="expected https://<vault>"):
-        secret_store.read_secret(f"https://team.vault.azure.net/{path}")
+        secrets.read_secret(f"https://team.vault.azure.net/{path}")
 
 
 def test_an_address_with_a_signature_needs_no_identity(identity: list[str]):
     with pytest.raises(SettingsError, match="can't be read"):
-        text_store.read_bytes("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
+        texts.read_bytes("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

@@ -12,7 +12,7 @@ import pytest
 
 from reaper import registry
 from reaper.policy import yaml_lines
-from reaper.policy.json_schema import policy_schema
+from reaper.policy.schema import policy_schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = policy_schema(registry.kind_names())

@@ -12,8 +12,8 @@ from reaper import registry
 from reaper.errors import PolicyError
 from reaper.model import StepName
 from reaper.policy import file as policy_file
-from reaper.policy import json_schema, lint, yaml_lines
-from reaper.policy.parse import parse_policy
+from reaper.policy import lint, schema, yaml_lines
+from reaper.policy.file import parse_policy
 from reaper.policy.schema import Policy
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
@@ -34,7 +34,7 @@ def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
     [warning] = lint.lint_policy(policy, text, path.name)
     assert "owners.domains is empty" in warning
     assert "no owner gets mail" in warning
-    jsonschema.validate(yaml_lines.parse_yaml(text, path.name), json_schema.policy_schema(KINDS))
+    jsonschema.validate(yaml_lines.parse_yaml(text, path.name), schema.policy_schema(KINDS))
 
 
 def test_the_example_policies_exist():

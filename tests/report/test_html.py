@@ -17,7 +17,7 @@ from fakes.sample_reports import ACCOUNTS, estate, finding, hostile, many, repor
 from reaper.case import Coverage, Report
 from reaper.evidence import MAX_SLOTS, summarize
 from reaper.model import Confidence, Mode, Role, State, Status
-from reaper.report import charts, coverage_map, html, html_rows
+from reaper.report import coverage_map, html
 from reaper.report.totals import report_totals
 
 HOSTILE = [
@@ -158,7 +158,7 @@ def test_hostile_texts_leave_no_dangerous_character_in_the_data(text: str):
     assert script.isascii()
     assert not set("<>&") & set(script)
     words = json.loads(script)["words"]
-    assert all(word.isprintable() and len(word) <= html_rows.MAX_LONG_TEXT for word in words)
+    assert all(word.isprintable() and len(word) <= html.MAX_LONG_TEXT for word in words)
 
 
 def test_ten_thousand_letters_are_cut_everywhere():
@@ -178,9 +178,9 @@ def test_every_finding_is_in_the_data_and_its_words_read_as_they_were():
 
 
 def test_idle_by_cost_then_unknown_without_price_last():
-    arranged = html_rows.sorted_for_page(estate())
+    arranged = html.sorted_for_page(estate())
     states = [f.case.verdict.state for f in arranged]
-    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html_rows.STATE_ORDER)
+    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html.STATE_ORDER)
     prices = [f.price.usd_per_hour if f.price else None for f in arranged[:13]]
     assert prices[-1] is None
     assert prices[:-1] == sorted((p for p in prices if p), reverse=True)
@@ -262,20 +262,20 @@ def test_one_problem_in_many_places_is_listed_once():
 
 def test_the_charts_add_up_to_the_figure_at_the_top():
     of = report()
-    for chart in (charts.costs_by_kind(of), charts.costs_by_owner(of)):
+    for chart in (html.costs_by_kind(of), html.costs_by_owner(of)):
         assert sum(bar.usd for bar in chart) == pytest.approx(report_totals(of).idle_usd_per_month, abs=0.01)
         assert sum(bar.count for bar in chart) == 13
         assert max(bar.proven + bar.likely for bar in chart) == pytest.approx(100)
 
 
 def test_groups_without_their_own_bar_share_one():
-    bars = charts.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
+    bars = html.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
     assert [bar.label for bar in bars][-2:] == ["p5@example.com", "5 others"]
     assert (bars[-1].rest, bars[-1].count) == (True, 5)
 
 
 def test_a_bar_separates_proven_from_likely():
-    [bar] = charts.costs_by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
+    [bar] = html.costs_by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
     assert (bar.proven, bar.likely) == (75.0, 25.0)
 
 

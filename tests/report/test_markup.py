@@ -14,7 +14,7 @@ from rich.console import Console
 from fakes.builders import resource, rule
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report
-from reaper.cli import progress
+from reaper.cli import output
 from reaper.model import Result, Role, State, Status, StepName
 from reaper.report import brief, csv, html, json, markdown, text
 
@@ -90,11 +90,11 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 @pytest.mark.parametrize("word", BRACKETS)
 def test_text_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
-    monkeypatch.setattr(progress.error_console, "file", out)
-    progress.error_console.print(word)
-    with progress.show_progress() as tell:
+    monkeypatch.setattr(output.error_console, "file", out)
+    output.error_console.print(word)
+    with output.show_progress() as tell:
         tell(word)
     assert out.getvalue().count(word) == 2
     spinner = Console(file=out, width=80, markup=True)
-    spinner.print(progress.fit_one_line(word, 80))
+    spinner.print(output.fit_one_line(word, 80))
     assert out.getvalue().count(word) == 3

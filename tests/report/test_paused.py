@@ -11,11 +11,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, due
 from fakes.sample_reports import RUN, finding, report
-from reaper.actions import stop_switch
 from reaper.case import UNTIL_RESUMED, Pause, Report
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Status
 from reaper.notices.message import Audience
+from reaper.pending import stop_switch
 from reaper.report import brief, html, json, markdown, text
 
 PAUSE = Pause(until=NOW + DAY, by="jo@example.com", at=NOW)

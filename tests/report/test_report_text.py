@@ -12,7 +12,7 @@ from fakes.builders import resource
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Coverage, Outcome, Owner, Report
 from reaper.model import Confidence, Result, State, Status, StepName
-from reaper.report import brief, coverage_map, csv, html, layout, markdown, text
+from reaper.report import brief, coverage_map, csv, html, markdown, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -41,11 +41,11 @@ def test_numbers_are_whole_and_lines_fit_at_every_width(width: int):
 def test_the_least_important_column_shrinks_first():
     natural = {"$/h": 5, "resource": 40, "kind": 10, "size": 19, "proof": 26}
     stages = (("proof", 26), ("resource", 32), ("proof", 6), ("size", 0))
-    assert layout.column_widths(natural, stages, 200) == natural
-    assert layout.column_widths(natural, stages, 104) == {**natural, "resource": 36}
-    assert layout.column_widths(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
-    assert layout.column_widths(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
-    assert layout.column_widths({"$/h": 50}, stages, 10) == {"$/h": 50}
+    assert text.column_widths(natural, stages, 200) == natural
+    assert text.column_widths(natural, stages, 104) == {**natural, "resource": 36}
+    assert text.column_widths(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
+    assert text.column_widths(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
+    assert text.column_widths({"$/h": 50}, stages, 10) == {"$/h": 50}
 
 
 @pytest.mark.parametrize(("width", "proof"), [(60, "proven"), (120, "proven: no"), (60, "likely")])

@@ -11,11 +11,10 @@ from fakes.snooze_requests import LINK, LedgerWithoutHistory, UnreachableLedger,
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
-from reaper.snooze import handler, rate_limit
-from reaper.snooze.form import MAX_BODY
+from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring
-from reaper.snooze.request import Reply, Request
+from reaper.snooze.request import MAX_BODY, Reply, Request
 from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40
@@ -32,7 +31,7 @@ class House:
         self.opened = 0
         self.fault: CloudError | None = None
         self._ledger = ledger
-        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), rate_limit.default_limiters())
+        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), handler.default_limiters())
 
     def ask(self, second: float = 0, ip: str = "192.0.2.7", **overrides: object) -> Reply:
         fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **overrides}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fakes.builders import NOW
-from reaper.snooze.rate_limit import RateLimiter
+from reaper.snooze.handler import RateLimiter
 
 SECOND = timedelta(seconds=1)
 

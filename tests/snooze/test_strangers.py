@@ -11,9 +11,9 @@ from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Page, UnreachableLe
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
-from reaper.snooze import form, replies
-from reaper.snooze.handler import handle_request
-from reaper.snooze.rate_limit import RateLimiter, RateLimiters
+from reaper.snooze import replies
+from reaper.snooze import request as form
+from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
 from reaper.snooze.request import Reply, Request
 from reaper.snooze.token import Keys, sign_link
 

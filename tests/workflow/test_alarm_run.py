@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from reaper.actions import hold_ledger
-from reaper.actions.holds import Breaker, HoldRow, row_columns
-from reaper.aws.alarm_event import AlarmedEndpoint, AlarmedEndpoints
-from reaper.aws.alarm_run import OUTSIDE, AlarmRun, run_on_alarms
+from reaper.aws.functions.alarms import OUTSIDE, AlarmRun, run_on_alarms
+from reaper.aws.functions.event import AlarmedEndpoint, AlarmedEndpoints
 from reaper.ledger.port import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
+from reaper.pending import hold_ledger
+from reaper.pending.holds import Breaker, HoldRow, row_columns
 from reaper.policy.file import load_policy
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import DAY, NOW, Scene

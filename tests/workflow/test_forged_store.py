@@ -18,10 +18,9 @@ from reaper.handover import Acted, Decided, Decision
 from reaper.model import Account as SweptAccount
 from reaper.model import Hours, Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
-from reaper.workflow import run_lease
-from reaper.workflow.run_lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
-from reaper.workflow.stored_run import EngineState, StoredRun, require_run, store_run
+from reaper.workflow import lease
+from reaper.workflow.lease import RUN_LEASE, RunLease
+from reaper.workflow.store import ACT_ITEMS, DECIDED, EngineState, FolderStore, StoredRun, require_run, store_run
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from workflow.conftest import REGIONS, Scene
@@ -301,7 +300,7 @@ def test_a_run_that_someone_made_up_does_not_act(due: Scene):
 def test_a_run_that_was_taken_over_neither_decides_nor_acts(due: Scene):
     run_id, late = due.workflow.decided(), due.workflow.observed()
     other = RunLease(run="the next", holder="next", until=due.server.now + RUN_LEASE)
-    assert run_lease.take_run_lease(due.ledger, other, lambda holder: False, due.server.now) is None
+    assert lease.take_run_lease(due.ledger, other, lambda holder: False, due.server.now) is None
     with pytest.raises(CloudError, match="another run has taken over"):
         due.workflow.decide(late)
     report = conclude_after_act(due, run_id)

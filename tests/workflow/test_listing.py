@@ -15,7 +15,7 @@ from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.policy.file import load_policy
 from reaper.report.figures import run_figures
 from reaper.run import run
-from reaper.workflow.run_lease import LEASE_ROW
+from reaper.workflow.lease import LEASE_ROW
 from reaper.workflow.store import ITEMS
 from workflow.conftest import REGIONS, Scene
 

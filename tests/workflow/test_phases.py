@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from reaper import memory_updates
-from reaper.actions import hold_ledger, holds
-from reaper.actions.holds import Exceeded, Hold, LimitName
 from reaper.case import Report
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
+from reaper.pending import hold_ledger, holds
+from reaper.pending.holds import Exceeded, Hold, LimitName
 from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore

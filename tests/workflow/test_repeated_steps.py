@@ -11,8 +11,8 @@ from reaper import memory_updates
 from reaper.case import Report
 from reaper.errors import CloudError, ConcludeTakenOver
 from reaper.model import Result, StepName
-from reaper.workflow import run_lease
-from reaper.workflow.run_lease import RunLease
+from reaper.workflow import lease
+from reaper.workflow.lease import RunLease
 from reaper.workflow.store import ACT_ITEMS
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
@@ -75,7 +75,7 @@ def test_an_intent_without_a_result_is_not_known_whatever_act_returned(due: Scen
 
 def test_a_conclude_takes_over_from_a_killed_one_at_once(due: Scene):
     run_id = due.workflow.acted()
-    run_lease.claim_conclude(due.ledger, replace(TWIN, run=run_id, until=due.server.now + timedelta(minutes=10)), due.server.now)
+    lease.claim_conclude(due.ledger, replace(TWIN, run=run_id, until=due.server.now + timedelta(minutes=10)), due.server.now)
     due.workflow.deadline_in = timedelta(minutes=2)
     assert set(steps(due.workflow.conclude(run_id)).values()) == {("stop", "done")}
     assert (due.workflow.waited, len(owners_mails(due))) == ([], 2)
@@ -88,7 +88,7 @@ def test_a_conclude_stops_once_another_process_has_its_claim(scene: Scene):
 
     def clock_of_twin() -> datetime:
         if len(scene.mails()) == 1:
-            run_lease.claim_conclude(scene.ledger, replace(TWIN, run=run_id), clock())
+            lease.claim_conclude(scene.ledger, replace(TWIN, run=run_id), clock())
         return clock()
 
     scene.workflow.clock = clock_of_twin
@@ -117,19 +117,19 @@ def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
     first, other, twin = (
         RunLease(run=run, holder=holder, until=ends) for run, holder in (("one", "a"), ("two", "b"), ("one", "twin"))
     )
-    run_lease.claim_conclude(due.ledger, first, now)
-    run_lease.claim_conclude(due.ledger, other, now)
-    assert [run_lease.has_claim(due.ledger, claim) for claim in (first, other, twin)] == [True, True, False]
-    run_lease.release_conclude(due.ledger, twin, now)
-    assert run_lease.has_claim(due.ledger, first)
-    run_lease.claim_conclude(due.ledger, twin, now)
-    assert [run_lease.has_claim(due.ledger, claim) for claim in (first, other, twin)] == [False, True, True]
-    run_lease.release_conclude(due.ledger, twin, now)
-    assert not run_lease.has_claim(due.ledger, first), "it stops, although nobody has the claim any more"
+    lease.claim_conclude(due.ledger, first, now)
+    lease.claim_conclude(due.ledger, other, now)
+    assert [lease.has_claim(due.ledger, claim) for claim in (first, other, twin)] == [True, True, False]
+    lease.release_conclude(due.ledger, twin, now)
+    assert lease.has_claim(due.ledger, first)
+    lease.claim_conclude(due.ledger, twin, now)
+    assert [lease.has_claim(due.ledger, claim) for claim in (first, other, twin)] == [False, True, True]
+    lease.release_conclude(due.ledger, twin, now)
+    assert not lease.has_claim(due.ledger, first), "it stops, although nobody has the claim any more"
 
 
 @pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
 def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
-    version = due.ledger.read_row(run_lease.CONCLUDE_ROW).version
-    assert due.ledger.write_row(run_lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
+    version = due.ledger.read_row(lease.CONCLUDE_ROW).version
+    assert due.ledger.write_row(lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
     assert set(steps(due.workflow.run()).values()) == {("stop", "done")}

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reaper.case import Blocked
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+BLOCKED_UNREAD = Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
+
 
 SERVICE = "application-autoscaling"
 NAMESPACE_PARAMETER = {"ServiceNamespace": "sagemaker"}

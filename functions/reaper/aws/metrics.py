@@ -21,6 +21,7 @@ from reaper.observation import Series, Window
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
+
 STEP = timedelta(hours=1)
 MAX_QUERIES = 500
 MAX_POINTS = 51_000

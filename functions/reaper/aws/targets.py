@@ -5,14 +5,18 @@ Enabled regions: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Desc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
 import boto3
+from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError
 
-from reaper.aws import assumed_role, organization
+from reaper.aws import organization
 from reaper.aws.organization import Member
 from reaper.aws.session import CloudSession, new_session
 from reaper.case import Coverage
@@ -115,7 +119,7 @@ def _only_own(members: Sequence[Member], own: str, asked: Sequence[str]) -> list
 
 def _own_session(settings: Settings, *, may_act: bool) -> boto3.Session | None:
     """A session of the role to sweep the own account with, which can only read unless it may act. None: the credentials as they are."""
-    return assumed_role.assume_role(settings.role, may_act, reading_permissions()) if settings.role else None
+    return assume_role(settings.role, may_act, reading_permissions()) if settings.role else None
 
 
 def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:
@@ -125,9 +129,9 @@ def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) ->
     base = _default_session()
     region = _start_region(base, account.regions)
     arn = f"arn:{base.get_partition_for_region(region)}:iam::{account.id}:role/{settings.role_name}"
-    session = assumed_role.assume_role(arn, may_act, reading_permissions(), settings.external_id, region)
+    session = assume_role(arn, may_act, reading_permissions(), settings.external_id, region)
     try:
-        assumed_role.fetch_now(session)
+        fetch_now(session)
     except CloudError as error:
         raise error.reworded(_not_assumed_text(account, arn, error)) from error
     names = account.regions if "all" not in account.regions else _all_regions(session, region, account)
@@ -277,3 +281,72 @@ def _region_names(start: CloudSession) -> set[str]:
     rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
     with odd_replies_as_errors("ec2:DescribeRegions"):
         return {str(row["RegionName"]) for row in rows}
+
+
+# MERGED A role that a sweep assumes, limited by a session policy to what it is for.
+#
+# A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session
+
+
+ROLE_SESSION_NAME = "ml-idle-reaper"
+DEFAULT_REGION = "us-east-1"
+MAX_POLICY_CHARS = 2048
+"""Characters of a session policy, which must be plain text."""
+
+
+def assume_role(
+    role_arn: str, may_act: bool, actions: Sequence[str], external_id: str | None = None, region: str | None = None
+) -> boto3.Session:
+    """A session as that role, whose credentials are fetched on first use and renewed before they end. A failure to do so is a CloudError.
+
+    Unless the session may act, its rights are cut down to exactly `actions`, which only read. `region`: where to ask for the credentials,
+    by default the own region. Those of the global endpoint don't work everywhere. Raises SettingsError without credentials to assume the
+    role with, or if the list of actions is too long to be sent.
+    """
+    request: dict[str, Any] = {"RoleArn": role_arn, "RoleSessionName": ROLE_SESSION_NAME}
+    if not may_act:
+        request["Policy"] = session_policy(actions)
+    if external_id:
+        request["ExternalId"] = external_id
+    try:
+        assumed, known = new_session(), new_session()
+        if known.get_credentials() is None:
+            raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
+        place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGION)
+        fetch = partial(_fetch_credentials, CloudSession(known, place), request)
+        inner: Any = assumed._session
+        inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
+        return assumed
+    except BotoCoreError as error:
+        raise SettingsError(f"{role_arn}: {error}") from error
+
+
+def fetch_now(session: boto3.Session) -> None:
+    """Fetch the credentials of such a session before its first use. Raises CloudError."""
+    credentials = session.get_credentials()
+    if credentials:
+        with odd_replies_as_errors("sts:AssumeRole"):  # such as credentials that have ended already
+            credentials.get_frozen_credentials()
+
+
+def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:
+    """New credentials, as the SDK keeps them. Raises CloudError."""
+    made = cloud.call("sts", "AssumeRole", "Credentials", **request)["Credentials"]
+    with odd_replies_as_errors("sts:AssumeRole"):
+        return {
+            "access_key": made["AccessKeyId"],
+            "secret_key": made["SecretAccessKey"],
+            "token": made["SessionToken"],
+            "expiry_time": made["Expiration"].isoformat(),
+        }
+
+
+def session_policy(actions: Sequence[str]) -> str:
+    """The session policy that allows these actions everywhere, and so none but these. Raises SettingsError when it is too long."""
+    allowed = {"Effect": "Allow", "Action": sorted(set(actions)), "Resource": "*"}
+    text = json.dumps({"Version": "2012-10-17", "Statement": [allowed]}, separators=(",", ":"))
+    if len(text) > MAX_POLICY_CHARS:
+        raise SettingsError(
+            f"the policy for the session of a role has {len(text)} characters; AWS takes {MAX_POLICY_CHARS} at most"
+        )
+    return text

@@ -7,26 +7,39 @@ calls do, is in `request`. That package is pinned to the pre-release 2.0.0b2: th
 from __future__ import annotations
 
 import copy
+import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import (
+    HttpLoggingPolicy,
+    ProxyPolicy,
+    RequestIdPolicy,
+    RetryPolicy,
+    SansIOHTTPPolicy,
+    UserAgentPolicy,
+)
 from azure.core.rest import HttpRequest, HttpResponse
+from azure.identity import DefaultAzureCredential
 from azure.mgmt.core import ARMPipelineClient
+from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from azure.monitor.querymetrics import MetricsClient
 
-from reaper.azure.http_policies import TIMEOUTS, GraphQuotaPolicy, changing_policies, reading_policies
-from reaper.azure.request import API_VERSIONS, ArmOperation
-from reaper.azure.service_hosts import AzureHosts
-from reaper.errors import CloudError
+from reaper.azure.requests import API_VERSIONS, ArmOperation
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.urls import split_address
 
 if TYPE_CHECKING:
     from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
 
 PLAIN_ERRORS: dict[int, type[HttpResponseError]] = dict.fromkeys((304, 401, 404, 409), HttpResponseError)
 """An operation raises the same error for each refusal by Azure, so that ClientAuthenticationError always means that there is no token."""
@@ -164,3 +177,164 @@ def _local_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise ServiceRequestError(f"this machine can't make the call: {error}") from error
+
+
+# MERGED How calls to Azure are made: timeouts, retries and tokens.
+#
+# The SDK's own pipeline registers a missing resource provider, which is a write, so an audit must not use it. Its defaults of 300 seconds
+# and ten tries don't fit a function: https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.retrypolicy
+# Resource Graph's quota headers: https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+
+
+CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5, 30
+"""Seconds."""
+TIMEOUTS: dict[str, Any] = {"connection_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
+RETRY_COUNTS = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
+MAX_RETRY_AFTER_S = 60
+"""The longest Retry-After, in seconds, that is waited for. A longer one is a failure."""
+QUOTA_HEADER, RESET_HEADER = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
+
+
+class ShortRetryPolicy(RetryPolicy[Any, Any]):
+    """Few tries, and Retry-After up to a minute. For reads alone, some of which are POSTs; a change has no retry policy at all."""
+
+    def __init__(self) -> None:
+        super().__init__(**RETRY_COUNTS)
+        self._method_whitelist = frozenset({"GET", "POST"})
+
+    def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
+        """Whether to try again."""
+        wait = self.get_retry_after(response) or 0
+        return bool(wait <= MAX_RETRY_AFTER_S and super().is_retry(settings, response))
+
+
+class SendOncePolicy(ARMChallengeAuthenticationPolicy):
+    """Authenticates a change, and leaves it at one try: azure-core would send it again with another token after a 401 with claims."""
+
+    def on_challenge(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> bool:
+        """Never sends the request again. The 401 says that it wasn't carried out."""
+        return False
+
+
+class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
+    """Waits for Resource Graph's quota instead of being throttled. All subscriptions share one quota."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        """Waits if the last reply said that nothing remains."""
+        if "/providers/microsoft.resourcegraph/" in request.http_request.url.lower():
+            with self._lock:
+                wait = self._free_at - time.monotonic()
+            if wait > 0:
+                time.sleep(min(wait, MAX_RETRY_AFTER_S))
+
+    def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
+        """Reads the quota headers."""
+        headers = response.http_response.headers
+        if headers.get(QUOTA_HEADER, "").strip() == "0":
+            with self._lock:
+                self._free_at = time.monotonic() + _quota_reset_seconds(headers.get(RESET_HEADER, ""))
+
+
+def reading_policies(credential: TokenCredential, scope: str, graph_quota: GraphQuotaPolicy) -> list[Any]:
+    """The policies of a client that only reads, outermost first. Tokens are requested for `scope`."""
+    return _policies(ShortRetryPolicy(), graph_quota, ARMChallengeAuthenticationPolicy(credential, scope))
+
+
+def changing_policies(credential: TokenCredential, scope: str) -> list[Any]:
+    """The policies of a client that makes changes: each is sent once, at once, and neither redirected nor repeated."""
+    return _policies(SendOncePolicy(credential, scope))
+
+
+def _policies(*own: Any) -> list[Any]:
+    return [RequestIdPolicy(), UserAgentPolicy("ml-idle-reaper"), ProxyPolicy(), *own, HttpLoggingPolicy()]
+
+
+def _quota_reset_seconds(text: str) -> float:
+    """`00:00:05` in seconds. Five, the length of the quota's window, if it can't be read."""
+    parts = text.split(":")
+    return sum(int(p) * 60**i for i, p in enumerate(reversed(parts))) if all(p.isdigit() for p in parts) else 5.0
+
+
+# MERGED The hosts of this Azure: the public cloud, a sovereign one, or those in the settings.
+#
+# Sovereign hosts and the audience of the batch metrics service: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+# and https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
+
+
+PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
+BATCH_HOSTS = {
+    PUBLIC: "https://{region}.metrics.monitor.azure.com",
+    "https://management.usgovcloudapi.net": "https://{region}.metrics.monitor.azure.us",
+    "https://management.chinacloudapi.cn": "https://{region}.metrics.monitor.azure.cn",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureHosts:
+    """The address of Resource Manager, and that of the batch metrics hosts with `{region}` for the region; None if unknown."""
+
+    arm: str = PUBLIC
+    metrics: str | None = BATCH_HOSTS[PUBLIC]
+
+    @property
+    def arm_scope(self) -> str:
+        """The scope of tokens for Resource Manager. A host that isn't a cloud, such as a proxy, takes tokens of the public cloud."""
+        return f"{self.arm if _host_of(self.arm).startswith('management.') else PUBLIC}/.default"
+
+    @property
+    def metrics_scope(self) -> str:
+        """The scope of tokens for the batch metrics hosts: one for all regions of a cloud."""
+        own = (self.metrics or "").replace("{region}.", "")
+        return f"{own if _host_of(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
+
+
+def hosts_from_env(environ: Mapping[str, str]) -> AzureHosts:
+    """The hosts in `environ`. Raises SettingsError for anything but an https address."""
+    arm = _address_from_env(environ, "REAPER_ARM_ENDPOINT") or PUBLIC
+    return AzureHosts(arm=arm, metrics=_address_from_env(environ, "REAPER_METRICS_ENDPOINT") or BATCH_HOSTS.get(arm))
+
+
+def _address_from_env(environ: Mapping[str, str], name: str) -> str | None:
+    text = environ.get(name, "").strip().rstrip("/")
+    if text and (split_address(text).scheme != "https" or not split_address(text).netloc):
+        example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
+        raise SettingsError(f"{name}={text!r} isn't an address such as {example}; tokens are only sent over https")
+    return text or None
+
+
+def _host_of(address: str) -> str:
+    return split_address(address).hostname or ""
+
+
+# MERGED The reaper's identity in Azure: the managed identity in AZURE_CLIENT_ID, or else what DefaultAzureCredential finds.
+#
+# https://learn.microsoft.com/python/api/azure-identity/azure.identity.defaultazurecredential
+
+
+CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
+
+# Every failure becomes a CloudError. Without a handler the SDK would also write it to standard error.
+logging.getLogger("azure").addHandler(logging.NullHandler())
+
+
+def new_credential(**limits: Any) -> DefaultAzureCredential:
+    """A new credential. It caches its tokens, so use one for a whole run. Makes no call yet.
+
+    `limits`: options of azure-core's pipeline, for a caller that can't wait as long as a sweep.
+
+    Raises CloudError if the environment has settings that no credential and no call can work with.
+    """
+    for name in CA_BUNDLE_VARIABLES:
+        if (path := os.environ.get(name)) and not os.path.exists(path):
+            raise CloudError(
+                Reason.REFUSED, "sign in", f"{name}={path!r}: no such file; it should contain the certificates to trust"
+            )
+    try:
+        return DefaultAzureCredential(**{**TIMEOUTS, **limits})
+    except ValueError as error:
+        raise CloudError(Reason.REFUSED, "sign in", f"the settings of DefaultAzureCredential can't be used: {error}") from error

@@ -11,9 +11,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import family, workspaces
-from reaper.azure.arm_values import Tags, inherited_tags, latest_known, parse_time, read_tags, region_key
 from reaper.azure.family import Family
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest, Json
+from reaper.azure.requests import (
+    UNREADABLE_REPLY_ERRORS,
+    ArmRequest,
+    Json,
+    Tags,
+    inherited_tags,
+    latest_known,
+    parse_time,
+    read_tags,
+    region_key,
+)
 from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
 from reaper.azure.workspaces import PROVIDER, Workspace, is_workspace_gone
 from reaper.errors import CloudError, Reason, gone_as_partial
@@ -22,6 +31,7 @@ from reaper.observation import Observation
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
+
 
 ROOT = f"{PROVIDER}/workspaces/computes"
 PERMISSION = f"{ROOT}/read"

@@ -19,14 +19,15 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, Service
 from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.clients import Clients
-from reaper.azure.error_reply import error_from_reply, first_line
-from reaper.azure.request import (
+from reaper.azure.requests import (
     UNREADABLE_REPLY_ERRORS,
     ArmChange,
     ArmOperation,
     ArmRequest,
     Change,
     Json,
+    error_from_reply,
+    first_line,
     local_path,
     valid_rows,
 )

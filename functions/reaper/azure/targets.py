@@ -13,13 +13,10 @@ from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
-from reaper.azure import subscriptions
-from reaper.azure.clients import Clients
-from reaper.azure.credential import CA_BUNDLE_VARIABLES, new_credential
-from reaper.azure.http_policies import GraphQuotaPolicy
-from reaper.azure.service_hosts import hosts_from_env
+from reaper.azure import workspaces as subscriptions
+from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.session import CloudSession
-from reaper.azure.subscriptions import Subscription
+from reaper.azure.workspaces import Subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target

@@ -5,20 +5,155 @@ https://learn.microsoft.com/rest/api/azureml/workspaces/list-by-subscription
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from reaper.azure import resource_graph, subscriptions
-from reaper.azure.arm_values import Tags, read_tags, region_key
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest
-from reaper.errors import CloudError, Reason
+from reaper.azure import requests
+from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmRequest, Tags, read_tags, region_key
+from reaper.errors import CloudError, Reason, SettingsError
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
+
+# MERGED Subscriptions: their names and states, those that the identity can read, and those below a management group.
+#
+# Only Enabled and PastDue ones are acted on. In the other states Azure takes no changes but deletions, so nothing could be put back:
+# https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states
+# The list of what lies below a management group names the subscriptions that the identity can't read, too, which Resource Graph leaves out:
+# https://learn.microsoft.com/rest/api/managementgroups/management-groups/get-descendants
+
+
+READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
+READ_BELOW = "Microsoft.Management/managementGroups/descendants/read"
+GROUPS = "/providers/Microsoft.Management/managementGroups"
+CHANGEABLE_STATES = frozenset({"enabled", "pastdue"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """One subscription. `state`: empty if Azure doesn't say."""
+
+    id: str
+    name: str | None
+    state: str
+
+    @property
+    def blocked_because(self) -> str | None:
+        """Why nothing in it may be changed now, or None."""
+        if self.state.lower() in CHANGEABLE_STATES:
+            return None
+        state = f"is {self.state}" if self.state else "has an unknown state"
+        return f"its subscription {state}, and the reaper acts only in subscriptions that are Enabled or PastDue"
+
+
+def read_subscription(cloud: CloudSession) -> Subscription:
+    """The session's own subscription, read once for all kinds. It becomes part of the session's target. Raises CloudError."""
+    subscription: Subscription = cloud.read_once("subscription", lambda: _read(cloud))
+    cloud.describe_target(subscription.name, subscription.blocked_because)
+    return subscription
+
+
+def read_subscription_now(cloud: CloudSession) -> None:
+    """Make the state that the subscription has at this moment part of the session's target. Raises CloudError."""
+    subscription = _read(cloud)
+    cloud.describe_target(subscription.name, subscription.blocked_because)
+
+
+def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
+    """The subscriptions that the identity can read, by ID. Raises CloudError."""
+    rows = cloud.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",))
+    listed = [_parse(str(row["subscriptionId"]).lower(), row) for row in rows]
+    return {one.id: one for one in listed if one.state.lower() != "deleted"}
+
+
+def list_below(cloud: CloudSession, group: str) -> dict[str, str | None]:
+    """The names of all subscriptions below a management group, by ID, readable or not. Raises SettingsError if the group can't be read."""
+    try:
+        rows = list(cloud.paged_rows(READ_BELOW, f"{GROUPS}/{quote(group, safe='')}/descendants", required_keys=("id", "type")))
+    except CloudError as error:
+        if error.reason not in {Reason.DENIED, Reason.GONE, Reason.REFUSED}:
+            raise
+        text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
+        raise SettingsError(text) from error
+    found = [row for row in rows if str(row["type"]).lower().endswith("/subscriptions")]
+    return {str(row["id"]).rpartition("/")[2].lower(): _display_name(row.get("properties")) for row in found}
+
+
+def _read(cloud: CloudSession) -> Subscription:
+    """Read before anything else, because it tells a missing permission from an empty subscription."""
+    home = f"/subscriptions/{cloud.target.account}"
+    try:
+        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
+    except CloudError as error:
+        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
+            raise
+        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
+    return _parse(cloud.target.account, reply)
+
+
+def _parse(subscription_id: str, row: dict[str, Any]) -> Subscription:
+    state = row.get("state")
+    return Subscription(id=subscription_id, name=_display_name(row), state=state.strip() if isinstance(state, str) else "")
+
+
+def _display_name(row: Any) -> str | None:
+    name = row.get("displayName") if isinstance(row, dict) else None
+    return name.strip() or None if isinstance(name, str) else None
+
+
+# MERGED Resources in bulk, a thousand a page, through Resource Graph.
+#
+# It shows only what the caller may read, without a word about the rest. So what it doesn't show must be read elsewhere:
+# https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
+
+
+PERMISSION = "Microsoft.ResourceGraph/resources/read"
+"""A name to count by: Resource Graph needs no permission of its own."""
+PATH = "/providers/Microsoft.ResourceGraph/resources"
+PAGE_SIZE = 1000
+ROW_KEYS = ("id", "name", "type")
+
+
+def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]:
+    """Every readable resource of these types in the subscription. Raises CloudError, also if the result is incomplete."""
+    wanted = [name.lower() for name in types]
+    named = ", ".join(f"'{name}'" for name in wanted)
+    query = f"resources | where type in~ ({named}) | order by id asc"
+    token, tokens, count = "", set(), 0
+    while True:
+        options = {"resultFormat": "objectArray", "$top": PAGE_SIZE} | ({"$skipToken": token} if token else {})
+        body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
+        reply = cloud.call(ArmRequest(permission=PERMISSION, path=PATH, body=body, required_keys=("data",)))
+        for row in requests.valid_rows(PERMISSION, reply["data"], ROW_KEYS):
+            if row["type"].lower() not in wanted:
+                raise CloudError(Reason.UNREADABLE, PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested")
+            count += 1
+            yield row
+        token = reply.get("$skipToken") or ""
+        if not token:
+            break
+        if not isinstance(token, str) or token in tokens:
+            raise CloudError(Reason.UNREADABLE, PERMISSION, "the same page came twice")
+        tokens.add(token)
+    _require_complete(reply, count)
+
+
+def _require_complete(reply: dict[str, Any], count: int) -> None:
+    """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
+    if str(reply.get("resultTruncated")).lower() == "true":
+        raise CloudError(Reason.PARTIAL, PERMISSION, f"the result was cut off after {count} rows")
+    total = reply.get("totalRecords")
+    if isinstance(total, int) and total > count:
+        raise CloudError(Reason.PARTIAL, PERMISSION, f"{count} of {total} rows came back")
+
+
 PROVIDER = "Microsoft.MachineLearningServices"
-PERMISSION = f"{PROVIDER}/workspaces/read"
-PERMISSIONS = (subscriptions.READ_SUBSCRIPTION, PERMISSION)
+PERMISSION_OF_workspaces = f"{PROVIDER}/workspaces/read"
+PERMISSIONS = (READ_SUBSCRIPTION, PERMISSION_OF_workspaces)
 TYPE = f"{PROVIDER}/workspaces"
 STANDALONE_KINDS = {"default", "featurestore"}
 """Kinds of workspaces that don't share their computes."""
@@ -89,14 +224,14 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     as unreadable: if it were left out, its jobs would be missing on its hub's computes.
     """
     errors: list[CloudError] = []
-    subscriptions.read_subscription(cloud)
+    read_subscription(cloud)
     try:
         rows, row_errors = cloud.read_once("workspaces", lambda: _list_rows(cloud))
     except CloudError as error:
-        if error.reason is not Reason.DENIED or error.operation != PERMISSION:
+        if error.reason is not Reason.DENIED or error.operation != PERMISSION_OF_workspaces:
             raise
         errors.append(error)
-        rows, row_errors = cloud.read_once("visible workspaces", lambda: (list(resource_graph.list_resources(cloud, TYPE)), []))
+        rows, row_errors = cloud.read_once("visible workspaces", lambda: (list(list_resources(cloud, TYPE)), []))
     is_restricted = bool(errors)
     errors += row_errors
     spaces = [_parse_or_unreadable(row, errors) for row in rows]
@@ -111,16 +246,18 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
     subscription = f"/subscriptions/{cloud.target.account}/".lower()
     is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
     if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
-        raise CloudError(Reason.REFUSED, PERMISSION, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}")
+        raise CloudError(
+            Reason.REFUSED, PERMISSION_OF_workspaces, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}"
+        )
 
 
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
-    row = cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id", "name", "location")))
+    row = cloud.call(ArmRequest(permission=PERMISSION_OF_workspaces, path=space.id, required_keys=("id", "name", "location")))
     try:
         return _parse_workspace(row)
     except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{space.id} can't be read ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, PERMISSION_OF_workspaces, f"{space.id} can't be read ({error!r})") from error
 
 
 def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudError]]:
@@ -128,7 +265,7 @@ def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudErr
     path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
     errors: list[CloudError] = []
     try:
-        return list(cloud.paged_rows(PERMISSION, path, required_keys=("id",), on_bad_row=errors.append)), errors
+        return list(cloud.paged_rows(PERMISSION_OF_workspaces, path, required_keys=("id",), on_bad_row=errors.append)), errors
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
@@ -139,7 +276,7 @@ def _parse_or_unreadable(row: dict[str, Any], errors: list[CloudError]) -> Works
     try:
         return _parse_workspace(row)
     except UNREADABLE_REPLY_ERRORS as error:
-        errors.append(CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} can't be read ({error!r})"))
+        errors.append(CloudError(Reason.UNREADABLE, PERMISSION_OF_workspaces, f"{row['id']} can't be read ({error!r})"))
         return Workspace(
             id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shares_computes=True, is_unreadable=True
         )
@@ -172,7 +309,7 @@ def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) 
     if error.reason is not Reason.GONE:
         return False
     try:
-        cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id",)))
+        cloud.call(ArmRequest(permission=PERMISSION_OF_workspaces, path=space.id, required_keys=("id",)))
     except CloudError as second_error:
         return second_error.reason is Reason.GONE
     return False

@@ -14,8 +14,7 @@ import typer
 
 from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time
-from reaper.cli.output import Format, check_writable, write_report
-from reaper.cli.progress import print_message, show_progress
+from reaper.cli.output import Format, check_writable, print_message, show_progress, write_report
 from reaper.errors import SettingsError
 from reaper.policy.file import load_policy
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from reaper import registry, settings
 from reaper.cli.options import PolicyOption, current_time, parse_validity
-from reaper.cli.output import report_width
+from reaper.cli.output import report_width, show_progress
 from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
-from reaper.cli.progress import show_progress
 from reaper.cli.sweep import ModeOption
+from reaper.doctor.check import Check, CheckStatus, summary_line
 
 
 class DoctorFormat(StrEnum):
@@ -48,7 +52,7 @@ def examine_deployment(
 
     Exit status: 0 nothing to fix, 1 something to fix, 2 usage or settings error.
     """
-    from reaper.doctor import check, examine, text
+    from reaper.doctor import check, examine
     from reaper.doctor.context import DoctorContext
 
     base = settings.from_env(os.environ)
@@ -74,7 +78,7 @@ def examine_deployment(
     else:
         console = Console(highlight=False)
         width = report_width(console, os.environ)
-        sys.stdout.write(text.render(checks, width, console.is_terminal and not console.no_color))
+        sys.stdout.write(render(checks, width, console.is_terminal and not console.no_color))
     _leave(check.exit_status(checks))
 
 
@@ -85,3 +89,40 @@ def _leave(status: int) -> None:
         sys.stderr.flush()
         os._exit(status)
     raise typer.Exit(status)
+
+
+# MERGED The result for a terminal. Reasons wrap at any width; commands are never cut or wrapped, so that they can be pasted.
+
+
+STATUS_COLORS = {CheckStatus.OK: "green", CheckStatus.FIX: "bold red", CheckStatus.UNKNOWN: "yellow"}
+INDENT = len("unknown  ")
+MIN_WIDTH = 30
+
+
+def render(checks: Sequence[Check], width: int = 120, colour: bool = False) -> str:
+    """The checks and their number, as text of at most `width` columns but for the commands."""
+    console = Console(
+        file=io.StringIO(),
+        width=max(width, MIN_WIDTH),
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for check in checks:
+        for line, is_pasted in _lines(check):
+            console.print(line, soft_wrap=is_pasted)
+    console.print(summary_line(checks))
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+
+
+def _lines(check: Check) -> Iterator[tuple[Text | Padding, bool]]:
+    status = Text(f"{check.status.value:<{INDENT}}", style=STATUS_COLORS[check.status])
+    yield Text.assemble(status, (check.check, "bold")), False
+    yield Padding(Text(check.because), (0, 0, 0, INDENT)), False
+    if check.missing:
+        yield Text(f"{'':<{INDENT}}Missing: {check.missing}"), True
+    if check.fix:
+        yield Text(f"{'':<{INDENT}}Fix: {check.fix}"), True

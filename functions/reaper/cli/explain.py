@@ -15,8 +15,8 @@ import typer
 from reaper import settings
 from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.output import show_progress
 from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, read_places, with_place_options, with_places
-from reaper.cli.progress import show_progress
 from reaper.errors import SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import RETENTION

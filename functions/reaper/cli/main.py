@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, forget, notify, output, pause, plan, policy, sweep, undo
-from reaper.cli.progress import error_console, print_error
+from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, sweep, undo
+from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
 app = typer.Typer(
@@ -59,7 +59,7 @@ app.command("undo")(undo.undo_run)
 app.command("release")(undo.release_holds)
 app.command("pause")(pause.pause_actions)
 app.command("resume")(pause.resume_actions)
-app.command("forget")(forget.forget_person)
+app.command("forget")(pause.forget_person)
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from reaper import accounts as account_scope
 from reaper import duration
 from reaper.errors import SettingsError
-from reaper.scope import accounts as account_scope
 from reaper.settings import Settings
 
 ExternalIdOption = Annotated[

@@ -11,16 +11,14 @@ from typing import Annotated
 import typer
 
 from reaper import settings
-from reaper.actions import plan_file
-from reaper.actions.plan_file import PlanFile
 from reaper.case import Report
-from reaper.cli.deployment import ledger_address
 from reaper.cli.options import PolicyOption, current_time, parse_validity
-from reaper.cli.output import check_writable, write_output
-from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
-from reaper.cli.progress import print_message, show_progress
+from reaper.cli.output import check_writable, print_message, show_progress, write_output
+from reaper.cli.places import KindOption, PlaceOptions, ledger_address, read_places, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.model import ACTIONS, Mode
+from reaper.pending import plan_file
+from reaper.pending.plan_file import PlanFile
 from reaper.policy.file import PolicySource, load_policy
 from reaper.report import brief
 from reaper.report.totals import exit_status, held_findings, is_complete

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reaper import registry
-from reaper.cli.progress import print_warning
+from reaper.cli.output import print_warning
 from reaper.policy.file import load_policy
 from reaper.text import count_noun
 
@@ -36,6 +36,6 @@ def check_policy(
 @app.command("schema")
 def print_schema() -> None:
     """Print the JSON Schema of policy files, for editors."""
-    from reaper.policy import json_schema
+    from reaper.policy import schema
 
-    sys.stdout.write(json.dumps(json_schema.policy_schema(registry.kind_names()), indent=2) + "\n")
+    sys.stdout.write(json.dumps(schema.policy_schema(registry.kind_names()), indent=2) + "\n")

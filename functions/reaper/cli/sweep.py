@@ -11,9 +11,8 @@ import typer
 
 from reaper import settings
 from reaper.cli.options import PolicyOption, current_time
-from reaper.cli.output import Format, check_writable, choose_format, write_report
+from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
 from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
-from reaper.cli.progress import print_message, show_progress
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief

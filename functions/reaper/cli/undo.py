@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reaper import settings
-from reaper.actions import manifest
-from reaper.actions.holds import ALL_ACCOUNTS, account_key
-from reaper.cli.deployment import current_user, ledger_label, open_ledger_to_write, session_opener
+from reaper import accounts, settings
+from reaper.acting import manifest
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
-from reaper.cli.progress import print_message
+from reaper.cli.output import print_message
+from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
 from reaper.errors import SettingsError
 from reaper.model import Target
-from reaper.scope import accounts
+from reaper.pending.holds import ALL_ACCOUNTS, account_key
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.actions.contract import Manifest
-    from reaper.actions.restore import RestoreContext, RestoreResult
+    from reaper.acting.contract import Manifest
+    from reaper.acting.restore import RestoreContext, RestoreResult
 
 SUBSCRIPTION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 RestoreRoleOption = Annotated[
@@ -51,7 +50,7 @@ def restore_resource(
 
     For a resource in another AWS account than that of the credentials, name a role there with --role-name. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    from reaper.actions import restore
+    from reaper.acting import restore
 
     context = _restore_context(role_name, external_id)
     result = restore.restore_resource(resource_id, context, manifest_address, is_trusted=trust_manifest)
@@ -69,7 +68,7 @@ def undo_run(
 
     For resources in other AWS accounts than that of the credentials, name a role there with --role-name. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    from reaper.actions import restore
+    from reaper.acting import restore
 
     is_complete = True
     for result in restore.undo_run(run_id, _restore_context(role_name, external_id), deletes):
@@ -96,7 +95,7 @@ def release_holds(
 
     Uses the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) to the deployment's values.
     """
-    from reaper.actions import hold_ledger
+    from reaper.pending import hold_ledger
 
     base = settings.from_env(os.environ)
     chosen = _released_accounts(account, every, base)
@@ -146,7 +145,7 @@ def _account_key(name: str) -> str:
 
 
 def _restore_context(role_name: str | None, external_id: str | None) -> RestoreContext:
-    from reaper.actions import restore
+    from reaper.acting import restore
 
     base = with_external_id(settings.from_env(os.environ), external_id)
     role = None if role_name is None else accounts.role_name("--role-name", role_name)
@@ -163,7 +162,7 @@ def _restore_context(role_name: str | None, external_id: str | None) -> RestoreC
 
 def _print_named_parts(restored: Manifest) -> None:
     """On stderr, before anything is created."""
-    from reaper.actions import manifest_check
+    from reaper.acting import manifest as manifest_check
 
     for part in manifest_check.named_parts(restored):
         print_message(f"{restored.id} names the {part}")

@@ -13,7 +13,7 @@ from reaper import secret_store
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.errors import ReaperError
-from reaper.notices.channels.deployment import with_deployment_channels
+from reaper.notices.channels.delivery import with_deployment_channels
 from reaper.notices.message import Audience
 
 EXAMINER_BY_TYPE = {
@@ -21,9 +21,9 @@ EXAMINER_BY_TYPE = {
     "webhook": "reaper.doctor.plain_channels",
     "apprise": "reaper.doctor.plain_channels",
     "folder": "reaper.doctor.plain_channels",
-    "sns": "reaper.aws.doctor_channels",
-    "ses": "reaper.aws.doctor_channels",
-    "acs": "reaper.azure.doctor_channels",
+    "sns": "reaper.aws.doctor.channels",
+    "ses": "reaper.aws.doctor.channels",
+    "acs": "reaper.azure.doctor.channels",
 }
 ADD_CHANNEL = "Add a channel for owners under `channels:` in the policy, such as {type: ses, from: reaper@example.com}."
 SECRET_ADVICE = "Check the secret's address in the policy, and REAPER_SECRETS."

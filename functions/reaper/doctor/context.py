@@ -66,7 +66,7 @@ def one_per_account(sessions: Sequence[CloudSession]) -> Iterator[CloudSession]:
 
 def doctor_of(cloud: str) -> Any:
     """The part of the examination that only this cloud knows."""
-    return import_module(f"reaper.{cloud}.doctor")
+    return import_module(f"reaper.{cloud}.doctor.checks")
 
 
 def advice_for(error: ReaperError, address: str, otherwise: str) -> str:

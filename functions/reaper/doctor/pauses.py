@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reaper.actions.stop_switch import paused_because, read_pause
 from reaper.doctor.check import Check, ok, to_fix
 from reaper.doctor.context import DoctorContext
 from reaper.errors import ReaperError
 from reaper.ledger import opening
+from reaper.pending.stop_switch import paused_because, read_pause
 
 RESUME = "reaper resume"
 

@@ -12,7 +12,7 @@ from typing import IO
 
 from reaper import __version__
 from reaper.errors import CloudError, Reason
-from reaper.notices.channels import tls
+from reaper.notices.channels import delivery
 from reaper.urls import split_address
 
 TIMEOUT_S = 10
@@ -32,7 +32,7 @@ def http_reply(url: str, method: str) -> HttpReply:
     if parts.scheme not in {"http", "https"}:
         raise CloudError(Reason.REFUSED, "http", f"{parts.netloc or 'the address'} isn't on the web")
     request = urllib.request.Request(url, method=method, headers={"User-Agent": f"ml-idle-reaper/{__version__} doctor"})
-    opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=tls.tls_context()))
+    opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=delivery.tls_context()))
     try:
         with opener.open(request, timeout=TIMEOUT_S) as reply:
             return HttpReply(status=int(reply.status), date=_parse_date(reply.headers.get("Date")))

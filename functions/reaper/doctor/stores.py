@@ -145,7 +145,7 @@ def text_store(place: str) -> Any:
     """The module that reads and writes texts at such an address. Raises SettingsError without its SDK."""
     cloud = "aws" if place.startswith("s3://") else "azure"
     try:
-        return cast(Any, import_module(f"reaper.{cloud}.text_store"))
+        return cast(Any, import_module(f"reaper.{cloud}.stores.texts"))
     except ImportError as error:
         raise SettingsError(f"{place} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
 

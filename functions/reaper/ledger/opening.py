@@ -21,8 +21,8 @@ FORMAT, FORMAT_ROW = 2, "format"
 MODULE_BY_SCHEME = {
     "memory": "reaper.ledger.in_memory",
     "sqlite": "reaper.ledger.sqlite",
-    "dynamodb": "reaper.aws.dynamodb_ledger",
-    "table": "reaper.azure.table_ledger",
+    "dynamodb": "reaper.aws.stores.dynamodb",
+    "table": "reaper.azure.stores.tables",
 }
 EXTRA_BY_SCHEME = {"dynamodb": "aws", "table": "azure"}
 EXPECTED_ADDRESS = "memory:, sqlite:///path, dynamodb://table or table://account/table"

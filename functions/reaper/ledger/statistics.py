@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 from reaper import limits
-from reaper.actions.holds import KindInTarget, kind_in_target_of, read_places, run_place
 from reaper.case import Case, Coverage
 from reaper.ledger.port import Ledger, RunStatistics
 from reaper.ledger.stored_text import target_from_text
 from reaper.limits import PlaceCount
 from reaper.model import Run, State
+from reaper.pending.holds import KindInTarget, kind_in_target_of, read_places, run_place
 from reaper.planning import enrolment
 
 

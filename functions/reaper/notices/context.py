@@ -13,8 +13,7 @@ from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext, OpenChannel
-from reaper.notices.channels.deployment import with_deployment_channels
+from reaper.notices.channels.delivery import ChannelContext, OpenChannel, with_deployment_channels
 from reaper.notices.message import Audience
 from reaper.policy import secret_grants
 from reaper.policy.schema import Policy

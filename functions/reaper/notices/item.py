@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from reaper import registry
-from reaper.case import Finding
+from reaper.case import Evidence, Finding
 from reaper.duration import format_duration
+from reaper.evidence import SLOT_LENGTH
 from reaper.kind import Command
-from reaper.model import ACTIONS, Memory, Mode, Result, State, StepName
-from reaper.notices import commands, console_links, forecast, sparkline
-from reaper.notices.sparkline import Sparkline
+from reaper.model import ACTIONS, Memory, Mode, Resource, Result, Role, State, StepName
+from reaper.notices import commands, forecast
 from reaper.policy.schema import Owners
 from reaper.text import SMALLEST_SHOWN_USD, format_usd, tidy_line
 from reaper.urls import is_loopback, split_address
@@ -101,7 +101,7 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         at_least=_may_be_idle_longer(finding, context.now),
         because=tidy_line(verdict.because, 300),
         likely=verdict.confidence == "likely",
-        spark=sparkline.pick_sparkline(finding.evidence),
+        spark=pick_sparkline(finding.evidence),
         usd_per_day=finding.price.usd_per_hour * 24 if finding.price else None,
         wasted=finding.wasted_usd,
         cost=_item_cost(finding, acted),
@@ -112,7 +112,7 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         snooze_link=_safe_link(context.snooze_link(resource.id)) if not acted else None,
         tag_command=commands.keep_command(resource, context.now),
         stop=commands.stop_command(finding.case) if idle else None,
-        console=_safe_link(console_links.console_address(resource)) if idle else None,
+        console=_safe_link(console_address(resource)) if idle else None,
         undo=commands.with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
         owner=tidy_line(finding.owner.source, 200),
@@ -171,3 +171,58 @@ def _safe_link(address: str | None) -> str | None:
     parts = split_address(address)
     local = parts.scheme == "http" and is_loopback(parts.hostname)
     return address if (parts.scheme == "https" or local) and parts.hostname and address.isprintable() else None
+
+
+# MERGED Two weeks of use as a row of small bars, for any mail client and any terminal. Pure.
+
+
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
+"""The first means no use at all, each of the others some."""
+MAX_BARS = 28
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sparkline:
+    """The bars of one activity signal, oldest first; they cover `span` and end with the window."""
+
+    signal: str
+    bars: str
+    span: timedelta
+
+
+def pick_sparkline(evidence: Sequence[Evidence]) -> Sparkline | None:
+    """The activity signal that was busy last; None if none has a series."""
+    drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.slots]
+    if not drawn:
+        return None
+    best = max(drawn, key=lambda e: e.last_busy or NEVER)
+    name = f"{best.signal} of {best.subject}" if best.subject else best.signal
+    return Sparkline(signal=name, bars=draw_bars(best.slots), span=SLOT_LENGTH * len(best.slots))
+
+
+def draw_bars(slots: Sequence[int]) -> str:
+    """Percentages as at most MAX_BARS bars, each the highest of its slots; even the least use shows."""
+    wide = -(-len(slots) // MAX_BARS)
+    peaks = [max(slots[max(0, end - wide) : end]) for end in range(len(slots), 0, -wide)] if slots else []
+    return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
+
+
+def bar_heights(drawn: str) -> list[int]:
+    """The bars as numbers from 0 (no use) to 7."""
+    return [BAR_CHARACTERS.index(c) for c in drawn]
+
+
+# MERGED The console page of a resource, as an address that a mail can link to (`Kind.console_url`). Pure.
+
+
+MAX_NAME_LENGTH = 300
+"""Characters of a name; no cloud takes a longer one."""
+
+
+def console_address(resource: Resource) -> str | None:
+    """The https address of its page; None for a kind without a page that a link can lead to, and for an ID that is not as the cloud writes it."""
+    if not resource.name.isprintable() or not 0 < len(resource.name) <= MAX_NAME_LENGTH:
+        return None
+    kind = registry.find_kind(resource.kind)
+    return kind.console_url(resource) if kind else None

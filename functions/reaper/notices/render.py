@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reaper.duration import format_duration
-from reaper.notices.sparkline import bar_heights
+from reaper.notices.item import bar_heights
 from reaper.text import UTC, format_time, format_usd, tidy_line
 
 

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from reaper import idle_period
-from reaper.actions import intent, unfinished
+from reaper import idle_period, memory_updates
 from reaper.case import Coverage, Finding, Outcome
-from reaper.coverage import OWN, failure_row
+from reaper.coverage import OWN, add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger.port import Recalled, Unfinished
-from reaper.model import NOTICES, Memory, Result, Status
+from reaper.handover import Decision
+from reaper.ledger.lease import RunLeases
+from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
+from reaper.ledger.update import update_memory
+from reaper.model import ACTIONS, NOTICES, Memory, Result, Run, Status, StepName
+from reaper.notices import forecast
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
+from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
-from reaper.notices.round import NoticeRound
+from reaper.pending import intents, unfinished
+from reaper.pending.holds import Breaker
 from reaper.planning import enrolment, snoozed_cases
-from reaper.report.findings import left_alone
+from reaper.report.run_report import left_alone
+from reaper.snooze import links
 from reaper.text import count_noun
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
@@ -111,7 +118,7 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
 def is_told(hint: Unfinished, memories: Mapping[str, Memory], mails: NoticeRound) -> bool:
     """Whether a channel accepted the mail about that action: its row says so, or else its history."""
     memory = dict(memories).get(hint.id, Memory())  # a plain copy: reading an unreadable row raises
-    if intent.is_same_intent(memory, hint) and memory.last_action_told_at:
+    if intents.is_same_intent(memory, hint) and memory.last_action_told_at:
         return True
     try:
         return unfinished.accepted_mail(hint, mails.ledger) is not None
@@ -140,7 +147,7 @@ def _current_messages(
 def _recall_again(findings: Sequence[Finding], mails: NoticeRound) -> Recalled | None:
     """The current memories of the message's resources; None if they can't be read."""
     try:
-        return mails.ledger.recall(intent.ids_with_hosts([f.case for f in findings]), mails.context.clock())
+        return mails.ledger.recall(intents.ids_with_hosts([f.case for f in findings]), mails.context.clock())
     except ReaperError as error:
         mails.note_ledger_failure(error)
         return None
@@ -164,9 +171,9 @@ def _is_current(finding: Finding, memories: Recalled | None, mails: NoticeRound)
 def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -> str | None:
     """Why the notice no longer holds, or None. An action of this run has changed the row on purpose."""
     case, now = finding.case, mails.context.clock()
-    if intent.is_unreadable(case.resource, memories):
+    if intents.is_unreadable(case.resource, memories):
         return "its ledger record can't be read, and it may be snoozed"
-    memory, host = memories.get(case.resource.id, Memory()), intent.host_memory(case.resource, memories)
+    memory, host = memories.get(case.resource.id, Memory()), intents.host_memory(case.resource, memories)
     if because := idle_period.dated_ahead_because(memory, now):
         return because
     if snoozed_cases.is_snoozed(case, memory, now):
@@ -181,3 +188,176 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
         return None
     last = idle_period.last_notice_at(memory)  # a conclude that ran before may have sent this very notice
     return NOTIFIED if last and last >= mails.now else CHANGED
+
+
+# MERGED One round of notices: the run that sends them, what it recalled, and its failures.
+
+
+MAX_ENTRIES = 400
+"""The last entries of a resource's history that a summary counts: three months of a stop, a start and a mail a day."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NoticeRound:
+    """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
+
+    `jumps`: those of idle shares that stand. `was_recalled`: the memories are those of the ledger. If not, nothing that takes a date from them is sent.
+    """
+
+    run: Run
+    now: datetime
+    context: ConcludeContext
+    ledger: Ledger
+    leases: RunLeases
+    decisions: dict[str, Decision]
+    findings: dict[str, Finding]
+    memories: Recalled
+    jumps: Sequence[Breaker] = ()
+    rows: list[Coverage] = field(default_factory=list)
+    lost: bool = False
+    was_recalled: bool = False
+
+    def is_over(self) -> bool:
+        """Whether the time for messages to owners is over."""
+        return self.context.deadline is not None and self.context.clock() > self.context.deadline
+
+    def attempt(self, write: Callable[[], object]) -> bool:
+        """Write to the ledger. A failure is a row of the coverage, and everything else is still written. Returns whether it succeeded."""
+        try:
+            write()
+        except ReaperError as error:
+            self.note_ledger_failure(error)
+            return False
+        return True
+
+    def note_ledger_failure(self, error: ReaperError) -> None:
+        """One row, however often the ledger fails."""
+        add_failure_row(self.rows, failure_row("ledger", error))
+
+
+def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> NoticeContext:
+    """The context of every message of the round."""
+    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
+    # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
+    memories = dict(mails.memories)
+    return NoticeContext(
+        now=mails.now,
+        mode=mails.run.mode,
+        owners=mails.context.policy.owners,
+        run_id=mails.run.id,
+        memories=memories,
+        hours_history=_hours_history(findings, memories, mails),
+        location_settings=mails.context.location_settings,
+        snooze_link=links_by_id.get,
+    )
+
+
+def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: NoticeRound) -> dict[str, str]:
+    """What office hours did to each resource whose weekly summary is due, since its owner was last notified."""
+    history: dict[str, str] = {}
+    for finding in findings:
+        resource_id = finding.case.resource.id
+        memory = memories.get(resource_id, Memory())
+        last = idle_period.last_notice_at(memory)
+        about_hours = forecast.is_about_hours(finding, mails.run.mode, memory, mails.now)
+        if last is None or not about_hours or finding.step.name is not StepName.REMIND:
+            continue
+        try:
+            entries = mails.ledger.history(resource_id, last, MAX_ENTRIES)
+            history[resource_id] = _counted_actions([e.what for e in entries if e.when > last])
+        except ReaperError as error:
+            mails.note_ledger_failure(error)
+            history[resource_id] = "what was done couldn't be read"
+    return history
+
+
+def _counted_actions(words: Sequence[str]) -> str:
+    """`it was stopped 5 times and started 4 times`."""
+    counts = [(what, words.count(what)) for what in ("stopped", "started")]
+    done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
+    return f"it was {' and '.join(done)}" if done else ""
+
+
+# MERGED Records in the ledger that a channel accepted a mail, and verdicts. A write that fails is a row of the coverage.
+
+
+def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Finding:
+    """The finding once its owner got a notice or a summary, and that is remembered: it counts from this moment on."""
+    error = delivery.errors_by_id(deliveries).get(finding.case.resource.id)
+    notified = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
+    remembered = _remember(notified, receipt, mails)
+    what = "warned" if finding.step.name is StepName.WARN else "reminded"
+    if remembered.outcome.result is Result.DONE:
+        entry = HistoryEntry(
+            id=finding.case.resource.id, when=mails.now, what=what, by=receipt, because=finding.case.verdict.because
+        )
+        mails.attempt(lambda: mails.ledger.add_history(entry))
+    return remembered
+
+
+def record_verdict(finding: Finding, mails: NoticeRound) -> Finding:
+    """The finding once its idle period is remembered. An action that was begun has written its own result."""
+    return finding if finding.step.name in ACTIONS and finding.outcome.begun else _remember(finding, None, mails)
+
+
+def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> None:
+    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest.
+
+    `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
+    """
+    now = mails.context.clock()
+    if is_open:
+        mails.attempt(lambda: intents.record_owner_told(mails.ledger, hint, now))
+        return
+    announced = mails.run.mode.announces and finding.outcome.part_done is not None
+    rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
+
+    def with_result(memory: Memory) -> Memory:
+        # Adds the result if the executor couldn't write it.
+        has_result = memory.last_action_result or not (finding.outcome.begun or finding.outcome.host_id)
+        return rest(memory if has_result else _with_result(memory, finding.outcome))
+
+    entry = HistoryEntry(
+        id=hint.id,
+        when=now,
+        what=unfinished.TOLD_ENTRY,
+        by=receipt,
+        because=unfinished.history_reason(hint, rest=announced),
+    )
+    mails.attempt(lambda: mails.ledger.add_history(entry))
+    mails.attempt(lambda: intents.record_owner_told(mails.ledger, hint, now, with_result))
+
+
+def _with_result(memory: Memory, outcome: Outcome) -> Memory:
+    return memory_updates.with_result(memory, outcome.result, outcome.because or outcome.error or "", outcome.part_done)
+
+
+def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Finding:
+    try:
+        memory = _update_row(finding, receipt, mails)
+    except ReaperError as error:
+        mails.note_ledger_failure(error)
+        return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}"))
+    return replace(finding, memory=memory if memory != Memory() else None)
+
+
+def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
+    """Update the resource's ledger record.
+
+    A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
+    is always written.
+    """
+    resource = finding.case.resource
+    decision = mails.decisions[resource.id]
+    host = intents.host_memory(resource, mails.memories)
+
+    def change(memory: Memory) -> Memory:
+        if receipt is None and memory.version != decision.row_version and finding.step.name not in ACTIONS:
+            return memory
+        new = memory_updates.after_judging(decision.case, memory_updates.after_host_snooze(memory, host), mails.now)
+        if receipt and finding.step.name in NOTICES:
+            announces = mails.run.mode.announces
+            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, mails.context.clock(), acting=announces)
+        return memory_updates.after_action(new) if finding.outcome.already_done else new
+
+    return update_memory(mails.ledger, resource.id, change, mails.now, mails.memories.get(resource.id, Memory()))

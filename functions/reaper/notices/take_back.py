@@ -20,7 +20,7 @@ from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
 from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable
-from reaper.notices.round import NoticeRound
+from reaper.notices.sending import NoticeRound
 from reaper.text import UTC, format_time, tidy_line
 
 MAX_RESOURCES = 30

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period, plan
-from reaper.actions.holds import QUIET_FOR, Breaker
 from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, Memory, StepName
+from reaper.pending.holds import QUIET_FOR, Breaker
 from reaper.planning import possible_actions
 
 

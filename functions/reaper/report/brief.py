@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
 from reaper.model import Target
-from reaper.report import action_groups, coverage_map
+from reaper.pending.stop_switch import paused_sentence
+from reaper.report import coverage_map, totals
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -66,13 +66,13 @@ def _action_blocks(report: Report, rows: int) -> list[str]:
             [
                 group.title.upper(),
                 *(
-                    f"- {action_groups.action_word(f)}: {clean_line(f.case.resource.name)} ({f.case.resource.kind}): {clean_line(action_groups.outcome_reason(f), 300)}"
+                    f"- {totals.action_word(f)}: {clean_line(f.case.resource.name)} ({f.case.resource.kind}): {clean_line(totals.outcome_reason(f), 300)}"
                     for f in group.findings[:rows]
                 ),
                 *_more_line(len(group.findings) - rows),
             ]
         )
-        for group in action_groups.action_groups(report)
+        for group in totals.action_groups(report)
     ]
 
 

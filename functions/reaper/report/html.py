@@ -6,24 +6,33 @@ data, which is JSON, into text nodes only. https://developer.mozilla.org/en-US/d
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from reaper.actions.stop_switch import paused_sentence
-from reaper.case import Report
+from reaper.case import Evidence, Finding, FinishedRun, Report
 from reaper.duration import format_duration, short_duration
-from reaper.model import State
-from reaper.report import action_groups, charts, coverage_map, html_rows
+from reaper.model import Confidence, Role, State
+from reaper.notices.commands import keep_command, keep_tag
+from reaper.pending.stop_switch import paused_sentence
+from reaper.policy import owners
+from reaper.report import coverage_map, totals
 from reaper.report.totals import (
+    HOURS_A_MONTH,
     acted_clause,
     cloud_rows,
     could_read_nothing,
+    idle_findings,
     incomplete_rows,
     nothing_idle_text,
     own_failures,
@@ -40,17 +49,17 @@ MAX_OPEN_PLACES = 24
 def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
     sums = report_totals(report)
-    shown = [f for f in html_rows.sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    shown = [f for f in sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
         report=report,
         sums=sums,
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
-        states=[(state.value, sums.by_state[state.value]) for state in html_rows.STATE_ORDER],
-        charts=[("kind", charts.costs_by_kind(report)), ("owner", charts.costs_by_owner(report))],
+        states=[(state.value, sums.by_state[state.value]) for state in STATE_ORDER],
+        charts=[("kind", costs_by_kind(report)), ("owner", costs_by_owner(report))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
-        groups=action_groups.action_groups(report),
+        groups=totals.action_groups(report),
         missing=coverage_map.missing_permissions(report),
         gap_count=len(incomplete_rows(report)),
         row_count=len(cloud_rows(report)),
@@ -64,7 +73,7 @@ def render(report: Report) -> str:
         script=Markup(_script()),
         policy=content_security_policy(),
         icon=f"data:image/svg+xml,{quote(_asset('report.svg'))}",
-        data=Markup(html_rows.page_data(report)),
+        data=Markup(page_data(report)),
     )
 
 
@@ -104,8 +113,188 @@ def _template() -> Template:
         "money": format_usd,
         "cell": usd_cell,
         "moment": format_time,
-        "owner": html_rows.owner_text,
-        "word": action_groups.action_word,
-        "why": action_groups.outcome_reason,
+        "owner": owner_text,
+        "word": totals.action_word,
+        "why": totals.outcome_reason,
     }
     return page.get_template("report.html.j2")
+
+
+# MERGED The findings as compact JSON for the page's script: rows of numbers; each distinct text is stored once and referred to by its place.
+#
+# Inside a script element, only `</script`, `<!--` and `<script` have a meaning, so `<`, `>` and `&` are written as escapes:
+# https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
+
+
+STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
+"""The order on the page: what costs money first, then what couldn't be proven."""
+MAX_LONG_TEXT = 1000
+"""Characters of a sentence or an ID; names, tags and owners get fewer."""
+BASE_36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+class WordList:
+    """Each distinct text once, in the order of first use; -1 means none."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+
+    def __call__(self, text: str | None, most: int = 120) -> int:
+        """The place of the text, which is also made harmless."""
+        return -1 if text is None else self.places.setdefault(clean_line(text, most), len(self.places))
+
+
+def page_data(report: Report) -> str:
+    """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Times are seconds since 1970."""
+    words, now = WordList(), report.run.finished_at
+    rows = [_page_row(finding, words, report.run) for finding in sorted_for_page(report.findings)]
+    head = {
+        "now": _epoch(now),
+        "keep": keep_tag(now),
+        "states": [s.value for s in STATE_ORDER],
+        "fields": list(rows[0]) if rows else [],
+    }
+    lines = ",\n".join(_json_text(list(row.values())) for row in rows)
+    return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words.places))}}}'
+
+
+def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
+    """Idle first, then unknown, young, active and exempt; within a state the most expensive first, then by name."""
+    return sorted(findings, key=_sort_key)
+
+
+def owner_text(finding: Finding) -> str:
+    """The owner's address, with a note if it may not be mailed, or `no owner`."""
+    return clean_line(owners.shown(finding.owner) or "no owner")
+
+
+def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
+    usd = finding.price.usd_per_hour if finding.price else 0
+    return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
+
+
+def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, Any]:
+    resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
+    heading, progress = totals.progress_words(finding, run.mode)
+    planned, outcome = totals.plan_and_outcome_reasons(finding)
+    may_need_keeping = verdict.state in {State.IDLE, State.UNKNOWN}
+    return {
+        "state": STATE_ORDER.index(verdict.state),
+        "confidence": words(verdict.confidence),
+        "name": words(resource.name),
+        "kind": words(resource.kind),
+        "cloud": words(resource.target.cloud),
+        "account": words(resource.target.account),
+        "accountName": words(resource.target.account_name),
+        "region": words(resource.region),
+        "size": words(resource.size or None),
+        "status": words(resource.status or None),
+        "id": words(resource.id, MAX_LONG_TEXT),
+        "owner": words(owner_text(finding)),
+        "ownerSource": words(finding.owner.source, MAX_LONG_TEXT),
+        "usd": round(finding.price.usd_per_hour, 6) if finding.price else None,
+        "priceSource": words(finding.price.source if finding.price else None),
+        "priceDate": words(finding.price.as_of if finding.price else None),
+        "wasted": finding.wasted_usd,
+        "idleFor": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
+        "lastBusy": _epoch(verdict.last_busy),
+        "created": _epoch(resource.created),
+        "changed": _epoch(resource.changed),
+        "because": words(verdict.because, MAX_LONG_TEXT),
+        "rule": words(rule.name),
+        "notes": [
+            words(note, MAX_LONG_TEXT) for note in (*rule.notes, *([rule.protected_because] if rule.protected_because else ()))
+        ],
+        "tags": _tag_pairs(resource.tags, words),
+        "step": words(finding.step.name),
+        "stepBecause": words(planned, MAX_LONG_TEXT),
+        "heading": words(heading),
+        "progress": words(progress),
+        "error": words(outcome, MAX_LONG_TEXT),
+        "evidence": [_signal_row(e, words) for e in finding.evidence],
+        "command": words(keep_command(resource, run.finished_at) if may_need_keeping else None, 2 * MAX_LONG_TEXT),
+    }
+
+
+def _tag_pairs(tags: Mapping[str, str] | None, words: WordList) -> list[list[int]] | None:
+    return None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())]
+
+
+def _signal_row(signal: Evidence, words: WordList) -> list[Any]:
+    peak = None if signal.peak is None or signal.peak in (float("inf"), float("-inf")) else round(signal.peak, 4)
+    heart = signal.role is Role.HEARTBEAT
+    slots = "".join(BASE_36_DIGITS[35 * slot if heart else -(-slot * 35 // 100)] for slot in signal.slots)
+    name, subject = words(signal.signal), words(signal.subject or None)
+    return [name, subject, int(heart), signal.points, _epoch(signal.last_busy), peak, int(signal.complete), words(slots or None)]
+
+
+def _epoch(when: datetime | None) -> int | None:
+    return int(when.timestamp()) if when else None
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(SCRIPT_ESCAPES)
+
+
+# MERGED The charts of the page: idle dollars a month by kind and by owner, most expensive first, with proven and likely separate.
+
+
+MAX_BARS = 7
+"""Bars of a chart; all others together make one more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartBar:
+    """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest`: it combines all that have no bar of their own."""
+
+    label: str
+    usd: float
+    proven: float
+    likely: float
+    count: int
+    unpriced: int
+    rest: bool = False
+
+
+def costs_by_kind(report: Report) -> list[ChartBar]:
+    """One bar per kind with idle resources."""
+    return _chart_bars(report, lambda finding: clean_line(finding.case.resource.kind))
+
+
+def costs_by_owner(report: Report) -> list[ChartBar]:
+    """One bar per owner of idle resources, and one for those without an owner."""
+    return _chart_bars(report, owner_text)
+
+
+def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
+    groups: dict[str, list[Finding]] = {}
+    for finding in idle_findings(report):
+        groups.setdefault(label(finding), []).append(finding)
+    ranked = sorted(groups.items(), key=lambda group: (-_usd_per_month(group[1]), group[0]))
+    if len(ranked) <= MAX_BARS + 1:
+        rows = ranked
+    else:
+        rest = [finding for _, group in ranked[MAX_BARS:] for finding in group]
+        rows = [*ranked[:MAX_BARS], (f"{len(ranked) - MAX_BARS} others", rest)]
+    longest = max((_usd_per_month(group) for _, group in rows), default=0) or 1
+    last = len(rows) - 1 if rows != ranked else None
+    return [_chart_bar(name, group, longest, index == last) for index, (name, group) in enumerate(rows)]
+
+
+def _chart_bar(label: str, group: list[Finding], longest: float, rest: bool) -> ChartBar:
+    likely = _usd_per_month([f for f in group if f.case.verdict.confidence is Confidence.LIKELY])
+    usd = _usd_per_month(group)
+    return ChartBar(
+        label=label,
+        usd=usd,
+        proven=round(100 * (usd - likely) / longest, 2),
+        likely=round(100 * likely / longest, 2),
+        count=len(group),
+        unpriced=sum(1 for f in group if f.price is None),
+        rest=rest,
+    )
+
+
+def _usd_per_month(group: list[Finding]) -> float:
+    return sum(f.price.usd_per_hour for f in group if f.price) * HOURS_A_MONTH

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Target
+from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
-from reaper.report import action_groups, coverage_map
+from reaper.report import coverage_map, totals
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -57,9 +57,9 @@ def _headline(report: Report) -> str:
 
 def _action_lines(report: Report) -> list[str]:
     lines = []
-    for group in action_groups.action_groups(report):
+    for group in totals.action_groups(report):
         items = [
-            f"- {action_groups.action_word(f)} {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(action_groups.outcome_reason(f))}"
+            f"- {totals.action_word(f)} {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(totals.outcome_reason(f))}"
             for f in group.findings
         ]
         lines += [f"## {group.title}", "", *items, ""]

@@ -14,12 +14,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reaper.actions.stop_switch import paused_sentence
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Confidence, Result, Role, State, Status, StepName, Target
+from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
-from reaper.report import action_groups, coverage_map, layout
+from reaper.report import coverage_map, totals
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -119,12 +119,12 @@ Rows = Sequence[Mapping[str, str | Text]]
 def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
     """One line a row, its cells by column; only reasons wrap, and only on a narrow terminal."""
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    table.padding = (0, layout.COLUMN_GAP, 0, 0)
+    table.padding = (0, COLUMN_GAP, 0, 0)
     natural = {
         name: min(MAX_CELL_WIDTH if name != "why" else width, max(len(name), *(len(row[name]) for row in rows)))
         for name in rows[0]
     }
-    widths = layout.column_widths(natural, stages, width)
+    widths = column_widths(natural, stages, width)
     for name, room in widths.items():
         wraps = name == "why" and width < WRAP_BELOW
         table.add_column(
@@ -192,7 +192,7 @@ def _name_cell(finding: Finding) -> Text:
 
 
 def _action_tables(report: Report, width: int) -> Iterator[RenderableType]:
-    for group in action_groups.action_groups(report):
+    for group in totals.action_groups(report):
         rows = [_action_row(f) for f in group.findings[:MAX_ROWS]]
         table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASON_STAGES, width)
         table.title_style = "bold red" if group.needs_attention else "bold"
@@ -203,11 +203,11 @@ def _action_tables(report: Report, width: int) -> Iterator[RenderableType]:
 
 def _action_row(finding: Finding) -> dict[str, str | Text]:
     return {
-        "action": action_groups.action_word(finding),
+        "action": totals.action_word(finding),
         "$/hour": usd_cell(finding.case.usd_per_hour),
         "resource": _name_cell(finding),
         "kind": clean_line(_short_kind(finding.case.resource.kind)),
-        "why": clean_line(action_groups.outcome_reason(finding), 300),
+        "why": clean_line(totals.outcome_reason(finding), 300),
     }
 
 
@@ -277,3 +277,32 @@ def _failure_block(row: Coverage) -> RenderableType:
     missing = f" missing {row.missing}:" if row.missing else ""
     failure = f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
     return Padding(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), failure), (0, 0, 0, 2))
+
+
+# MERGED The column widths of a table for a terminal: some columns never shrink, the others do so one after another. Pure.
+
+
+COLUMN_GAP = 2
+"""Blanks between columns."""
+
+
+def column_widths(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:
+    """The characters of each column, by name and in the same order, so that all fit in `width`.
+
+    `stages`: which column shrinks, first to last, and to what width; 0 removes it. A column without a stage never shrinks, so the table may
+    be wider than `width`. Spare room goes to the column that shrank last.
+    """
+    widths = dict(natural)
+    for name, least in stages:
+        if name in widths and (excess := table_width(widths) - width) > 0:
+            widths[name] = max(least, widths[name] - excess) if least < widths[name] else widths[name]
+            widths = widths if least else {other: room for other, room in widths.items() if other != name}
+    for name in dict.fromkeys(name for name, _ in reversed(stages)):
+        if name in widths:
+            widths[name] = min(natural[name], widths[name] + max(0, width - table_width(widths)))
+    return widths
+
+
+def table_width(widths: Mapping[str, int]) -> int:
+    """The width of a table with these columns."""
+    return sum(widths.values()) + COLUMN_GAP * (len(widths) - 1)

@@ -10,7 +10,7 @@ from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry, Ledger
 from reaper.ledger.update import update_memory
 from reaper.model import Memory
 from reaper.snooze import pages
-from reaper.snooze.form import SnoozeForm
+from reaper.snooze.request import SnoozeForm
 from reaper.snooze.token import SnoozeLink
 from reaper.text import format_time
 

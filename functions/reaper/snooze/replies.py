@@ -10,8 +10,7 @@ from datetime import datetime
 
 from reaper.model import Memory
 from reaper.snooze import pages, record
-from reaper.snooze.form import SnoozeForm
-from reaper.snooze.request import PAGE_PATH, Reply
+from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
 from reaper.snooze.token import SnoozeLink
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_network
+from urllib.parse import parse_qs
 
 from reaper.ledger.port import Ledger
-from reaper.snooze import form
-from reaper.snooze.form import MAX_BODY
 from reaper.snooze.token import Keys
+from reaper.text import tidy_line
 
 PAGE_PATH = "/keep"
 
@@ -50,8 +50,8 @@ class SnoozeContext:
 def token_of(request: Request) -> str:
     """The token of a request: from the form if it was sent, else from the address. Empty if the body is too long."""
     if request.method != "POST":
-        return form.first_value(request.query, "t")
-    return form.first_value(request.body.decode("utf-8", "replace"), "t") if len(request.body) <= MAX_BODY else ""
+        return first_value(request.query, "t")
+    return first_value(request.body.decode("utf-8", "replace"), "t") if len(request.body) <= MAX_BODY else ""
 
 
 def network_of(request: Request) -> str:
@@ -60,3 +60,49 @@ def network_of(request: Request) -> str:
         return str(ip_network((request.source_ip, 64 if ":" in request.source_ip else 32), strict=False))
     except ValueError:
         return "unknown"
+
+
+# MERGED The sent form of a snooze link, cleaned: a token, a number of days, a reason and a name. Pure.
+
+
+MAX_BODY = 16_384
+"""Bytes: three times what the longest reason, name and token need if every character is escaped."""
+MAX_REASON = 300
+MAX_NAME = 80
+MAX_FIELDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozeForm:
+    """A sent form. `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner."""
+
+    token: str
+    days: int | None = None
+    reason: str = ""
+    name: str = ""
+    shorten: bool = False
+
+
+def read_form(body: bytes) -> SnoozeForm:
+    """The form in a body (application/x-www-form-urlencoded, UTF-8). Invalid UTF-8 becomes a replacement character, never an error."""
+    text = body.decode("utf-8", "replace")
+    return SnoozeForm(
+        token=first_value(text, "t"),
+        days=_parse_days(first_value(text, "days")),
+        reason=tidy_line(first_value(text, "reason"), MAX_REASON),
+        name=tidy_line(first_value(text, "name"), MAX_NAME),
+        shorten=first_value(text, "shorten") == "yes",
+    )
+
+
+def first_value(encoded: str, name: str) -> str:
+    """The first value of `name` in a query or body. Empty if there is none, or if there are far too many fields."""
+    try:
+        values = parse_qs(encoded, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        return ""
+    return values.get(name, [""])[0]
+
+
+def _parse_days(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from reaper import contexts
 from reaper.act import act, refuse_target
-from reaper.actions.executor import ActContext
+from reaper.acting.executor import ActContext
 from reaper.conclude import leases_of
 from reaper.contexts import RunSetup
 from reaper.coverage import failure_row
@@ -19,9 +19,9 @@ from reaper.handover import Acted, Decided
 from reaper.model import Target
 from reaper.sessions import CloudSession, open_account, session_of
 from reaper.settings import Settings
-from reaper.workflow import run_lease
+from reaper.workflow import lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
-from reaper.workflow.stored_run import EngineState, StoredRun
+from reaper.workflow.store import EngineState, StoredRun
 
 
 def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, context: WorkflowContext) -> Acted:
@@ -38,7 +38,7 @@ def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, cont
         return refuse_target(decided, target, because)
     try:
         setup = setup_of(stored, context, policy)
-        if setup.ledger is None or run_lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
+        if setup.ledger is None or lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
             return refuse_target(decided, target, "this run has ended, or another one has taken over")
         session = _open_session(setup, target, stored)
         act_context = _act_context(decided, session, setup, engine.policy_sha256)

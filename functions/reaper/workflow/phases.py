@@ -7,28 +7,31 @@ the ledger, and conclude sends each message once. A step gets an item's number, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from reaper import contexts, handover
-from reaper.case import Report
+from reaper.case import Coverage, Report
 from reaper.conclude import conclude
+from reaper.coverage import OWN
 from reaper.decide import DecideContext, decide
 from reaper.errors import CloudError, Reason
-from reaper.handover import Decided
+from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.opening import ensure_format
-from reaper.model import Account, Target
+from reaper.model import Account, Status, Target
 from reaper.observe import observe
 from reaper.policy.file import load_policy
+from reaper.registry import kinds
 from reaper.run import new_run
 from reaper.sessions import list_accounts, open_account
-from reaper.workflow import conclude_claim, reconcile, run_lease
+from reaper.workflow import lease as conclude_claim
+from reaper.workflow import lease as run_lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
-from reaper.workflow.run_lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING
-from reaper.workflow.stored_run import EngineState, StoredRun, require_run, store_run
+from reaper.workflow.lease import RUN_LEASE, RunLease
+from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, EngineState, RunItem, RunStore, StoredRun, require_run, store_run
 
 TAKEN_OVER = "another run has taken over from this one"
 
@@ -86,8 +89,8 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
-        missing = _note_missing(reconcile.missing_items(items, context.store, failures), context)
-        parts = reconcile.observed_parts(stored, items, context.store, missing, context.clock())
+        missing = _note_missing(missing_items(items, context.store, failures), context)
+        parts = observed_parts(stored, items, context.store, missing, context.clock())
         decided = decide(parts, decide_context)
         if not context.store.create(DECIDED, handover.dump(decided)):
             decided = _require_decided(context, stored)  # a repeated call was quicker
@@ -127,8 +130,8 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
     policy, because = current_policy(context, engine)
     with conclude_claim.claimed(stored, context, conclude_claim.open_context(stored, context, policy, because)) as opened:
         missing = _read_missing(context)
-        parts = reconcile.observed_parts(stored, stored.items(), context.store, missing, context.clock())
-        acted = reconcile.acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
+        parts = observed_parts(stored, stored.items(), context.store, missing, context.clock())
+        acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
         run_lease.give_back_run_lease(opened.ledger, stored.run.id, context.clock())
@@ -187,7 +190,7 @@ def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) ->
     except ValueError as error:
         raise CloudError(Reason.UNREADABLE, "workflow", f"{name} can't be read: {error}") from error
     if decided.run != stored.run:
-        raise CloudError(Reason.REFUSED, "workflow", f"{name}: {reconcile.OTHER_RUN}")
+        raise CloudError(Reason.REFUSED, "workflow", f"{name}: {OTHER_RUN}")
     return decided
 
 
@@ -210,3 +213,105 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
 def _act_item(number: int, target: Target) -> dict[str, Any]:
     """What the map reads. Only the number is used: the rest is for people."""
     return {"item": number, "account": target.account, "region": target.region}
+
+
+# MERGED Compares the items of a workflow with what its steps left behind. An item without a part is a failure in the report, never an empty list.
+#
+# A step may end without a trace that the workflow sees as a failure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html
+
+
+OTHER_RUN = "it belongs to another run"
+NO_REASON = "its step of the workflow ended without a result"
+Failures = Mapping[int, str]
+"""Why steps failed, by item, as far as the engine knows."""
+
+
+def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
+    """Why each item without a part has none."""
+    names = set(store.names("observed/"))
+    return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
+
+
+def observed_parts(
+    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures, now: datetime
+) -> Iterator[Observed]:
+    """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
+    for item in items:
+        because, part = missing.get(item.item, NO_REASON), None
+        try:
+            text = _read_part(store, f"observed/{item.item}.json") if item.item not in missing else None
+            part = _of_run(handover.load_observed(text), stored) if text is not None else None
+        except ValueError as error:
+            because = f"what it observed can't be read ({_first_line(error)})"
+        yield part or _missing_part(stored, item, because, now)
+
+
+def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
+    """What was done in each target. For a missing part, the ledger's intents say what was done, and a row says that it is missing."""
+    parts = []
+    for number, target in enumerate(targets):
+        because, part = failures.get(number, NO_REASON), None
+        try:
+            text = _read_part(store, f"acted/{number}.json")
+            part = _of_run(handover.load_acted(text), stored) if text is not None else None
+            if part and part.target != target:
+                raise ValueError(f"it is about {part.target.account}")
+        except ValueError as error:
+            because = f"what it did can't be read ({_first_line(error)})"
+        parts.append(part or Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),)))
+    return parts
+
+
+Part = TypeVar("Part", Observed, Acted)
+
+
+def _of_run(part: Part, stored: StoredRun) -> Part:
+    """The part. Raises ValueError if another run left it."""
+    if part.run != stored.run:
+        raise ValueError(OTHER_RUN)
+    return part
+
+
+def _read_part(store: RunStore, name: str) -> str | None:
+    """The part's text; None if there is none. Raises ValueError if it isn't text, and CloudError if the store fails."""
+    try:
+        return store.read(name)
+    except CloudError as error:
+        if error.reason is not Reason.UNREADABLE:
+            raise
+        raise ValueError(str(error)) from error
+
+
+def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:
+    account = stored.account(item.account)
+    rows = tuple(
+        Coverage(
+            cloud=account.cloud,
+            account=account.id,
+            account_name=account.name,
+            region=region,
+            kind=kind.name,
+            status=Status.FAILED,
+            error=f"not read: {because}",
+        )
+        for region in (item.regions if item.regions and item.regions != ("all",) else (None,))
+        for kind in kinds(account.cloud)
+        if not stored.kinds or kind.name in stored.kinds
+    )
+    return Observed(run=stored.run, observed_at=now, targets=(), coverage=rows, cases=())
+
+
+def _acting_row(target: Target, because: str) -> Coverage:
+    where = f"{target.account} {target.region or ''}".strip()
+    return Coverage(
+        cloud=OWN,
+        account="",
+        region=None,
+        kind="acts",
+        status=Status.FAILED,
+        error=f"acting in {where}: {because}; the ledger says which actions were carried out",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [repr(error)])[0]

@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from shlex import quote
 
-from reaper.cli.output import own_command
-from reaper.cli.progress import print_message, show_progress
+from reaper.cli.output import own_command, print_message, show_progress
 from reaper.settings import SETTING_DOCS
 from reaper_sandbox.demo.practice_world import PracticeWorld, practice_world
 

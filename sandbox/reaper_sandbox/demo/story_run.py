@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from reaper.case import Report
-from reaper.cli.progress import show_progress
+from reaper.cli.output import show_progress
 from reaper.errors import SettingsError
 from reaper.model import Result
 from reaper.report import html

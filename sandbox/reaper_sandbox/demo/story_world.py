@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from reaper.actions import manifest, restore
+from reaper.acting import manifest, restore
 from reaper.case import Report
 from reaper.handover import Decided
 from reaper.ledger import opening

@@ -13,7 +13,7 @@ import boto3
 
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.actions.contract import (
+from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionResult,
     Earlier,
@@ -23,16 +23,15 @@ from reaper.actions.contract import (
     PutBackResult,
     UndoResult,
 )
-from reaper.actions.intent import Intent
-from reaper.actions.manifest import Archive
-from reaper.actions.manifest_check import require_own_form
-from reaper.actions.permit import CallPermit, Look, hints_inside
+from reaper.acting.manifest import Archive, require_own_form
+from reaper.acting.permit import CallPermit, Look, hints_inside
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Unfinished
 from reaper.model import Memory, Resource, StepName, Target
 from reaper.observation import Observation, Window
+from reaper.pending.intents import Intent
 from reaper.policy.schema import Owners
 from reaper_sandbox.aws.server import Server
 

@@ -8,7 +8,7 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from reaper import registry
-from reaper.actions.contract import Manifest
+from reaper.acting.contract import Manifest
 from reaper.model import StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account

@@ -8,7 +8,7 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import HOUR, NOW
 from reaper import registry
-from reaper.actions.contract import HalfDone
+from reaper.acting.contract import HalfDone
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName

@@ -13,10 +13,10 @@ import pytest
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.actions import manifest as archives
-from reaper.actions.contract import NOTHING_EARLIER, ActionResult, Earlier
-from reaper.actions.manifest import Archive
-from reaper.aws.restorable import RESTORED_TAG
+from reaper.acting import manifest as archives
+from reaper.acting.contract import NOTHING_EARLIER, ActionResult, Earlier
+from reaper.acting.manifest import Archive
+from reaper.aws.kinds.sagemaker_endpoint.restorable import RESTORED_TAG
 from reaper.aws.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.model import StepName

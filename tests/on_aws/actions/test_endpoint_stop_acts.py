@@ -8,7 +8,7 @@ import pytest
 from on_aws.actions.stage import WINDOW, Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
-from reaper.actions.contract import ActionResult, HalfDone
+from reaper.acting.contract import ActionResult, HalfDone
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import State, StepName
 from reaper_sandbox.aws import scaled

@@ -12,9 +12,9 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.actions import manifest as archives
-from reaper.actions.contract import NOTHING_EARLIER, ActionResult, Manifest
-from reaper.actions.manifest import Archive
+from reaper.acting import manifest as archives
+from reaper.acting.contract import NOTHING_EARLIER, ActionResult, Manifest
+from reaper.acting.manifest import Archive
 from reaper.errors import CloudError, Reason
 from reaper.model import BilledPart, StepName
 from reaper_sandbox.aws import scaled

@@ -11,7 +11,7 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.actions.test_act_permissions import SCENES, Scene
-from reaper.actions.contract import OwnChanges, unchanged
+from reaper.acting.contract import OwnChanges, unchanged
 from reaper.errors import ActionWithdrawn
 from reaper.model import StepName
 from reaper_sandbox.aws.account import Account

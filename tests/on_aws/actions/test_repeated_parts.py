@@ -12,8 +12,8 @@ from on_aws.actions.deployment import AwsDeployment, Killed, announced, finding
 from on_aws.actions.test_half_done import dying_after
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.actions import restore
-from reaper.actions.restore import RestoreContext
+from reaper.acting import restore
+from reaper.acting.restore import RestoreContext
 from reaper.aws.session import CloudSession
 from reaper.model import StepName
 from reaper_sandbox.aws import scaled

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import owner_lines, tags
+from reaper.aws import sagemaker, tags
 from reaper.errors import CloudError
 from reaper.evidence import is_recent
 from reaper.kind import Kind
@@ -124,6 +124,6 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     details=MlflowServerDetails,
-    keep_line=owner_lines.keep_line,
+    keep_line=sagemaker.keep_line,
     price_keys=(PRICE_COMPONENT,),
 )

@@ -12,11 +12,11 @@ from azure.communication.email import EmailClient
 from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from reaper.azure import trusted_hosts
-from reaper.azure.credential import new_credential
+from reaper.azure.clients import new_credential
+from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.recipients import recipient_addresses
+from reaper.notices.channels.mail import recipient_addresses
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Acs
 

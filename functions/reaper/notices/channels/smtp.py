@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from reaper.errors import CloudError, Reason
-from reaper.notices.channels import tls
+from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.mime import mail_bytes, make_mail
-from reaper.notices.channels.recipients import recipient_addresses
+from reaper.notices.channels.mail import mail_bytes, make_mail, recipient_addresses
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Smtp
 from reaper.text import tidy_line
@@ -80,12 +79,12 @@ class Channel:
         spec = self._spec
         name = spec.sender.rpartition("@")[2]
         if spec.tls == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(spec.host, spec.port, name, timeout=TIMEOUT_S, context=tls.tls_context())
+            server: smtplib.SMTP = smtplib.SMTP_SSL(spec.host, spec.port, name, timeout=TIMEOUT_S, context=delivery.tls_context())
         else:
             server = smtplib.SMTP(spec.host, spec.port, name, timeout=TIMEOUT_S)
         try:
             if spec.tls == "starttls":
-                server.starttls(context=tls.tls_context())
+                server.starttls(context=delivery.tls_context())
             if spec.user is not None and password is not None:
                 server.login(spec.user, password)
             server.ehlo_or_helo_if_needed()

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from reaper import __version__
 from reaper.errors import CloudError, Reason
-from reaper.notices.channels import tls
+from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Message, without_markup
 from reaper.policy.channel_settings import Webhook
@@ -46,7 +46,7 @@ class Channel:
         }
         request = urllib.request.Request(self._spec.url, data=content, headers=headers, method="POST")
         host = urlsplit(self._spec.url).netloc
-        opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=tls.tls_context()))
+        opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=delivery.tls_context()))
         try:
             with opener.open(request, timeout=TIMEOUT_S) as reply:
                 return _receipt(reply)

@@ -1,0 +1,322 @@
+"""Manifests: what an action is about to change or remove, stored before it does, and read again to undo it.
+
+`REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
+the user's ledger. Each action has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
+
+from reaper.acting.contract import ActionFunctions, Manifest, any_members, part_of, unknown_member
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.ledger import opening
+from reaper.ledger.stored_text import comparable_id
+from reaper.model import ManifestReference, StepName, Target
+
+SCHEMA = 1
+OPERATION = "manifest"
+MEMBERS = any_members(
+    "schema", "id", "kind", "name", "cloud", "account", "target_region", "region", "move", "run", "at", "record"
+)
+
+
+class Store(Protocol):
+    """Stores texts by name. Every operation raises CloudError."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        """Store the text as `<place>/<name>` and return its address. Never overwrites anything."""
+        ...
+
+    def read_text(self, address: str) -> str:
+        """The text at an address that `write` returned."""
+        ...
+
+    def list_texts(self, place: str) -> list[str]:
+        """The addresses of everything stored under `place`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The manifests at one place."""
+
+    place: str
+    store: Store
+
+    def store_manifest(self, manifest: Manifest, version: int) -> ManifestReference:
+        """Store it and return its reference. `version`: that of the ledger row that will name it, so that no two attempts share a name.
+
+        Raises CloudError. Then nothing may be changed.
+        """
+        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.action}-{version}.json"
+        text = manifest_json(manifest)
+        return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
+
+    def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
+        """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
+        return [self._manifest_or_error(address) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")]
+
+    def read_manifest(self, reference: ManifestReference) -> Manifest:
+        """The manifest that was stored there. Raises CloudError, also if it isn't in this place, or has changed since it was stored."""
+        found, manifest = self.read_unproven(reference.address)
+        if found != reference:
+            raise changed_error(reference.address)
+        return manifest
+
+    def read_unproven(self, address: str) -> tuple[ManifestReference, Manifest]:
+        """Whatever manifest is at the address, with a reference to it as it is now. Raises CloudError, also if it isn't in this place.
+
+        The text of that error names no manifest elsewhere, because nothing there may be used.
+        """
+        if not self.contains(address):
+            raise CloudError(Reason.REFUSED, OPERATION, f"the manifest isn't in REAPER_MANIFESTS={self.place}, so it isn't used")
+        text = self.store.read_text(address)
+        return ManifestReference(address=address, sha256=_sha256(text)), parse_manifest(text, address)
+
+    def with_continued(self, manifest: Manifest) -> Manifest:
+        """The manifest with those of the earlier parts that it went on with. Raises CloudError if one of them can't be used."""
+        chain = [manifest]
+        while part_of(chain[-1]) > 1:
+            previous = previous_manifest(chain[-1])
+            if previous is None:
+                raise CloudError(Reason.UNREADABLE, OPERATION, "the manifest doesn't name the one that it goes on with")
+            chain.append(self.read_manifest(previous))
+            if comparable_id(chain[-1].id) != comparable_id(manifest.id) or chain[-1].kind != manifest.kind:
+                raise CloudError(Reason.UNREADABLE, OPERATION, f"{previous.address} is about {chain[-1].id}")
+        return replace(manifest, continued=tuple(chain[1:]))
+
+    def contains(self, address: str) -> bool:
+        """Whether the address is in this place."""
+        if _cloud_of(address) != _cloud_of(self.place):
+            return False
+        if _cloud_of(address) is None:
+            return _is_within(address, self.place)
+        parts, own_parts = _address_parts(address), _address_parts(self.place)
+        return (
+            len(parts) > len(own_parts)
+            and parts[: len(own_parts)] == own_parts
+            and not {".", ".."} & set(parts)
+            and "?" not in address
+        )
+
+    def _manifest_or_error(self, address: str) -> tuple[ManifestReference, Manifest | CloudError]:
+        try:
+            return self.read_unproven(address)
+        except CloudError as error:
+            return ManifestReference(address=address, sha256=""), error
+
+
+def previous_manifest(manifest: Manifest) -> ManifestReference | None:
+    """The manifest of an earlier action on the same resource, as the record names it."""
+    previous = manifest.undo_state.get("previous")
+    return ManifestReference(address=str(previous["address"]), sha256=str(previous["sha256"])) if previous else None
+
+
+def changed_error(address: str) -> CloudError:
+    """The error about a manifest that has another text than the ledger's hash says."""
+    because = f"{address} isn't as the reaper stored it, so it isn't used; restore the version that was stored"
+    return CloudError(Reason.REFUSED, OPERATION, because)
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether both lead to the same manifest, however they are written."""
+    if _cloud_of(one) is None and _cloud_of(other) is None:
+        return Path(one).resolve() == Path(other).resolve()
+    return _address_parts(one) == _address_parts(other)
+
+
+def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
+    """The archive at `place`. Default: beside the user's own ledger. Raises SettingsError if the place can't be an archive."""
+    address = (place or default_folder(environ)).strip()
+    if address.startswith("https://") and "?" in address:
+        raise SettingsError("REAPER_MANIFESTS: a URL with a signature can't be stored for undoing; use the container's plain URL")
+    if "://" in address and not _cloud_of(address):
+        raise SettingsError(
+            f"REAPER_MANIFESTS={address!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
+        )
+    return Archive(place=address, store=_store_for(address))
+
+
+def default_folder(environ: Mapping[str, str]) -> str:
+    """The folder `manifests` beside the user's own ledger. Raises SettingsError if the user has no home."""
+    return str(Path(opening.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
+
+
+def manifest_json(manifest: Manifest) -> str:
+    """The manifest as JSON."""
+    target = manifest.target
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "id": manifest.id,
+            "kind": manifest.kind,
+            "name": manifest.name,
+            "cloud": target.cloud,
+            "account": target.account,
+            "target_region": target.region,
+            "region": manifest.region,
+            "move": manifest.action.value,
+            "run": manifest.run,
+            "at": manifest.at.isoformat(),
+            "record": manifest.undo_state,
+        },
+        indent=1,
+    )
+
+
+def parse_manifest(text: str, address: str) -> Manifest:
+    """The manifest in `text`. For anything else raises CloudError with the address."""
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        if fields["schema"] != SCHEMA:
+            raise ValueError(f"schema {fields['schema']!r} is not {SCHEMA}")
+        if odd := unknown_member(fields, MEMBERS):
+            raise ValueError(f"unknown member {odd}")
+        return Manifest(
+            id=str(fields["id"]),
+            kind=str(fields["kind"]),
+            name=str(fields["name"]),
+            target=Target(cloud=str(fields["cloud"]), account=str(fields["account"]), region=fields["target_region"]),
+            region=str(fields["region"]),
+            action=StepName(fields["move"]),
+            run=str(fields["run"]),
+            at=datetime.fromisoformat(fields["at"]),
+            undo_state=dict(fields["record"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
+
+
+class FolderStore:
+    """Manifests as files on one machine."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        path = Path(place, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except (OSError, ValueError) as error:
+            raise CloudError(Reason.REFUSED, OPERATION, f"{path} can't be written: {error}") from error
+        return str(path)
+
+    def read_text(self, address: str) -> str:
+        try:
+            return Path(address).read_bytes().decode()
+        except (OSError, ValueError) as error:
+            raise CloudError(Reason.GONE, OPERATION, f"{address} can't be read: {error}") from error
+
+    def list_texts(self, place: str) -> list[str]:
+        return sorted(str(path) for path in Path(place).glob("*.json"))
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _cloud_of(address: str) -> str | None:
+    """The cloud whose store has that address; None for a file or directory."""
+    return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
+
+
+def _is_within(address: str, place: str) -> bool:
+    try:
+        return Path(address).resolve().is_relative_to(Path(place).resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _address_parts(address: str) -> list[str]:
+    """The host or bucket and each part of the path, with the percent escapes of a blob's URL decoded."""
+    text = unquote(address) if _cloud_of(address) == "azure" else address
+    return [part for part in text.split("/") if part]
+
+
+def _store_for(address: str) -> Store:
+    cloud = _cloud_of(address)
+    if cloud is None:
+        return FolderStore()
+    try:
+        return cast(Store, import_module(f"reaper.{cloud}.stores.texts"))
+    except ImportError as error:
+        raise SettingsError(f"manifests at {address} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+
+
+# MERGED What a manifest must look like before it is undone, and what a person should see first: undoing creates what it says.
+
+
+NAMED_PARTS = (
+    ("role", re.compile(r"arn:[^:]+:iam::\d*:role/.+")),
+    ("identity", re.compile(r"/subscriptions/.+/userAssignedIdentities/[^/]+", re.IGNORECASE)),
+    ("image", re.compile(r"[^/]+\.ecr\.[^/]+/.+|[^/]+\.azurecr\.[^/]+/.+|.*/environments/.+", re.IGNORECASE)),
+    ("bucket", re.compile(r"s3://.+|https://[^/]+\.blob\..+|azureml:.+/datastores/.+", re.IGNORECASE)),
+)
+"""The parts that a record can name, by how their names look."""
+IMAGE_MEMBERS = frozenset({"image", "environmentid"})
+"""Members that name an image, however it is written."""
+
+
+def require_own_form(manifest: Manifest, functions: ActionFunctions[Any]) -> None:
+    """Raises CloudError unless its record has the members that its kind stores, and it says of the resource what the ID says."""
+    members = functions.undo_members.get(manifest.action)
+    if members is None:
+        raise _refusal(f"a {manifest.action} of kind {manifest.kind} isn't undone")
+    if odd := unknown_member(manifest.undo_state, members):
+        raise _refusal(f"the manifest's record has the unknown member {odd}, so it isn't used")
+    match = functions.id_pattern.fullmatch(manifest.id)
+    if match is None:
+        raise _refusal(f"the manifest says that its kind is {manifest.kind}, but {manifest.id} is no ID of that kind")
+    for label, said, shown in _said_and_shown(manifest, match.groupdict()):
+        if said.casefold() != shown.casefold():
+            raise _refusal(f"the manifest says that the {label} of {manifest.id} is {said}, so it isn't used")
+
+
+def _said_and_shown(manifest: Manifest, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    yield "account", manifest.target.account, shown["account"]
+    yield "name", manifest.name, "/".join(text for group, text in shown.items() if group.startswith("name"))
+    if "region" in shown:
+        yield "region", manifest.region, shown["region"]
+        yield "region", manifest.target.region or "", shown["region"]
+
+
+def named_parts(manifest: Manifest) -> list[str]:
+    """The roles, identities, images and buckets that the record names, such as `role arn:aws:iam::123456789012:role/x`, each once."""
+    texts = list(_texts_in(manifest.undo_state))
+    return list(
+        dict.fromkeys(
+            f"{label} {text}"
+            for label, pattern in NAMED_PARTS
+            for member, text in texts
+            if pattern.fullmatch(text) or (label == "image" and member.lower() in IMAGE_MEMBERS)
+        )
+    )
+
+
+def _texts_in(value: object, member: str = "") -> Iterator[tuple[str, str]]:
+    """Every text, with the name of its member. The names are texts, too: Azure names identities so."""
+    if isinstance(value, str):
+        yield member, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield "", key
+            yield from _texts_in(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner, member)
+
+
+def _refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "restore", text)

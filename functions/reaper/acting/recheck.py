@@ -1,0 +1,204 @@
+"""The re-check right before an action: the resource and its tags from the authoritative calls, its activity up to this minute, its rows in
+the ledger, and the plan once more from all that. If anything is not as it was when the action was decided, the action is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from reaper import idle_period, memory_updates, plan
+from reaper.acting.contract import NOTHING_EARLIER, Earlier
+from reaper.acting.manifest import Archive, previous_manifest
+from reaper.acting.permit import Look
+from reaper.assess import assess
+from reaper.case import Case
+from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
+from reaper.kind import Kind
+from reaper.ledger.port import Ledger
+from reaper.limits import account_text
+from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
+from reaper.observation import Observation
+from reaper.observing.windows import observation_window, recent_since_by_id
+from reaper.pending import hold_ledger, holds, intents
+from reaper.planning import contained, jumps, possible_actions, snoozed_cases
+from reaper.planning.enrolment import is_stopped_by_hours
+from reaper.planning.reasons import PARTICIPLES
+from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
+from reaper.policy.schema import Owners, Policy
+from reaper.prices import PriceBook
+from reaper.sessions import CloudSession
+
+INTERRUPTED = "an action on it was interrupted and isn't settled yet"
+
+
+class StepRefused(ReaperError):
+    """Something is not as it was when the action was decided. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """What the re-check of one resource needs."""
+
+    session: CloudSession
+    kind: Kind[Any]
+    policy: Policy
+    prices: PriceBook
+    ledger: Ledger
+    clock: Callable[[], datetime]
+
+
+def assess_again(resource: Resource, recheck: Recheck) -> Case:
+    """The case of one resource, observed up to this very moment. Raises CloudError if any part of it couldn't be read."""
+    now = recheck.clock()
+    observation = _observe_again(resource, recheck, now)
+    with odd_replies_as_errors(recheck.kind.name):
+        return assess(observation, recheck.kind, recheck.policy, recheck.prices, now)
+
+
+def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Observation:
+    """The window starts at the hour at which that of a run at this moment would, and every reading covers all of it."""
+    session, kind = fresh_session(recheck.session), recheck.kind
+    window = replace(
+        observation_window(recheck.policy, now, session.recheck_end(now)),
+        recent_since_by_id=recent_since_by_id([resource], recheck.policy, recheck.prices, now),
+        reads_in_full=True,
+    )
+    with odd_replies_as_errors(kind.name):
+        observations = list(kind.observe(session, [resource], window))
+    if session.errors:
+        with gone_as_partial():
+            raise session.errors[0]
+    if [(o.resource.id, o.resource.name) for o in observations] != [(resource.id, resource.name)]:
+        raise CloudError(Reason.UNREADABLE, kind.name, "the kind returned no observation")
+    if observations[0].is_gone:
+        raise CloudError(Reason.GONE, kind.name, "it no longer exists")
+    return observations[0]
+
+
+def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
+    """The memories of the resource, its host and everything inside. Raises StepRefused if any of them can't be read."""
+    try:
+        memories = recheck.ledger.recall(intents.remembered_ids(resource), recheck.clock())
+    except CloudError as error:
+        raise StepRefused(f"its ledger record couldn't be read: {error}") from error
+    if memories.errors:
+        raise StepRefused(f"its ledger record couldn't be read: {memories.errors[0]}") from memories.errors[0]
+    return memories
+
+
+def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
+    """Raises StepRefused unless the plan asks for the same action on the resource as it is now."""
+    if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
+        raise StepRefused(INTERRUPTED)
+    host = intents.host_memory(case.resource, memories)
+    own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
+    memory = memory_updates.after_host_snooze(own, host)
+    reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
+    [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)
+    if step.name is not action:
+        raise StepRefused(_refused_because(action, reported, step.because, now))
+
+
+def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
+    if case.verdict.state is not State.IDLE and action is not StepName.START:
+        return f"it is {case.verdict.state} now: {case.verdict.because}"
+    if blocked := case.blocked.get(action):
+        return blocked.because
+    if case.rule.only_notices:
+        return f"it is {NOT_IN_ENFORCE_ONLY}"
+    if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
+        return (
+            f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"
+        )
+    return step_because
+
+
+def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Recheck) -> bool:
+    """Whether the action counts toward `max_acts`: not a start, nor what office hours stop, nor what a release covers.
+
+    Raises StepRefused if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
+    """
+    if action not in ENDING_ACTIONS:
+        return False
+    now = recheck.clock()
+    try:
+        rows = hold_ledger.read_hold_rows(recheck.ledger, [case.resource.target], now).rows
+    except CloudError as error:
+        raise StepRefused(f"what is on hold couldn't be read: {error}") from error
+    breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
+    if because := next((breaker.because for breaker in breakers if breaker.since), None):
+        raise StepRefused(f"it is on hold since this was decided: {because}")
+    if jumps.without_lapsed_notice(memory, breakers) != memory:
+        raise StepRefused("its notice is from before the end of a jump of the idle share, so it needs a new one")
+    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
+    if standing and not is_released:
+        raise StepRefused(f"it is on hold since this was decided: {standing[0][1].because}")
+    return not (is_stopped_by_hours(case) or is_released)
+
+
+def count_action(run_id: str, resource: Resource, recheck: Recheck) -> None:
+    """Count an action of the run, before its intent. Deciding keeps within `max_acts`; this holds whatever was made of its decisions since.
+
+    Raises StepRefused if the run has begun too many in this target, or if that can't be known.
+    """
+    target, most = resource.target, recheck.policy.limits.max_acts
+    try:
+        if hold_ledger.count_action(recheck.ledger, run_id, resource, most, recheck.clock()):
+            return
+    except CloudError as error:
+        raise StepRefused(f"the actions of this run couldn't be counted: {error}") from error
+    where = account_text(target.cloud, target.account, target.account_name)
+    raise StepRefused(f"this run has already carried out max_acts: {most} actions in {where}; the next run decides again")
+
+
+def require_nothing_inside_forbids(
+    case: Case, memories: Mapping[str, Memory], action: StepName, owners: Owners, now: datetime
+) -> None:
+    """Raises StepRefused if something inside that the action would affect is snoozed, or its owner got no notice."""
+    snoozed = contained.snoozed_inside(case.resource, memories, now)
+    if because := snoozed or contained.untold_inside(case, memories, action, owners, now):
+        raise StepRefused(because)
+
+
+def earlier_action(memory: Memory, archive: Archive) -> Earlier:
+    """The earlier action whose manifest still stands, so that the new manifest can name it. It is named even if it can't be read.
+
+    If all that the last action did was put back, it is the one before that.
+    """
+    reference = memory_updates.manifest_reference(memory)
+    if memory.last_action is None or reference is None:
+        return NOTHING_EARLIER
+    last = _read_earlier(reference, archive)
+    if memory.last_action_result is Result.REFUSED and last.manifest:
+        before = previous_manifest(last.manifest)
+        return _read_earlier(before, archive) if before else NOTHING_EARLIER
+    return replace(last, is_known=memory.last_action_result is Result.DONE)
+
+
+def _read_earlier(reference: ManifestReference, archive: Archive) -> Earlier:
+    try:
+        return Earlier(reference=reference, manifest=archive.read_manifest(reference))
+    except CloudError:
+        return Earlier(reference=reference)
+
+
+def shows_as_done(look: Look, action: StepName, recheck: Recheck) -> bool:
+    """Whether reading the resource once more shows that the action was carried out after all. False if that fails."""
+    try:
+        with odd_replies_as_errors("act"):
+            blocked = recheck.kind.blocked_actions(look.read()).get(action)
+    except CloudError as error:
+        return error.reason is Reason.GONE and action in ENDING_ACTIONS
+    except StepRefused:
+        return False
+    return blocked is not None and blocked.already_done
+
+
+def fresh_session(session: CloudSession) -> CloudSession:
+    """The same session with nothing remembered and no errors yet; its calls are counted together with those of `session`."""
+    fresh = session.without_cache()
+    fresh.calls = session.calls
+    return fresh

@@ -1,0 +1,236 @@
+"""Undoes actions: one resource from the manifest of its last action, or everything that one run did. Run by a person."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from reaper import memory_updates, registry
+from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
+from reaper.acting.manifest import Archive, changed_error, is_same_address, previous_manifest, require_own_form
+from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
+from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
+from reaper.ledger.stored_text import comparable_id
+from reaper.ledger.update import update_memory
+from reaper.model import ManifestReference, Memory, StepName, Target
+from reaper.pending import unfinished
+
+if TYPE_CHECKING:
+    from reaper.sessions import CloudSession
+
+
+RESTORED = "restored"
+MAX_ENTRIES = 200
+"""The last entries of a resource's history that say whether it was restored already."""
+RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreContext:
+    """The context of restoring. `by`: the person who runs it. `show`: called with each manifest right before it is undone."""
+
+    ledger: Ledger
+    archive: Archive
+    open_session: Callable[[Target], CloudSession]
+    clock: Callable[[], datetime]
+    by: str
+    show: Callable[[Manifest], None] = lambda manifest: None
+    action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """The result of undoing one action: `undone`, or the `error` that prevented it."""
+
+    id: str
+    undone: UndoResult | None = None
+    error: CloudError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUndone:
+    """An action of the run that isn't undone, and why."""
+
+    id: str
+    because: str
+
+
+def restore_resource(
+    resource_id: str, context: RestoreContext, address: str | None = None, *, is_trusted: bool = False
+) -> RestoreResult:
+    """Undo the last action on a resource. If it was undone already, nothing is changed.
+
+    `address`: a manifest to use instead of the ledger's. The ledger has no hash of it, so it must be `is_trusted` by the person who restores.
+    Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
+    """
+    memory = _read_memory(resource_id, context)
+    own = memory_updates.manifest_reference(memory)
+    named = address or (own.address if own else None)
+    if named is None:
+        return _already_restored(resource_id, memory, context)
+    found, manifest = context.archive.read_unproven(named)
+    if comparable_id(manifest.id) != comparable_id(resource_id):
+        raise SettingsError(f"{resource_id}: the manifest {named} is for {manifest.id}; nothing was changed")
+    is_own = own is not None and is_same_address(own.address, named)
+    if own and is_own and found.sha256 != own.sha256:
+        raise changed_error(named)
+    if not (is_own or is_trusted):
+        raise SettingsError(
+            f"{resource_id}: the ledger doesn't name this manifest (any more), so nothing proves that it is unchanged; read it, and if it is "
+            "right, pass --trust-manifest"
+        )
+    return _restore(manifest, own.address if own and is_own else named, context)
+
+
+def _already_restored(resource_id: str, memory: Memory, context: RestoreContext) -> RestoreResult:
+    """The result if there is no action left to undo. Raises SettingsError if none was ever undone.
+
+    That it went with its host counts only while its row has that run: the entry is older than the call, which may not have been made.
+    """
+    last, went = _last_entries(resource_id, context)
+    if went and went.by == memory.last_action_run and not (last and last.when > went.when):
+        host_id = went.because
+        host, (last, _) = _read_memory(host_id, context), _last_entries(host_id, context)
+        is_left = host.last_action_run == went.by and memory_updates.manifest_reference(host) is not None
+        if is_left or not (last and last.when > went.when):
+            raise SettingsError(
+                f"{resource_id}: run {went.by} stopped or deleted it with its host {host_id}, or began to; `reaper restore {host_id}` restores both"
+            )
+    if not last:
+        raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
+    with_host = "" if comparable_id(last.id) == comparable_id(resource_id) else "with its host "
+    because = f"already restored {with_host}on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
+    return RestoreResult(id=resource_id, undone=UndoResult(because=because))
+
+
+def _last_entries(resource_id: str, context: RestoreContext) -> tuple[HistoryEntry | None, HistoryEntry | None]:
+    """When it was last restored, and when it last went with its host, if ever."""
+    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
+    last_by_what = {entry.what: entry for entry in entries}
+    return last_by_what.get(RESTORED), last_by_what.get(unfinished.WENT_ENTRY)
+
+
+def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
+    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too.
+
+    An action can be undone if the ledger names its manifest: it was carried out, nothing was done since, and it hasn't been undone. Raises
+    SettingsError for an invalid run ID or a run without manifests, and CloudError if manifests or ledger can't be read.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise SettingsError(f"--run {run_id!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
+    manifests = context.archive.manifests_of_run(run_id)
+    if not manifests:
+        raise SettingsError(
+            f"run {run_id!r} stored nothing to undo in {context.archive.place}; its report has the run ID as run.id"
+        )
+    for found, manifest in manifests:
+        if isinstance(manifest, CloudError):
+            yield RestoreResult(id=found.address, error=manifest)
+        else:
+            yield _undo_of_run(found, manifest, context, deletes)
+
+
+def _undo_of_run(
+    found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool
+) -> RestoreResult | NotUndone:
+    memory = _read_memory(manifest.id, context)
+    own = memory_updates.manifest_reference(memory)
+    if own is None or own.address != found.address or memory.last_action is not manifest.action:
+        return NotUndone(id=manifest.id, because="not carried out, already undone, or followed by a later action")
+    if found != own:
+        return RestoreResult(id=manifest.id, error=changed_error(found.address))
+    if manifest.action is StepName.DELETE and not deletes:
+        because = "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
+        return NotUndone(id=manifest.id, because=because)
+    return _restore(manifest, found.address, context)
+
+
+def _read_memory(resource_id: str, context: RestoreContext) -> Memory:
+    memory: Memory = context.ledger.recall([resource_id], context.clock()).get(resource_id, Memory())
+    return memory
+
+
+def _restore(manifest: Manifest, address: str, context: RestoreContext) -> RestoreResult:
+    try:
+        with odd_replies_as_errors("restore"):
+            undone = _undo_action(manifest, context)
+        _record_undo(manifest, address, undone, context)
+    except CloudError as error:
+        return RestoreResult(id=manifest.id, error=error)
+    return RestoreResult(id=manifest.id, undone=undone)
+
+
+def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
+    """Change the row of an action that a run left open, before it is undone: if that run still goes on, it makes no further call.
+
+    What may be half done stays open until it is undone. If that fails, it still blocks every action, and the next run puts it back.
+    """
+    now = context.clock()
+
+    def end(memory: Memory) -> Memory:
+        if memory_updates.is_interrupted(memory):
+            return memory_updates.after_call(memory, now)
+        return memory_updates.with_unknown_result(memory) if memory_updates.is_unfinished(memory) else memory
+
+    update_memory(context.ledger, resource_id, end, now)
+
+
+def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
+    try:
+        functions = context.action_functions(manifest.kind)
+    except KeyError as error:
+        raise CloudError(Reason.UNREADABLE, "restore", f"this version can't restore the kind {manifest.kind}") from error
+    manifest, unread_because = _with_continued(manifest, context.archive)
+    for one in (manifest, *manifest.continued):
+        require_own_form(one, functions)
+        context.show(one)
+    _end_unfinished(manifest.id, context)
+    undone = functions.undo(context.open_session(manifest.target).without_cache(), manifest)
+    if unread_because:
+        missing = f"Not restored: what the previous action removed ({unread_because})."
+        return replace(undone, not_restored=(*undone.not_restored, missing), run_again=True)
+    earlier = () if undone.run_again else _earlier_action_hint(manifest, context.archive)
+    return replace(undone, not_restored=(*undone.not_restored, *earlier))
+
+
+def _with_continued(manifest: Manifest, archive: Archive) -> tuple[Manifest, str | None]:
+    """The manifest with those that it went on with; or alone, and why one of them can't be used."""
+    try:
+        return archive.with_continued(manifest), None
+    except CloudError as error:
+        return manifest, str(error)
+
+
+def _earlier_action_hint(manifest: Manifest, archive: Archive) -> tuple[str, ...]:
+    """The sentence about an action from before a deletion, which a manifest of its own undoes. One elsewhere isn't named."""
+    previous = previous_manifest((manifest, *manifest.continued)[-1])
+    if manifest.action is not StepName.DELETE or previous is None:
+        return ()
+    if not archive.contains(previous.address):
+        return ("An earlier action changed it too; its manifest isn't in REAPER_MANIFESTS.",)
+    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", previous.address, "--trust-manifest"])
+    return (f"An earlier action changed it too; `{command}` undoes that action.",)
+
+
+def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: RestoreContext) -> None:
+    """Record the undo, so that no action follows without a new notice. An undo to run again, and a later action, keep their manifest."""
+    now = context.clock()
+
+    def forget(memory: Memory) -> Memory:
+        is_final = memory.manifest_address == address and not undone.run_again
+        if is_final:
+            return memory_updates.after_undo(memory, now)
+        if memory_updates.is_interrupted(memory):
+            memory = memory_updates.with_unknown_result(memory)
+        return memory_updates.after_call(memory_updates.after_action(memory), now)
+
+    try:
+        update_memory(context.ledger, manifest.id, forget, now)
+    except CloudError as error:
+        raise error.reworded(f"{error}; the resource was restored anyway") from error
+    context.ledger.remove_unfinished(manifest.target, manifest.id)
+    context.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=context.by, because=undone.because))

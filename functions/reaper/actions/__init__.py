@@ -1,1 +1,0 @@
-"""Acting and undoing: the executor, holds, intents, manifests and plan files."""

@@ -1,0 +1,1 @@
+"""What `reaper doctor` checks in this cloud alone."""

@@ -1,0 +1,215 @@
+"""What `reaper doctor` asks of AWS. Every call reads, and asks for next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from reaper.aws import metrics
+from reaper.aws.doctor.grants import NOTHING, PROBES, SERVICE_OF_PREFIX, Principal, grant_line, parse_principal, resource_arn
+from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
+from reaper.aws.session import CloudSession, new_session
+from reaper.doctor.right import Right, right_of_call
+from reaper.errors import CloudError, Reason
+from reaper.model import Target
+
+METRIC_PERMISSIONS = metrics.PERMISSIONS
+LIMITS = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
+"""Half a minute at the worst."""
+METRICS = (
+    ("AWS/SageMaker", "Invocations", "EndpointName"),
+    ("/aws/sagemaker/Endpoints", "CPUUtilization", "EndpointName"),
+    ("/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized", "InferenceComponentName"),
+    ("MLIdleReaper", "Busy", "Resource"),
+)
+"""A metric of each namespace that the kinds read, with its dimension."""
+
+
+def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
+    """Who the reaper is: `role`, which it assumes for its own account, if there is one, else the process's own identity. The role of another
+    account is never it. Raises CloudError.
+    """
+    own = own_session()
+    account = parse_principal(role or _caller(own)).account
+    at_home = next((session for session in sessions if session.target.account == account), own)
+    return f"signed in as {_caller(at_home)}"
+
+
+def reply_time() -> datetime | None:
+    """The time at AWS, from the header of a reply, even of a refusal; None if it has none. Raises CloudError if nothing answered."""
+    try:
+        reply = own_session().call("sts", "GetCallerIdentity", "Arn")
+    except CloudError as error:
+        if not isinstance(error.__cause__, ClientError):
+            raise
+        reply = dict(error.__cause__.response)
+    date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return parsedate_to_datetime(date) if date else None
+
+
+def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
+    """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
+    asked = [permission for permission in permissions if permission in PROBES]
+    others = [permission for permission in permissions if permission not in PROBES]
+    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), asked))
+    return rights + (simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others)) if others else [])
+
+
+def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
+    """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
+    principal = _placed(known_principal(_caller(cloud), role))
+    return simulated_rights(_simulators(cloud), Request(principal=principal, actions=permissions))
+
+
+def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
+    """Whether metrics of every namespace can be read here."""
+    get, list_ = METRIC_PERMISSIONS
+    list_params = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations"}
+    return [
+        _right_of(cloud, get, lambda: _read_metrics(cloud, now)),
+        _right_of(cloud, list_, lambda: cloud.call("cloudwatch", "ListMetrics", "Metrics", **list_params)),
+    ]
+
+
+def own_grant_line(permission: str, address: str) -> str:
+    """The command that grants the process's own identity a permission on the store, secret or topic at `address`. Raises CloudError."""
+    principal = _principal(own_session())
+    return grant_line(principal, permission, resource_of_address(principal, permission, address))
+
+
+def resource_of_address(principal: Principal, permission: str, address: str) -> str:
+    """The ARN of what a setting's address names: in S3 an object, or with a slash at the end everything below."""
+    if address.startswith("arn:"):
+        return address
+    parts = urlsplit(address) if "://" in address else None
+    stem = f"arn:{principal.partition}"
+    if parts and parts.scheme == "s3":
+        below = f"{parts.path or '/'}*" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
+        return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
+    if parts and parts.scheme == "dynamodb":
+        return f"{stem}:dynamodb:*:{principal.account}:table/{parts.netloc}"
+    if address.startswith("ssm:"):
+        name = address.removeprefix("ssm:")
+        return name if name.startswith("arn:") else f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
+    if address.startswith("secretsmanager:"):
+        name = address.removeprefix("secretsmanager:").partition("#")[0]
+        return name if name.startswith("arn:") else f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
+    return resource_arn(principal, permission)
+
+
+def workflow_rights(workflow: str) -> list[Right]:
+    """Whether the process's own identity may see the executions of that state machine, and start one, by a simulation. Raises CloudError."""
+    _, _, _, region, *_, name = workflow.split(":")
+    executions = workflow.replace(":stateMachine:", ":execution:")
+    cloud = own_session(region)
+
+    def grant(missing: str) -> str:
+        return grant_line(_principal(cloud), missing, f"{executions}:*")
+
+    try:
+        cloud.call("stepfunctions", "DescribeExecution", "status", executionArn=f"{executions}:{NOTHING}")
+        error = None
+    except CloudError as refusal:
+        error = None if refusal.code == "ExecutionDoesNotExist" else refusal
+    return [
+        right_of_call("states:DescribeExecution", name, error, grant),
+        *own_rights(["states:StartExecution"], workflow, {}, region),
+    ]
+
+
+def own_session(region: str | None = None) -> CloudSession:
+    """The process's own credentials, as the ledger, the stores and the channels use them."""
+    session = new_session()
+    place = region or session.region_name or "us-east-1"
+    return CloudSession(session, Target(cloud="aws", account="unknown", region=place), limits=LIMITS)
+
+
+def own_rights(permissions: Sequence[str], resource: str, context: dict[str, str], region: str | None = None) -> list[Right]:
+    """Whether the process's own identity may do these actions on that resource, by a simulation. Raises CloudError."""
+    cloud = own_session(region)
+    request = Request(
+        principal=_principal(cloud),
+        actions=permissions,
+        resources=dict.fromkeys(permissions, resource),
+        context=context,
+    )
+    return simulated_rights([cloud], request)
+
+
+def _caller(cloud: CloudSession) -> str:
+    return str(cloud.call("sts", "GetCallerIdentity", "Arn")["Arn"])
+
+
+def _principal(cloud: CloudSession) -> Principal:
+    return _placed(parse_principal(_caller(cloud)))
+
+
+def _placed(principal: Principal) -> Principal:
+    """The principal, with whether it belongs to another account than the process's own credentials."""
+    return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
+
+
+def _simulators(cloud: CloudSession) -> list[CloudSession]:
+    """Who may simulate: the session itself, else the process's own identity, which sees the roles of its own account."""
+    return [cloud, own_session(cloud.region)]
+
+
+def _asked_right(cloud: CloudSession, permission: str) -> Right:
+    probe = PROBES[permission]
+    prefix, _, operation = permission.partition(":")
+    service = SERVICE_OF_PREFIX.get(prefix, prefix)
+    return _right_of(cloud, permission, lambda: cloud.call(service, operation, probe.want, **probe.params))
+
+
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
+    """What the call says. The command to grant it names the sort of resource that the permission is about."""
+
+    def grant(missing: str) -> str:
+        principal = _principal(cloud)
+        return grant_line(principal, missing, resource_arn(principal, missing))
+
+    try:
+        ask()
+    except CloudError as error:
+        return right_of_call(permission, _place(cloud), error, grant)
+    return right_of_call(permission, _place(cloud), None, grant)
+
+
+def _read_metrics(cloud: CloudSession, now: datetime) -> None:
+    """Raises CloudError if the call fails or one of the metrics is forbidden, although the others can be read."""
+    queries = [
+        {
+            "Id": f"q{number}",
+            "MetricStat": {
+                "Metric": {"Namespace": space, "MetricName": name, "Dimensions": [{"Name": dimension, "Value": NOTHING}]},
+                "Period": 3600,
+                "Stat": "Sum",
+            },
+        }
+        for number, (space, name, dimension) in enumerate(METRICS)
+    ]
+    end = now.replace(minute=0, second=0, microsecond=0)
+    reply = cloud.call(
+        "cloudwatch",
+        "GetMetricData",
+        "MetricDataResults",
+        MetricDataQueries=queries,
+        StartTime=end - timedelta(hours=1),
+        EndTime=end,
+    )
+    hidden = [row["Id"] for row in reply["MetricDataResults"] if row.get("StatusCode") == "Forbidden"]
+    if hidden:
+        names = ", ".join(" ".join(METRICS[int(id_[1:])]) for id_ in hidden)
+        get = METRIC_PERMISSIONS[0]
+        raise CloudError(Reason.DENIED, get, f"forbidden for {names}", code="Forbidden", missing=get)
+
+
+def _place(cloud: CloudSession) -> str:
+    return f"account {cloud.target.account} {cloud.region}"

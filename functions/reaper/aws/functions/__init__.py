@@ -1,0 +1,1 @@
+"""The entry points that are deployed, and what they share."""

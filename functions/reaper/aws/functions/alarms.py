@@ -1,0 +1,130 @@
+"""A run over the endpoints that alarms are about. It observes and notifies; the next scheduled run acts.
+
+A run over one resource would pass every limit on shares, so it never acts, and it writes no statistics, no hold and no admins' summary. In
+mode enforce it runs as announce.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from reaper import contexts
+from reaper.aws import targets
+from reaper.aws.functions.delivery import logger, publish_figures
+from reaper.aws.functions.event import KINDS, AlarmedEndpoint, AlarmedEndpoints, alarmed_endpoints, event_settings
+from reaper.case import Report
+from reaper.contexts import RunSetup
+from reaper.decide import OTHER_RUN
+from reaper.model import Account, Mode, Status
+from reaper.policy import file
+from reaper.policy.file import PolicySource
+from reaper.report.figures import alarm_figures, skipped_figures
+from reaper.run import OpenRun, new_run, run_phases
+from reaper.sessions import list_accounts, open_accounts
+from reaper.settings import Settings
+
+OUTSIDE = "outside the deployment's accounts and regions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmRun:
+    """The result of a batch of alarms: the report, None if nothing was left to look at, and the events that were dropped, by reason."""
+
+    report: Report | None
+    dropped: dict[str, int]
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether another run was processing every target: it sees the same."""
+        findings = self.report.findings if self.report else ()
+        return bool(findings) and all(finding.step.because == OTHER_RUN for finding in findings)
+
+
+def run_on_alarms(
+    alarmed: AlarmedEndpoints,
+    settings: Settings,
+    source: PolicySource,
+    clock: Callable[[], datetime],
+    progress: Callable[[str], None],
+    deadline: datetime | None,
+) -> AlarmRun:
+    """Observe the endpoints and notify their owners, one message for each. Raises ReaperError if nothing can be swept."""
+    chosen = _chosen_settings(settings)
+    accounts, dropped = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
+    counted = dict(Counter(alarmed.dropped) + Counter(dropped))
+    if not accounts or not chosen.kinds:
+        return AlarmRun(report=None, dropped=counted)
+    conclude = contexts.conclude_context(chosen, source.policy, clock, deadline)
+    setup = RunSetup(
+        settings=chosen, policy=source.policy, ledger=conclude.ledger, clock=clock, progress=progress, deadline=deadline
+    )
+    run = new_run(chosen, source, clock)
+    observe = contexts.observe_context(run, setup, *open_accounts(chosen, accounts, progress, may_act=False))
+    opened = OpenRun(
+        run=run,
+        observe=[replace(observe, only=alarmed.includes, cache=None)],
+        decide=replace(contexts.decide_context(setup), notices_only=True),
+        act=None,
+        conclude=replace(conclude, notices_only=True),
+    )
+    return AlarmRun(report=run_phases(opened), dropped=counted)
+
+
+def _chosen_settings(settings: Settings) -> Settings:
+    """The settings, for endpoints only, and never in a mode that acts."""
+    kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
+    return replace(settings, mode=Mode.ANNOUNCE if settings.mode.acts else settings.mode, kinds=kinds, cloud="aws")
+
+
+def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], dict[str, int]]:
+    """The accounts with the regions to look at, and how many endpoints are outside what the deployment sweeps."""
+    outside = 0
+    regions: dict[str, set[str]] = {}
+    known, all_regions = {account.id: account for account in accounts}, targets.known_regions()
+    for endpoint in endpoints:
+        account = known.get(endpoint.account)
+        if account and endpoint.region in (all_regions if "all" in account.regions else account.regions):
+            regions.setdefault(account.id, set()).add(endpoint.region)
+        else:
+            outside += 1
+    places = [replace(known[account], regions=tuple(sorted(names))) for account, names in sorted(regions.items())]
+    return places, {OUTSIDE: outside} if outside else {}
+
+
+# MERGED The alarm events that a queue delivers to the function, a batch of up to five minutes at a time.
+#
+# https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+
+
+def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], deadline: datetime) -> dict[str, Any]:
+    """One run over the endpoints of all alarms in the batch. Raises ReaperError if it can't be carried out: the queue delivers again.
+
+    The answer says how many resources were judged, and how many events were dropped, by reason.
+    """
+    settings = event_settings(os.environ, {})
+    source = file.load_policy(settings.policy)
+    alarmed = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
+    ran = run_on_alarms(alarmed, settings, source, clock, logger.info, deadline)
+    _publish(ran)
+    findings = ran.report.findings if ran.report else ()
+    return {"run": ran.report.run.id if ran.report else None, "resources": len(findings), "dropped": ran.dropped}
+
+
+def _publish(ran: AlarmRun) -> None:
+    deployment = os.environ.get("REAPER_DEPLOYMENT", "")
+    publish_figures(alarm_figures(sum(ran.dropped.values())), deployment)
+    if ran.is_skipped:
+        publish_figures(skipped_figures(), deployment)
+    report = ran.report
+    run, resources = (report.run.id, len(report.findings)) if report else (None, 0)
+    logger.info("alarms followed up", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
+    for row in report.coverage if report else ():
+        if row.status is not Status.OK:
+            logger.error(
+                "coverage incomplete", kind=row.kind, account=row.account, region=row.region, missing=row.missing, error=row.error
+            )

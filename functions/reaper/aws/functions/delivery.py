@@ -1,0 +1,122 @@
+"""What follows a finished report on AWS: metrics, the bucket, the log, and the summary of an audit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics
+
+from reaper.case import Report
+from reaper.errors import SettingsError
+from reaper.model import Status
+from reaper.report import json
+from reaper.report.figures import Figure, run_figures, swept_facts
+from reaper.report.totals import has_news
+from reaper.settings import Settings
+from reaper.workflow.store import FIGURES, SUMMARY
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Owners
+    from reaper.workflow.store import RunStore
+
+
+def deliver_report(
+    report: Report,
+    settings: Settings,
+    owners: Owners,
+    clock: Callable[[], datetime],
+    marks: RunStore | None = None,
+) -> str | None:
+    """Store, publish and log the report, and send an audit's summary. Returns the address of the report if it was stored.
+
+    `marks`: the store of a run whose delivery may be repeated; what it says was done isn't done again. Raises SettingsError if the report couldn't
+    be stored, and CloudError if no summary was accepted, each after everything else was done.
+    """
+    stored, unstored = _store_report(settings, report)
+    if marks is None or marks.create(FIGURES, ""):
+        publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
+        log_report(report, stored)
+    is_due = not report.run.mode.writes and (has_news(report) or not settings.quiet)
+    if settings.topic and is_due and (marks is None or marks.read(SUMMARY) is None):
+        from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
+        from reaper.notices.channels.delivery import topic_channel
+
+        channel = topic_channel(settings.topic)
+        receipt = send_audit_summary(report, owners, channel, stored, clock)
+        logger.info("summary sent", message_id=receipt)
+        if marks:
+            marks.create(SUMMARY, receipt)
+    if unstored:
+        raise unstored
+    return stored
+
+
+def _store_report(settings: Settings, report: Report) -> tuple[str | None, SettingsError | None]:
+    """The address of the stored report, or why it couldn't be stored. The error is raised only after all notices are sent."""
+    from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
+
+    if not settings.reports:
+        return None, None
+    try:
+        return texts.write_report(settings.reports, report.run.id, report.run.started_at, json.chunks(report)), None
+    except SettingsError as error:
+        logger.error("report not stored", error=str(error))
+        return None, error
+
+
+# MERGED The figures of a run as CloudWatch metrics, through the embedded metric format: a line of the function's log for each set of dimensions.
+#
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+
+
+NAMESPACE = "MLIdleReaper"
+SERVICE = "ml-idle-reaper"
+
+
+def publish_figures(figures: Iterable[Figure], deployment: str) -> None:
+    """Print the figures, with the dimensions `service` and `stack`, and `kind` if they are about one. `deployment`: the stack's ARN."""
+    rows = tuple(figures)
+    for kind in dict.fromkeys(figure.kind for figure in rows):
+        metrics = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
+        for name, value in (("service", SERVICE), ("stack", stack_name(deployment)), ("kind", kind)):
+            if value:
+                metrics.add_dimension(name=name, value=value)
+        for figure in rows:
+            if figure.kind == kind:
+                metrics.add_metric(name=figure.name, unit=figure.unit.value, value=figure.value)
+        metrics.flush_metrics()
+
+
+def stack_name(deployment: str) -> str:
+    """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
+
+    It is the dimension of the stack's metrics, so that no stack silences another's alarms.
+    """
+    kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
+    return rest.partition("/")[0] if kind == "stack" else ""
+
+
+# MERGED The log of the functions that sweep. Their metrics are in `published_figures`.
+
+
+logger = Logger(service="ml-idle-reaper")
+
+
+def log_report(report: Report, stored: str | None) -> None:
+    """The line that the dashboard lists as a run, and a line for each gap. `stored`: where the report is."""
+    logger.info("swept", **swept_facts(report, stored))
+    for row in report.coverage:
+        if row.status is not Status.OK:
+            logger.error(
+                "coverage incomplete",
+                kind=row.kind,
+                account=row.account,
+                region=row.region,
+                status=row.status,
+                missing=row.missing,
+                error=row.error,
+            )

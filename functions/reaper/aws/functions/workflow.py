@@ -1,0 +1,200 @@
+"""The Lambda entry point of the workflow that sweeps several accounts: one call for each phase.
+
+{"phase": "list", "execution": ARN, "options": {...}}, then "observe" and "act" with the number of an `item`, and "decide" and "conclude" with the
+`results` of the map before them; all of these with what the state machine carries: `run`, `execution`, `policy` and `listed`. The state machine is in
+template.yaml. An answer is small: data is handed over in the bucket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from reaper.aws.functions.delivery import logger, publish_figures
+from reaper.aws.functions.event import event_settings, options_of
+from reaper.aws.stores import texts
+from reaper.coverage import is_skipped
+from reaper.errors import ReaperError, SettingsError
+from reaper.model import Status
+from reaper.report.figures import skipped_figures
+from reaper.report.totals import report_totals
+from reaper.workflow import phases
+from reaper.workflow.context import WorkflowContext, current_policy
+from reaper.workflow.store import EngineState, open_run_store
+
+Event = Mapping[str, Any]
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """One phase. Raises ReaperError if it can't be carried out: the state machine repeats it, then fails or records it."""
+    phase = PHASES.get(str(event.get("phase")))
+    if phase is None:
+        raise SettingsError(
+            f"phase: {event.get('phase')!r} is none of {', '.join(PHASES)}; the state machine calls this function"
+        )
+    logger.append_keys(phase=event["phase"])
+    return phase(event, datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis()))
+
+
+def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
+    from reaper.aws.functions.executions import is_running, run_id_of  # imports boto3, which would slow every cold start
+
+    execution = str(event["execution"])
+    context = _open_context(run_id_of(execution), deadline, options_of(event.get("options")))
+    answer = phases.list_targets(context, run_id_of(execution), execution, is_running)
+    logger.info("listed", run=answer["run"], status=answer["status"], items=answer["items"], because=answer["because"])
+    if answer["status"] == "skipped":
+        publish_figures(skipped_figures(), os.environ.get("REAPER_DEPLOYMENT", ""))
+    return answer
+
+
+def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
+    return phases.observe_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
+
+
+def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
+    # MOVED  # imports boto3, which would slow every cold start
+
+    return phases.decide_run(_open_context(event["run"], deadline), _engine_state(event), item_failures(event["results"]))
+
+
+def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
+    return phases.act_on_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
+
+
+def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
+    """Send the messages, then deliver the report."""
+    # MOVED  # imports boto3, which would slow every cold start
+    from reaper.aws.functions.delivery import deliver_report
+
+    context, engine = _open_context(event["run"], deadline), _engine_state(event)
+    report = phases.conclude_run(context, engine, item_failures(event["results"]))
+    owners = current_policy(context, engine)[0].owners
+    stored = deliver_report(report, context.settings, owners, context.clock, context.store)
+    totals = report_totals(report)
+    incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)
+    return {
+        "run": event["run"],
+        "status": "skipped" if is_skipped(report.coverage) else "concluded",
+        "resources": totals.resources,
+        "idle": totals.by_state["idle"],
+        "failures": incomplete,
+        "stored": stored,
+    }
+
+
+def _engine_state(event: Event) -> EngineState:
+    """What the state machine carries from step to step."""
+    return EngineState(
+        run=str(event["run"]),
+        execution=str(event["execution"]),
+        policy_sha256=str(event["policy"]),
+        listed_sha256=str(event["listed"]),
+    )
+
+
+def _open_context(run_id: str, deadline: datetime, options: Mapping[str, Any] | None = None) -> WorkflowContext:
+    """The context of one phase. Only the first phase takes options: it stores what the others need."""
+    settings = event_settings(os.environ, options or {})
+    return WorkflowContext(
+        settings=settings,
+        store=open_run_store(settings.runs, run_id),
+        clock=lambda: datetime.now(UTC),
+        deadline=deadline,
+        progress=logger.info,
+    )
+
+
+PHASES: Mapping[str, Callable[[Event, datetime], dict[str, Any]]] = {
+    "list": _list_targets,
+    "observe": _observe_item,
+    "decide": _decide,
+    "act": _act_on_item,
+    "conclude": _conclude,
+}
+
+
+# MERGED Why items of a distributed map have no result, by what the state machine wrote about them.
+#
+# A child that fails outright isn't seen by the map's own states: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html
+
+
+MAX_REASON_CHARS = 300
+NOT_STARTED = "its step of the workflow wasn't started"
+Record = Mapping[str, Any]
+T = TypeVar("T", dict[str, Any], list[Any])
+
+
+def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
+    """The reason for each item that failed. `results`: the map's output, empty if the map was skipped.
+
+    What can't be read is logged: the items themselves are compared with their results elsewhere, so only reasons get lost.
+    """
+    details = results.get("ResultWriterDetails")
+    if not details:
+        return {}
+    failures: dict[int, str] = {}
+    for status, file in _result_files(_read(details, details.get("Key"), dict) or {}):
+        for record in _read(details, file, list) or ():
+            try:
+                failures |= _failure(status, record)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                logger.error("a result of the map can't be read", error=str(error), status=status)
+    return failures
+
+
+def _result_files(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The status and the key of each file that the manifest names; none if it isn't of the form that Step Functions writes."""
+    try:
+        return [(status, str(file["Key"])) for status, files in (manifest.get("ResultFiles") or {}).items() for file in files]
+    except (LookupError, TypeError, AttributeError) as error:
+        logger.error("the results of the map can't be read", error=str(error))
+        return []
+
+
+def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
+    """A JSON file beside the manifest, if it is there and of that form."""
+    try:
+        content = json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))
+    except (ReaperError, ValueError) as error:
+        logger.error("the results of the map can't be read", error=str(error), key=key)
+        return None
+    if not isinstance(content, form):
+        logger.error("the results of the map can't be read", error=f"expected a {form.__name__}", key=key)
+        return None
+    return content
+
+
+def _failure(status: str, record: Record) -> dict[int, str]:
+    """The item's number and why it failed; nothing if it has a result."""
+    if status == "SUCCEEDED":
+        output = _parsed(record.get("Output"))
+        if not isinstance(output, dict) or "Error" not in output:
+            return {}
+        return {int(output["item"]): _reason(output["Error"], output.get("Cause"))}
+    number = int(_parsed(record["Input"])["item"])
+    if status == "PENDING":
+        return {number: NOT_STARTED}
+    return {number: _reason(record.get("Error") or record.get("Status") or status, record.get("Cause"))}
+
+
+def _reason(error: str, cause: object) -> str:
+    """The error with the function's own message, which a cause has as JSON text."""
+    try:
+        details = _parsed(cause)
+    except ValueError:
+        details = cause
+    message = details.get("errorMessage") if isinstance(details, dict) else details
+    text = f"{error}: {message}" if message else str(error)
+    return f"its step of the workflow failed: {' '.join(text.split())}"[:MAX_REASON_CHARS]
+
+
+def _parsed(text: object) -> Any:
+    """Input and output are JSON texts within the JSON."""
+    return json.loads(text) if isinstance(text, str) else text

@@ -1,0 +1,206 @@
+"""SageMaker inference endpoints: real-time with any number of variants, asynchronous, serverless, and hosts of inference components.
+
+Metrics and their dimensions: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
+Asynchronous endpoints publish no Invocations: https://docs.aws.amazon.com/sagemaker/latest/dg/async-inference-monitor.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reaper.aws import autoscaling, metrics, sagemaker, tags
+from reaper.aws.kinds.sagemaker_endpoint import blocked, description
+from reaper.aws.kinds.sagemaker_endpoint import look as endpoint_look
+from reaper.aws.kinds.sagemaker_endpoint import look as endpoint_metrics
+from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, STEADY_STATUSES, EndpointDetails
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
+from reaper.aws.kinds.sagemaker_endpoint.look import CloserLook
+from reaper.aws.metrics import MetricQuery, MetricResult
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent
+from reaper.kind import Kind
+from reaper.model import Resource, StepName
+from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+
+NAME = "sagemaker-endpoint"
+
+
+def discover(cloud: CloudSession) -> Iterator[Resource]:
+    """Every endpoint of the region, whatever its state."""
+    rows = list(cloud.sagemaker_rows("ListEndpoints", "Endpoints", "EndpointArn"))
+    tags_by_arn = tags.tags_by_arn(cloud, "endpoint") if rows else {}
+    for row in rows:
+        yield resource_from_row(cloud, {"EndpointName": None, **row}, tags.tags_of(tags_by_arn, row["EndpointArn"]))
+
+
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    return Resource(
+        kind=NAME,
+        id=row["EndpointArn"],
+        name=row["EndpointName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("EndpointStatus", ""),
+        tags=own_tags,
+    )
+
+
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """Traffic of all in bulk. Only silent endpoints are described, and then every signal that could show their use is read."""
+    variants = _recent_variants(cloud) if resources else {}
+    queries = {
+        r.id: endpoint_metrics.traffic_queries(r.name, variants.get(r.name, ()))
+        for r in resources
+        if r.status not in {"Creating", "Deleting"}
+    }
+    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in resources], window)
+    silent = []
+    for resource in resources:
+        observation = Observation(resource=resource, readings=_to_readings(queries.get(resource.id, {}), traffic))
+        if settled := _settled_without_look(observation, window):
+            yield settled
+        else:
+            silent.append(resource)
+    yield from _observe_silent(cloud, silent, window)
+
+
+def _observe_silent(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """Each described, with its components, and all their signals in bulk."""
+    cached = window.read_cached([r.id for r in resources]) if resources else {}
+    first = list(cloud.map_concurrently(lambda resource: _look_closer(cloud, resource, cached.get(resource.id)), resources))
+    looks = endpoint_look.with_endpoint_details(cloud, endpoint_look.with_component_queries(cloud, first), window)
+    results = metrics.fetch_metrics(cloud, [query for look in looks for query in look.queries], window)
+    for look in looks:
+        yield _to_observation(look, _to_readings(look.queries, results), window)
+
+
+def _settled_without_look(observation: Observation, window: Window) -> Observation | None:
+    """What needs no description: in use or so new that no rule can call it idle, or in a status that decides."""
+    status = observation.resource.status
+    if status == "Deleting":
+        return replace(observation, free_because="it is being deleted")
+    if status in CHANGING_STATUSES:
+        return replace(observation, changing_because=f"its status is {status}")
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return None
+
+
+def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
+    """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of a description each."""
+    variants: dict[str, list[str]] = {}
+    try:
+        for pairs in metrics.published_dimensions(cloud, endpoint_metrics.INSTANCE_NAMESPACE, "CPUUtilization"):
+            if pairs.keys() == {"EndpointName", "VariantName"}:
+                variants.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
+    except CloudError as error:
+        cloud.add_error(error)
+    return variants
+
+
+def _look_closer(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
+    try:
+        endpoint = description.describe_endpoint(
+            cloud, resource.name, lambda row: description.cached_types(resource, cached, row)
+        )
+    except CloudError as error:
+        if error.reason is not Reason.GONE:
+            cloud.add_error(error)
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {error}")
+    described = replace(
+        resource,
+        status=endpoint.status,
+        changed=endpoint.reply.get("LastModifiedTime") or resource.changed,
+        parts=description.billed_parts(endpoint),
+        size=description.size_text(endpoint),
+    )
+    to_cache = description.description_to_cache(resource, endpoint)
+    return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
+
+
+def _to_readings(queries: endpoint_metrics.Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+    return tuple(
+        Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
+        for query, (role, signal, subject) in queries.items()
+    )
+
+
+def _to_observation(look: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
+    observation = Observation(
+        resource=look.resource, readings=readings, unknown_because=look.unknown_because, to_cache=look.to_cache
+    )
+    endpoint, status = look.described, look.resource.status
+    if endpoint is None:
+        return observation
+    if status == "Deleting":
+        return replace(observation, free_because="it is being deleted")
+    if status in CHANGING_STATUSES or look.changing_because:
+        return replace(observation, changing_because=look.changing_because or f"its status is {status}")
+    if look.unknown_because:
+        return observation
+    if status not in STEADY_STATUSES:
+        return replace(observation, unknown_because=f"this version doesn't recognize its status {status}")
+    if not endpoint.variants and status != "Failed":
+        return replace(observation, unknown_because=f"its status is {status}, but its description lists no variants")
+    return _with_idle_cost(observation, endpoint, window)
+
+
+def _with_idle_cost(observation: Observation, endpoint: EndpointDescription, window: Window) -> Observation:
+    """Serverless and scaled-in endpoints cost nothing while idle, except for provisioned concurrency."""
+    if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in endpoint.variants):
+        because = "no invocations, but provisioned concurrency is billed; serverless endpoints publish no heartbeat"
+        return replace(observation, indirect_evidence=IndirectEvidence(since=window.start, because=because))
+    if endpoint.variants and all(v.serverless for v in endpoint.variants):
+        return replace(observation, free_because="it is serverless and costs nothing while idle")
+    if not any(v.instance_count for v in endpoint.variants):
+        because = f"its status is {endpoint.status} and it runs no instances, so it costs nothing"
+        return replace(observation, free_because=because)
+    return observation
+
+
+def console_url(resource: Resource) -> str | None:
+    """Its page in the SageMaker console."""
+    return sagemaker.console_url(resource, "endpoints", resource.name)
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="aws",
+    title="SageMaker endpoint",
+    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
+    permissions=(
+        "sagemaker:ListEndpoints",
+        "sagemaker:DescribeEndpoint",
+        "sagemaker:DescribeEndpointConfig",
+        "sagemaker:ListInferenceComponents",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
+        tags.PERMISSION,
+        *metrics.PERMISSIONS,
+        *autoscaling.PERMISSIONS,
+    ),
+    activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
+    "processed and failed invocations, model latency",
+    heartbeat="CPUUtilization samples of every variant that runs instances",
+    without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
+    "components is judged by its heartbeat alone, from its last change",
+    discover=discover,
+    observe=observe,
+    blocked_actions=blocked.blocked_actions,
+    parts_after=blocked.parts_after,
+    actions=blocked.ACTION_SPECS,
+    details=EndpointDetails,
+    commands={StepName.STOP: blocked.scale_in_command, StepName.DELETE: blocked.delete_command},
+    console_url=console_url,
+    keep_line=sagemaker.keep_line,
+    price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
+)

@@ -1,0 +1,115 @@
+"""Scaling an endpoint in, deleting it, and undoing both.
+
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from reaper.acting.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+    UndoState,
+)
+from reaper.aws import tags
+from reaper.aws.kinds import acting
+from reaper.aws.kinds import sagemaker_endpoint as kind
+from reaper.aws.kinds import sagemaker_inference_component as component_kind
+from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling, components, delete, restore, scale
+from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import autoscaling_settings, component_settings, endpoint_settings
+from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
+from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails
+from reaper.aws.session import CloudSession
+from reaper.model import Resource, SideChange, StepName
+
+
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
+    """Its description, its tags and its autoscaling, and every component on it with the same.
+
+    What forbids actions on a component forbids what takes it away.
+    """
+    row = delete.fetch_endpoint(cloud, resource.name)
+    names = sorted(components.component_names(cloud, resource.name))
+    hosted = [one for one in cloud.map_concurrently(lambda name: _read_component(cloud, name), names) if one]
+    parts = [endpoint_settings(row), *(component_settings(inner) for inner, _ in hosted)]
+    ids = {id_ for _, numbers in parts for id_ in numbers}
+    parts.append(autoscaling_settings(autoscaling.read_autoscaling_state(cloud, ids), ids))
+    details = EndpointDetails(
+        component_tags={inner["InferenceComponentName"]: inner_tags for inner, inner_tags in hosted},
+        settings={key: value for settings, _ in parts for key, value in settings.items()},
+        numbers={key: value for _, numbers in parts for key, value in numbers.items()},
+    )
+    own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
+    contained = tuple(component_kind.contained_resource(cloud, inner, inner_tags, own_tags) for inner, inner_tags in hosted)
+    return replace(kind.resource_from_row(cloud, row, own_tags), details=details, contained=contained)
+
+
+def _read_component(cloud: CloudSession, name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Its description and its own tags; None if it is gone."""
+    row = components.find_component(cloud, name)
+    return (row, tags.read_tags_now(cloud, row["InferenceComponentArn"])) if row else None
+
+
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
+    """Read right before the action; see the modules of the two actions."""
+    if action is StepName.DELETE:
+        return delete.read_undo_state(cloud, resource, earlier)
+    return scale.read_undo_state(cloud, resource, earlier)
+
+
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """Neither action is waited for."""
+    if manifest.action is StepName.DELETE:
+        return delete.perform(cloud, resource, manifest, permit)
+    return scale.perform(cloud, resource, manifest, permit)
+
+
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """A deletion changes nothing beside what it deletes."""
+    return scale.side_changes(manifest) if manifest.action is StepName.STOP else ()
+
+
+def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """See the module of that name."""
+    return put_back_minima(cloud, delete.fetch_endpoint(cloud, resource.name), interrupted)
+
+
+def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Can be run again and again, and then goes on with what is missing."""
+    return (
+        restore.restore_endpoint(cloud, manifest) if manifest.action is StepName.DELETE else scale.undo_scale_in(cloud, manifest)
+    )
+
+
+ACTS = ActionFunctions(
+    read_now=read_now,
+    read_undo_state=read_undo_state,
+    perform=perform,
+    side_changes=side_changes,
+    put_back=put_back,
+    undo=undo,
+    undo_permissions=(
+        "sagemaker:ListTags",
+        "sagemaker:DescribeEndpoint",
+        "sagemaker:DescribeEndpointConfig",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:CreateEndpointConfig",
+        "sagemaker:CreateEndpoint",
+        "sagemaker:CreateInferenceComponent",
+        "sagemaker:AddTags",
+        "sagemaker:UpdateEndpointWeightsAndCapacities",
+        "sagemaker:UpdateInferenceComponentRuntimeConfig",
+        "iam:PassRole",
+        *autoscaling.RESTORE_PERMISSIONS,
+    ),
+    undo_members={StepName.STOP: scale.UNDO_MEMBERS, StepName.DELETE: delete.UNDO_MEMBERS},
+    id_pattern=acting.arn_pattern("endpoint/(?P<name>.+)"),
+)

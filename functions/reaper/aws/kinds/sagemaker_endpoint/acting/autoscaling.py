@@ -1,0 +1,183 @@
+"""Autoscaling as a manifest saves it: read, deregistered with what it scales, and restored.
+
+Deleting a step policy leaves its alarm behind, whose action must be set to the new policy's ARN afterwards:
+https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scaling-policy-cli.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from reaper.acting.contract import Members, OwnChanges, Permit, any_members
+from reaper.aws import autoscaling
+from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
+from reaper.aws.kinds.sagemaker_endpoint.restorable import (
+    ALARM_MEMBERS,
+    ALARM_SERVICE_MEMBERS,
+    POLICY_MEMBERS,
+    POLICY_SERVICE_MEMBERS,
+    SCHEDULED_ACTION_MEMBERS,
+    SCHEDULED_ACTION_SERVICE_MEMBERS,
+    TARGET_MEMBERS,
+    TARGET_SERVICE_MEMBERS,
+    unknown_members_clause,
+)
+from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, digest
+from reaper.aws.session import CloudSession
+from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
+
+TARGET_KEY = ("ResourceId", "ScalableDimension")
+MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
+    "targets": (TARGET_MEMBERS, TARGET_SERVICE_MEMBERS),
+    "policies": (POLICY_MEMBERS, POLICY_SERVICE_MEMBERS),
+    "actions": (SCHEDULED_ACTION_MEMBERS, SCHEDULED_ACTION_SERVICE_MEMBERS),
+    "alarms": (ALARM_MEMBERS, ALARM_SERVICE_MEMBERS),
+}
+"""What recreates each, and what the service adds."""
+SAVED_MEMBERS: Members = {name: any_members(*members) for name, (members, _) in MEMBERS_BY_TABLE.items()}
+SavedAutoscaling = Mapping[str, Any]
+"""`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that recreates it."""
+RESTORE_PERMISSIONS = (
+    *autoscaling.PERMISSIONS,
+    "application-autoscaling:DescribeScheduledActions",
+    "application-autoscaling:RegisterScalableTarget",
+    "application-autoscaling:PutScalingPolicy",
+    "application-autoscaling:PutScheduledAction",
+    "cloudwatch:PutMetricAlarm",
+)
+
+
+def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
+    """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
+    scaling = autoscaling.read_autoscaling_of(cloud, ids)
+    scaled = sorted({target["ResourceId"] for target in scaling.targets})
+    actions = [row for id_ in scaled for row in _read_scheduled_actions(cloud, ResourceId=id_)]
+    rows = {
+        "targets": scaling.targets,
+        "policies": scaling.policies,
+        "actions": actions,
+        "alarms": tuple(scaling.alarms.values()),
+    }
+    for name, some_rows in rows.items() if will_be_deleted else ():
+        _require_known_members(some_rows, *MEMBERS_BY_TABLE[name])
+    return {name: [chosen_members(row, *MEMBERS_BY_TABLE[name][0]) for row in some_rows] for name, some_rows in rows.items()}
+
+
+def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], service_members: Collection[str]) -> None:
+    """`service_members` are set by the service. Raises CloudError for any but those and `members`."""
+    for row in rows:
+        if odd := unknown_members_clause(row, members, service_members):
+            name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
+            raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
+
+
+def autoscaling_digest(saved: SavedAutoscaling, resource_id: str) -> str:
+    """What a person may change of the autoscaling of one resource ID, but for its minimum, in short."""
+    targets = [{k: v for k, v in row.items() if k != "MinCapacity"} for row in _saved_rows(saved, "targets", {resource_id})]
+    policies = _saved_rows(saved, "policies", {resource_id})
+    alarms = [alarm for policy in policies for alarm in _saved_alarms(policy, saved)]
+    return digest([targets, policies, alarms, _saved_rows(saved, "actions", {resource_id})])
+
+
+def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Permit, own_changes: OwnChanges) -> list[str]:
+    """Deregister scalable targets, and with them their policies and scheduled actions. Returns what couldn't be deregistered.
+
+    DeleteEndpoint removes those of its variants, so one that is gone is no failure.
+    """
+    remaining: list[str] = []
+    for target in saved["targets"]:
+        named = {name: target[name] for name in TARGET_KEY}
+        try:
+            with permit(own_changes, may_be_gone=True):
+                cloud.change(SERVICE, "DeregisterScalableTarget", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **named)
+        except ActionWithdrawn as reason:  # what it belonged to is gone all the same
+            return [*remaining, f"its autoscaling stays ({reason})"]
+        except CloudError as error:
+            if error.code != "ObjectNotFoundException" and error.reason is not Reason.GONE:
+                remaining.append(f"the scalable target of {target['ResourceId']} couldn't be deregistered ({error})")
+    return remaining
+
+
+def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Collection[str]) -> list[str]:
+    """Recreate what is missing of the autoscaling of those resource IDs, which are in service. Returns what couldn't be recreated."""
+    now = autoscaling.read_autoscaling(cloud)
+    lost: list[str] = []
+    present = {target_key(row) for row in now.targets}
+    _restore_each(
+        lost,
+        (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present),
+        lambda row: register_target(cloud.call, row, **row),
+    )
+    policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
+    missing = [
+        p
+        for p in _saved_rows(saved, "policies", ids)
+        if not _has_all_alarms(policies.get((*target_key(p), p["PolicyName"])), p, saved)
+    ]
+    _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
+    actions = (
+        {(*target_key(row), row["ScheduledActionName"]) for row in _read_scheduled_actions(cloud)}
+        if _saved_rows(saved, "actions", ids)
+        else set()
+    )
+    absent = [a for a in _saved_rows(saved, "actions", ids) if (*target_key(a), a["ScheduledActionName"]) not in actions]
+    _restore_each(
+        lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
+    )
+    return lost
+
+
+def _has_all_alarms(present: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: SavedAutoscaling) -> bool:
+    """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
+    alarm_names = {alarm["AlarmName"] for alarm in (present or {}).get("Alarms") or ()}
+    return present is not None and alarm_names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
+
+
+def _saved_alarms(policy: Mapping[str, Any], saved: SavedAutoscaling) -> list[Mapping[str, Any]]:
+    """The recorded alarms of a step policy; target tracking makes its own."""
+    arn = policy["PolicyARN"]
+    return [a for a in saved["alarms"] if policy["PolicyType"] == "StepScaling" and arn in a.get("AlarmActions", ())]
+
+
+def _restore_policy(cloud: CloudSession, policy: Mapping[str, Any], saved: SavedAutoscaling) -> None:
+    """Recreate the policy, and point the alarms of the old one to it: as they are now or, if they are gone, as they were."""
+    params = {name: policy[name] for name in POLICY_MEMBERS if name in policy and name != "PolicyARN"}
+    arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE_PARAMETER, **params)["PolicyARN"]
+    for alarm in _saved_alarms(policy, saved):
+        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[alarm["AlarmName"]])["MetricAlarms"]
+        _require_known_members(rows[:1], *MEMBERS_BY_TABLE["alarms"])
+        latest = chosen_members(rows[0], *ALARM_MEMBERS) if rows else dict(alarm)
+        others = [one for one in latest.get("AlarmActions", ()) if one not in (policy["PolicyARN"], arn)]
+        cloud.call("cloudwatch", "PutMetricAlarm", ANY_REPLY_KEY, **{**latest, "AlarmActions": [*others, arn]})
+
+
+def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None:
+    for row in rows:
+        try:
+            make(row)
+        except CloudError as error:
+            name = row.get("PolicyName") or row.get("ScheduledActionName") or "scalable target"
+            lost.append(f"Autoscaling of {row['ResourceId']}: {name} couldn't be recreated ({error}).")
+
+
+def register_target(send: Callable[..., Any], target: Mapping[str, Any], **change: Any) -> None:
+    """`send`: the session's `call` or `change`. A target that is not found does not mean that the resource is gone."""
+    named = {name: target[name] for name in TARGET_KEY}
+    changed = {name: value for name, value in change.items() if name not in TARGET_KEY}
+    with gone_as_partial():
+        send(SERVICE, "RegisterScalableTarget", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **named, **changed)
+
+
+def _read_scheduled_actions(cloud: CloudSession, **filters: Any) -> list[dict[str, Any]]:
+    has = ("ScheduledActionName", *TARGET_KEY)
+    rows = cloud.paged_rows(SERVICE, "DescribeScheduledActions", "ScheduledActions", *has, **NAMESPACE_PARAMETER, **filters)
+    return list(rows)
+
+
+def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:
+    return [row for row in saved[name] if row["ResourceId"] in ids]
+
+
+def target_key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["ResourceId"], row["ScalableDimension"]

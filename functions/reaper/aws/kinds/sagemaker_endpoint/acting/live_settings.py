@@ -1,0 +1,226 @@
+"""What may be changed about an endpoint or a component, as the looks before an action compare it; and what of it the action's own calls changed.
+
+Numbers have names of their own, because own calls set them: instances by a variant's ID for autoscaling, copies by a component's, and the
+minimum of each. Everything else is a digest. Other changes than one's own always show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reaper.acting.contract import Manifest, OwnChanges, Permit
+from reaper.aws import autoscaling
+from reaper.aws.autoscaling import CAPACITY_DIMENSIONS
+from reaper.aws.kinds.acting import RestoredCount
+from reaper.aws.kinds.sagemaker_endpoint import restorable
+from reaper.aws.kinds.sagemaker_endpoint.acting.autoscaling import (
+    SavedAutoscaling,
+    autoscaling_digest,
+    register_target,
+    target_key,
+)
+from reaper.aws.sagemaker import digest
+from reaper.aws.session import CloudSession
+from reaper.model import Resource, SideChange
+
+MINIMUM, SCALING = "minimum of ", "autoscaling of "
+UNCOMPARED_KEYS = {"EndpointStatus", "InferenceComponentStatus", "LastModifiedTime", "FailureReason", "RuntimeConfig"}
+"""Compared as a field of the resource or as a number, or of no matter."""
+COUNT_KEYS = {"CurrentInstanceCount", "DesiredInstanceCount", "VariantStatus"}
+VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
+Settings = dict[str, str]
+Numbers = dict[str, int]
+
+
+def endpoint_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
+    """Of an endpoint's description. A pending deployment counts if it is of another configuration."""
+    name, shown = row["EndpointName"], {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
+    shown |= {key: [_without(one, COUNT_KEYS) for one in row.get(key) or ()] for key in VARIANT_KEYS}
+    pending = (shown.pop("PendingDeploymentSummary", None) or {}).get("EndpointConfigName")
+    variants = [one for key in VARIANT_KEYS for one in row.get(key) or ()]
+    counts = {
+        autoscaling.variant_resource_id(name, one["VariantName"]): one.get(
+            "DesiredInstanceCount", one.get("CurrentInstanceCount")
+        )
+        for one in variants
+    }
+    is_pending = pending not in {None, row.get("EndpointConfigName")}
+    return {name: digest([shown, is_pending])}, {id_: int(count) for id_, count in counts.items() if count is not None}
+
+
+def component_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
+    """Of a component's description."""
+    id_ = autoscaling.component_resource_id(row["InferenceComponentName"])
+    return {id_: digest(_without(row, UNCOMPARED_KEYS))}, {id_: restorable.copy_count(row)}
+
+
+def autoscaling_settings(saved: SavedAutoscaling, ids: Collection[str]) -> tuple[Settings, Numbers]:
+    """Of the autoscaling of those resource IDs."""
+    minima = {
+        MINIMUM + target["ResourceId"]: int(target["MinCapacity"])
+        for target in saved["targets"]
+        if target["ScalableDimension"] in autoscaling.CAPACITY_DIMENSIONS
+    }
+    return {SCALING + id_: autoscaling_digest(saved, id_) for id_ in ids}, minima
+
+
+def _without(row: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in keys}
+
+
+def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
+    """Takes out the numbers that earlier calls set."""
+
+    def as_before(now: Resource) -> Resource:
+        numbers = {**now.details.numbers}
+        numbers |= {change.what: change.before for change in made if numbers.get(change.what) == change.ours}
+        return _with_details(now, numbers=numbers)
+
+    return as_before
+
+
+def components_scaled(before: Resource, made: Sequence[SideChange], names: Collection[str]) -> OwnChanges:
+    """Takes out the numbers that earlier calls set, and what follows for a host whose components of these `names` have no copies now."""
+
+    def as_before(now: Resource) -> Resource:
+        old = {inner.id: inner for inner in before.contained if inner.name in names}
+        contained = tuple(_settled(inner, old.get(inner.id)) for inner in now.contained)
+        return _host_before(before, replace(numbers_set(made)(now), contained=contained)) if names else numbers_set(made)(now)
+
+    return as_before
+
+
+def _settled(inner: Resource, before: Resource | None) -> Resource:
+    """A component as it was before its copies went: it is updated for a while, and then changed."""
+    if before is None or inner.created != before.created or inner.status not in {"InService", "Updating"}:
+        return inner
+    return replace(inner, status=before.status, changed=before.changed)
+
+
+def components_deleted(before: Resource, names: Collection[str]) -> OwnChanges:
+    """Puts the components of these `names` back into their host, if they are gone or going. One of another creation time stays as it is."""
+
+    def as_before(now: Resource) -> Resource:
+        present = {inner.name: inner for inner in now.contained}
+        gone = [inner for inner in before.contained if inner.name in names and _is_going(present.get(inner.name), inner)]
+        if not gone:
+            return now
+        going = {inner.name: inner for inner in gone}
+        ids = {prefix + autoscaling.component_resource_id(name) for name in going for prefix in ("", MINIMUM, SCALING)}
+        old = before.details
+        details = {
+            "component_tags": now.details.component_tags | {n: t for n, t in old.component_tags.items() if n in going},
+            "settings": _without(now.details.settings, ids) | {key: value for key, value in old.settings.items() if key in ids},
+            "numbers": _without(now.details.numbers, ids) | {key: value for key, value in old.numbers.items() if key in ids},
+        }
+        contained = tuple((present | going)[name] for name in sorted(present | going))
+        return _host_before(before, replace(_with_details(now, **details), contained=contained))
+
+    return as_before
+
+
+def _is_going(now: Resource | None, before: Resource) -> bool:
+    return now is None or (now.status == "Deleting" and now.created == before.created)
+
+
+def _host_before(before: Resource, now: Resource) -> Resource:
+    """The host without what SageMaker does to it when its components go: it releases instances, and may update it for that."""
+    if now.status not in {"InService", "Updating"}:
+        return now
+    old = before.details.numbers
+    counts = {
+        id_: old[id_] for id_, count in now.details.numbers.items() if id_.startswith("endpoint/") and count < old.get(id_, 0)
+    }
+    settled = _with_details(now, numbers={**now.details.numbers, **counts})
+    return replace(settled, status=before.status, changed=before.changed)
+
+
+def being_deleted(before: Resource) -> OwnChanges:
+    """Takes out everything, if the resource is being deleted, and is still the same."""
+    return lambda now: before if now.status == "Deleting" and now.created == before.created else now
+
+
+def _with_details(resource: Resource, **changes: Any) -> Resource:
+    return replace(resource, details=replace(resource.details, **changes))
+
+
+# MERGED The minimum that autoscaling keeps: lowered before a stop, or it would undo the stop, and raised again by an undo or if the stop fails.
+#
+# https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
+
+
+def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[SideChange, ...]:
+    """What lowering the minimum of those targets to what `least` says by resource ID changes."""
+    return tuple(
+        SideChange(what=MINIMUM + target["ResourceId"], before=target["MinCapacity"], ours=least[target["ResourceId"]])
+        for target in _targets_to_lower(saved, least)
+    )
+
+
+def lower_minimum(cloud: CloudSession, manifest: Manifest, permit: Permit) -> list[SideChange]:
+    """Lower the minimum as the manifest says, one call each, so that autoscaling does not undo what follows. Returns what was changed."""
+    saved, least = manifest.undo_state["scaling"], manifest.undo_state["least"]
+    made: list[SideChange] = []
+    for target, change in zip(_targets_to_lower(saved, least), minimum_changes(saved, least), strict=True):
+        with permit(numbers_set(made)):
+            register_target(cloud.change, target, MinCapacity=change.ours)
+        made.append(change)
+    return made
+
+
+def raise_minimum(
+    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
+) -> list[str]:
+    """Raise the minimum of those targets if it is still as it was lowered. Returns what couldn't be raised.
+
+    `chosen`: counts by resource ID that were changed since. A minimum above them would scale them up, so it stays lowered.
+    """
+    now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
+    lost = []
+    for target in _targets_to_lower(saved, least):
+        current, resource_id = now.get(target_key(target)), target["ResourceId"]
+        if current is None:
+            lost.append(f"The scalable target of {resource_id} is gone.")
+        elif chosen and (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
+            text = f"restoring {target['MinCapacity']} would override the count of {number} set since"
+            lost.append(f"The autoscaling minimum of {resource_id} stays at {current['MinCapacity']}: {text}.")
+        else:
+            lost += _raise_target_minimum(cloud, target, least[resource_id], current)
+    return lost
+
+
+def _raise_target_minimum(
+    cloud: CloudSession, target: Mapping[str, Any], lowered_to: int, current: Mapping[str, Any]
+) -> list[str]:
+    what = f"The autoscaling minimum of {target['ResourceId']}"
+    least = RestoredCount(
+        label=what,
+        before=target["MinCapacity"],
+        stopped_at=lowered_to,
+        now=current["MinCapacity"],
+        maximum=max(lowered_to, current["MaxCapacity"]),
+    )
+    if least.count_to_request is not None:
+        register_target(cloud.call, target, MinCapacity=least.count_to_request)
+    return least.not_restored
+
+
+def _targets_to_lower(saved: SavedAutoscaling, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
+    """The recorded targets whose minimum is above what `least` says by resource id."""
+    return [
+        target
+        for target in saved["targets"]
+        if target["ScalableDimension"] in CAPACITY_DIMENSIONS
+        and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
+    ]
+
+
+def maximum_by_id(cloud: CloudSession) -> dict[str, int]:
+    """The maximum by resource id that autoscaling allows now."""
+    return {
+        row["ResourceId"]: int(row["MaxCapacity"])
+        for row in autoscaling.read_autoscaling(cloud).targets
+        if row["ScalableDimension"] in CAPACITY_DIMENSIONS
+    }

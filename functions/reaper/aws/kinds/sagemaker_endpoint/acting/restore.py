@@ -1,0 +1,233 @@
+"""Recreating a deleted endpoint, in as many runs as it takes: a run that finds it in service does what needs that.
+
+An endpoint that has the name by then is continued only if it has the tag of what the reaper recreates (`identity`), or if it is the very one
+that was to be deleted and wasn't. Any other belongs to its owner and stays untouched.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reaper.acting.contract import Manifest, UndoResult, UndoState
+from reaper.aws import autoscaling
+from reaper.aws.kinds import acting
+from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
+from reaper.aws.kinds.sagemaker_endpoint.acting import components, delete, scale
+from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint, variants_by_name
+from reaper.aws.kinds.sagemaker_endpoint.acting.scale import RUN_AGAIN_TEXT
+from reaper.aws.sagemaker import tags_parameter, to_plain_json
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+
+
+def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Configuration, endpoint, then numbers, components and autoscaling, and what the deletions took that this one goes on with.
+
+    Every step looks first at what is there already. A number that is refused keeps nothing else from coming back.
+    """
+    saved, name = manifest.undo_state, manifest.name
+    was_created = _create_endpoint(cloud, name, saved)
+    lost: list[str] = []
+    failed = _restore_sizes(cloud, name, saved, lost)
+    status = fetch_endpoint(cloud, name)["EndpointStatus"]
+    because = "it was recreated" if was_created else f"its status is {status}"
+    chain = (manifest, *manifest.continued)
+    never = _never_restored(chain)
+    if status != "InService":
+        return UndoResult(
+            because=because, not_restored=(_waiting_sentence(chain, status), *lost, *failed, *never), run_again=True
+        )
+    for one in chain:
+        failed += _restore_contents(cloud, name, one.undo_state, lost)
+    return UndoResult(because=because, not_restored=(*lost, *failed, *never), run_again=bool(failed))
+
+
+def _waiting_sentence(chain: Sequence[Manifest], status: str) -> str:
+    """The sentence about what needs the endpoint in service."""
+    waits = ["numbers of instances", *(["components"] if any(one.undo_state["components"] for one in chain) else [])]
+    waits += ["autoscaling"] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
+    return f"Not restored yet: {', '.join(waits)}. Its status is {status}; {RUN_AGAIN_TEXT}."
+
+
+def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
+    """Whether it was created now. Raises CloudError where something else has its name, or while it is still being deleted."""
+    config = saved["config"]["name"]
+    try:
+        row = fetch_endpoint(cloud, name)
+    except CloudError as error:
+        if error.reason is not Reason.GONE:
+            raise
+        delete.restore_config(cloud, saved["config"])
+        own_tags = tags_parameter(acting.with_restored_tag(saved["tags"], saved["born"]))
+        cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own_tags)
+        return True
+    if row["EndpointStatus"] == "Deleting":
+        raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
+    if not acting.is_same_resource(cloud, row, row["EndpointArn"], saved.get("born")):
+        raise acting.recreated_error("sagemaker:CreateEndpoint", name)
+    if row.get("EndpointConfigName") != config:
+        raise _create_refusal(f"endpoint {name} has another configuration now, so the reaper left it alone")
+    if row["EndpointStatus"] == "Failed":
+        raise _create_refusal(f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}")
+    return False
+
+
+def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
+    """Back to the numbers and weights that differ from the configuration's; what is not back of them yet.
+
+    What isn't as recreating left it was changed since, and `lost` gets a sentence. So was everything on an endpoint that was never deleted.
+    """
+    row = fetch_endpoint(cloud, name)
+    if row["EndpointStatus"] != "InService" or to_plain_json(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
+        return []
+    refused: dict[str, CloudError] = {}
+    later = scale.call_while_in_service(cloud, name, scale.capacity_calls(_size_changes(cloud, row, saved, lost)), refused)
+    return scale.not_restored_sentences(refused, later)
+
+
+def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState, lost: list[str]) -> list[dict[str, Any]]:
+    """What to ask for by variant. Autoscaling decides on those it scales again; `lost` gets a sentence about what stays different."""
+    name = row["EndpointName"]
+    now = variants_by_name(row.get("ProductionVariants") or ())
+    configured = variants_by_name(saved["config"]["params"]["ProductionVariants"])
+    scaled_ids = {target["ResourceId"] for target in autoscaling.read_autoscaling(cloud).targets}
+    changes = []
+    for before in (variant for variant in saved["variants"] if variant["VariantName"] in now):
+        variant = before["VariantName"]
+        if autoscaling.variant_resource_id(name, variant) in scaled_ids:
+            lost += filter(None, [autoscaled_sentence(before, now[variant])])
+            continue
+        lost += chosen_since_sentences(before, now[variant], configured.get(variant, {}))
+        changes.append(settings_to_restore(before, now[variant], configured.get(variant, {})))
+    return changes
+
+
+def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
+    """Components, and the autoscaling of variants and of those components that are in service. Returns what another run may restore.
+
+    `lost` gets a sentence about what no run restores.
+    """
+    ready = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
+    later: list[str] = []
+    for one in saved["components"]:
+        status = _restore_component(cloud, one, later, lost)
+        if status == "InService":
+            ready.add(autoscaling.component_resource_id(one["InferenceComponentName"]))
+        elif status:
+            later.append(
+                f"Component {one['InferenceComponentName']} is {status}, so its autoscaling isn't restored yet. Run this again."
+            )
+    return later + (saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
+
+
+def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], not_restored: list[str]) -> str:
+    """Recreate it if it is gone. Returns its status; empty if it can't be recreated or another one has its name, which the lists say."""
+    name = saved["InferenceComponentName"]
+    try:
+        return components.recreate_component(cloud, saved, not_restored)[0]
+    except CloudError as error:
+        if error.code == acting.RECREATED_CODE:
+            not_restored.append(f"Component {name} {acting.RECREATED_TEXT}.")
+        else:
+            later.append(f"Component {name} couldn't be recreated ({error}).")
+        return ""
+
+
+def _never_restored(chain: Sequence[Manifest]) -> list[str]:
+    """What no run brings back."""
+    saved = chain[0].undo_state
+    lost = ["The tags of its autoscaling are lost."] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
+    lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
+    return lost
+
+
+def _create_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:CreateEndpoint", text)
+
+
+# MERGED What to ask for so that a recreated variant is again as it was: its weight, its number of instances, its concurrency. Pure.
+#
+# Creating an endpoint makes its variants as the configuration says. A setting that is no longer so was chosen since, and stays.
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DesiredWeightAndCapacity.html
+
+
+Row = Mapping[str, Any]
+"""A variant, as described or as its configuration has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """One setting of a variant: what to ask for, its name for people, and its value before the deletion, now, and as created."""
+
+    request: Mapping[str, Any]
+    label: str
+    before: Any
+    now: Any
+    as_created: Any
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.before != self.now)
+
+    @property
+    def was_chosen_since(self) -> bool:
+        return bool(self.now != self.as_created)
+
+
+def settings_to_restore(before: Row, now: Row, configured: Row) -> dict[str, Any]:
+    """What to ask for by one call, with the variant's name. Nothing that was chosen since."""
+    request: dict[str, Any] = {"VariantName": before["VariantName"]}
+    for setting in _settings(before, now, configured):
+        if setting.differs and not setting.was_chosen_since:
+            request |= setting.request
+    return request
+
+
+def chosen_since_sentences(before: Row, now: Row, configured: Row) -> list[str]:
+    """One sentence for each setting that stays as it was chosen since."""
+    return [
+        _chosen_since_sentence(setting, before["VariantName"])
+        for setting in _settings(before, now, configured)
+        if setting.differs and setting.was_chosen_since
+    ]
+
+
+def autoscaled_sentence(before: Row, now: Row) -> str | None:
+    """The sentence about a variant whose number is left to its autoscaling, if it has fewer instances than before."""
+    count, wanted = now.get("DesiredInstanceCount", 0), before.get("DesiredInstanceCount", 0)
+    text = f"The number of instances of {before['VariantName']} is {count} now and not {wanted}: its autoscaling sets it now."
+    return text if count < wanted else None
+
+
+def _settings(before: Row, now: Row, configured: Row) -> Iterator[_Setting]:
+    if "DesiredWeight" in before:
+        yield _plain_setting("DesiredWeight", "weight", before, now, configured.get("InitialVariantWeight", 1.0))
+    if "DesiredInstanceCount" in before and not before.get("ManagedInstanceScaling") and not before.get("InstancePools"):
+        yield _plain_setting("DesiredInstanceCount", "number of instances", before, now, configured.get("InitialInstanceCount"))
+    if before.get("CurrentServerlessConfig"):
+        yield _concurrency_setting(before, now, configured)
+
+
+def _plain_setting(key: str, label: str, before: Row, now: Row, as_created: Any) -> _Setting:
+    return _Setting(request={key: before[key]}, label=label, before=before[key], now=now.get(key), as_created=as_created)
+
+
+def _concurrency_setting(before: Row, now: Row, configured: Row) -> _Setting:
+    """Its memory size can't be changed by this call."""
+    serverless = before["CurrentServerlessConfig"]
+    return _Setting(
+        request={"ServerlessUpdateConfig": {key: value for key, value in serverless.items() if key != "MemorySizeInMB"}},
+        label="concurrency",
+        before=serverless,
+        now=now.get("CurrentServerlessConfig"),
+        as_created=configured.get("ServerlessConfig"),
+    )
+
+
+def _chosen_since_sentence(setting: _Setting, variant: str) -> str:
+    now, before = ("another", "as before") if setting.label == "concurrency" else (setting.now, setting.before)
+    return f"The {setting.label} of {variant} is {now} now and not {before}: it was changed since, so the reaper left it alone."

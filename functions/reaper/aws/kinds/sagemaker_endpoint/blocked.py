@@ -1,0 +1,347 @@
+"""What can be done to an endpoint, and what blocks it. Pure.
+
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from reaper.aws import autoscaling, sagemaker
+from reaper.aws.autoscaling import Autoscaling
+from reaper.aws.kinds.sagemaker_endpoint import restorable
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, Variant, billed_parts
+from reaper.aws.sagemaker import in_account, sagemaker_line
+from reaper.case import Blocked
+from reaper.kind import ActionSpec, Command
+from reaper.model import BilledPart, Resource, StepName
+from reaper.prices import PriceBook
+
+# MERGED What scaling one endpoint in would do, and what blocks it. Pure.
+#
+# Zero instances are for asynchronous endpoints, and for hosts of inference components whose instances SageMaker itself scales; whatever
+# would never answer again is not brought there: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
+
+
+AVAILABILITY_WARNING = "one instance per variant is below the usual two for availability"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleInPlan:
+    """Instances by variant, for those that would get fewer; components whose copies would go to zero; or what blocks it all.
+
+    The variant that saves most comes first, then they go by name. An action scales in the first; each other one is an action of its own.
+    """
+
+    instances_by_variant: Mapping[str, int] = field(default_factory=dict)
+    components: tuple[str, ...] = ()
+    blocked: Blocked | None = None
+
+    @property
+    def first_variant(self) -> dict[str, int]:
+        """What one action changes: a call takes the capacity of one variant, and the endpoint is being updated after it."""
+        return dict(islice(self.instances_by_variant.items(), 1))
+
+
+def needs_autoscaling(endpoint: EndpointDescription) -> bool:
+    """Whether the autoscaling of the region must be read to know what can be done."""
+    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(
+        _instance_count(row) for row in production_variants(endpoint)
+    )
+
+
+def plan_scale_in(
+    resource: Resource, endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None
+) -> ScaleInPlan:
+    """For the endpoint as described, with the names of its components. `scaling` None: autoscaling couldn't be read."""
+    if not production_variants(endpoint):
+        return ScaleInPlan(blocked=Blocked(because="its description lists no variants"))
+    if any(_is_serverless(row) for row in production_variants(endpoint)):
+        return ScaleInPlan(
+            blocked=Blocked(because="it is serverless or has provisioned concurrency, which scaling in doesn't change")
+        )
+    if any(row.get("InstancePools") for row in production_variants(endpoint)):
+        return ScaleInPlan(blocked=Blocked(because="it runs pools of several instance types, which are not scaled in"))
+    if endpoint.may_host_components or components:
+        return _plan_host(endpoint, components, scaling)
+    return _plan_variants(resource, endpoint, scaling)
+
+
+def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
+    """The production variants as described. Shadow variants can't be scaled."""
+    return list(endpoint.reply.get("ProductionVariants") or ())
+
+
+def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
+    if endpoint.is_asynchronous and scaling is None:
+        return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
+    least = {
+        r["VariantName"]: 0 if endpoint.is_asynchronous and _can_wake(scaling, resource.name, r) else 1
+        for r in production_variants(endpoint)
+    }
+    fewer = {
+        r["VariantName"]: least[r["VariantName"]]
+        for r in production_variants(endpoint)
+        if _instance_count(r) > least[r["VariantName"]]
+    }
+    if fewer:
+        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
+    asleep = endpoint.is_asynchronous and any(_instance_count(r) for r in production_variants(endpoint))
+    suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
+    return ScaleInPlan(
+        blocked=Blocked(because=f"it already runs no more than one instance per variant{suffix}", already_done=True)
+    )
+
+
+def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
+    """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
+    book, saved = PriceBook(), {}
+    for variant in (v for v in endpoint.variants if v.name in least):
+        freed = billed_parts(replace(endpoint, variants=(_freed_instances(variant, least[variant.name]),)))
+        price = book.price(replace(resource, parts=freed))
+        saved[variant.name] = price.usd_per_hour if price else -1.0
+    return {name: least[name] for name in sorted(least, key=lambda name: (-saved.get(name, -1.0), name))}
+
+
+def _freed_instances(variant: Variant, remaining: int) -> Variant:
+    """The instances that are no longer paid for."""
+    return replace(variant, instances=tuple((kind, max(0, count - remaining)) for kind, count in variant.instances))
+
+
+def _plan_host(endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None) -> ScaleInPlan:
+    """Without copies SageMaker releases the instances, if it may. Nothing else should take them from under a component."""
+    if not all(_may_scale_to_zero(row) for row in production_variants(endpoint)):
+        because = "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
+        return ScaleInPlan(blocked=Blocked(because=because))
+    if not components:
+        return ScaleInPlan(blocked=Blocked(because="it hosts no inference component now; SageMaker releases its instances"))
+    if scaling is None:
+        return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
+    unwakeable = [component for component in components if not autoscaling.can_wake_component(scaling, component)]
+    if unwakeable:
+        because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {unwakeable[0]} from zero"
+        return ScaleInPlan(blocked=Blocked(because=because))
+    return ScaleInPlan(components=tuple(components))
+
+
+def _can_wake(scaling: Autoscaling | None, name: str, row: Mapping[str, Any]) -> bool:
+    return scaling is not None and autoscaling.can_wake_variant(scaling, name, row["VariantName"])
+
+
+def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
+    managed = row.get("ManagedInstanceScaling") or {}
+    return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
+
+
+def _is_serverless(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("CurrentServerlessConfig") or row.get("DesiredServerlessConfig"))
+
+
+def _instance_count(row: Mapping[str, Any]) -> int:
+    return int(row.get("CurrentInstanceCount") or 0)
+
+
+CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
+VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionContext:
+    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: gone by now), and
+    which models were deleted."""
+
+    autoscaling: Autoscaling | None
+    component_rows: Mapping[str, Mapping[str, Any] | None]
+    deleted_models: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointDetails:
+    """What acting on an endpoint needs. `scale_in` is None until it was described.
+
+    `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
+    next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
+    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
+    """
+
+    component_tags: sagemaker.TagsOfContained = field(default_factory=dict)
+    scale_in: ScaleInPlan | None = None
+    parts_after_stop: tuple[BilledPart, ...] | None = None
+    unrestorable: Blocked | None = None
+    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> EndpointDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, EndpointDetails) else EndpointDetails()
+
+
+def endpoint_details(
+    resource: Resource,
+    endpoint: EndpointDescription,
+    component_tags: sagemaker.TagsOfContained,
+    region: RegionContext,
+    now: datetime,
+) -> EndpointDetails:
+    """What acting needs. `component_tags`: as listed; those read right before an action, in its details already, count too."""
+    read_now = details_of(resource).component_tags
+    plan = plan_scale_in(resource, endpoint, tuple(component_tags), region.autoscaling)
+    rows = {name: region.component_rows.get(name) for name in component_tags}
+    return EndpointDetails(
+        component_tags=read_now,
+        scale_in=replace(plan, blocked=plan.blocked or _blocked_without_copies(plan, rows)),
+        parts_after_stop=_parts_after_scale_in(endpoint, plan),
+        unrestorable=_unrestorable(resource, endpoint, component_tags, rows)
+        or _missing_model(endpoint, rows, region.deleted_models),
+        protected_inside=sagemaker.protected_inside(component_tags, now) | sagemaker.protected_inside(read_now, now),
+    )
+
+
+def _blocked_without_copies(plan: ScaleInPlan, rows: Mapping[str, Mapping[str, Any] | None]) -> Blocked | None:
+    """Without copies there are none to take. A component that can't be read may have some."""
+    if not plan.components or any((row := rows[name]) is None or restorable.copy_count(row) for name in plan.components):
+        return None
+    return Blocked(because="its components already have no copies; SageMaker releases its instances", already_done=True)
+
+
+def _unrestorable(
+    resource: Resource,
+    endpoint: EndpointDescription,
+    component_tags: sagemaker.TagsOfContained,
+    rows: Mapping[str, Mapping[str, Any] | None],
+) -> Blocked | None:
+    """Why it, with all inside, can't be recreated."""
+    if endpoint.has_cached_types:
+        return Blocked(because=restorable.CONFIG_NOT_READ, not_read=True)
+    if because := restorable.endpoint_unrestorable_because(endpoint) or restorable.no_room_for_tag_because(resource.tags):
+        return Blocked(because=because)
+    for name, row in rows.items():
+        if row is None:  # gone by now
+            continue
+        if because := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(component_tags[name]):
+            return Blocked(because=because if name in because else f"{name} inside it: {because}")
+    return None
+
+
+def _missing_model(
+    endpoint: EndpointDescription, rows: Mapping[str, Mapping[str, Any] | None], deleted: Collection[str]
+) -> Blocked | None:
+    needed = restorable.model_names(endpoint.config, *(row for row in rows.values() if row))
+    because = restorable.missing_model_because(needed, deleted)
+    return Blocked(because=because) if because else None
+
+
+def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> tuple[BilledPart, ...] | None:
+    """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
+    if plan.components:
+        return ()
+    least = plan.first_variant
+    fewer = [
+        replace(v, instances=tuple((size, min(count, least.get(v.name, count))) for size, count in v.instances))
+        for v in endpoint.variants
+    ]
+    return billed_parts(replace(endpoint, variants=tuple(fewer)))
+
+
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """What is still paid for after an action; None if that isn't known."""
+    return details_of(resource).parts_after_stop if action is StepName.STOP else ()
+
+
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
+    """Scaling in needs an endpoint in service; deleting one that could be recreated; both one that nothing inside forbids."""
+    details = details_of(resource)
+    inside = {action: Blocked(because=because) for action, because in details.protected_inside.items()}
+    blocked = _blocked_by_state(resource)
+    if details.scale_in is None:
+        blocked = blocked or Blocked(because="it wasn't checked closely")
+    return {
+        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
+        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
+    }
+
+
+def _blocked_by_state(resource: Resource) -> Blocked | None:
+    if resource.status == "Deleting":
+        return Blocked(because="it is being deleted already", already_done=True)
+    return None if resource.status in STEADY_STATUSES else Blocked(because=f"its status is {resource.status or 'missing'}")
+
+
+def _stop_blocked(resource: Resource) -> Blocked | None:
+    if resource.status != "InService":
+        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
+    plan = details_of(resource).scale_in
+    return plan.blocked if plan else None
+
+
+def _delete_blocked(resource: Resource) -> Blocked | None:
+    if because := sagemaker.undeletable_because(resource.tags):
+        return Blocked(because=because)
+    return details_of(resource).unrestorable
+
+
+def scale_in_command(resource: Resource) -> Command | None:
+    """One variant, because a call takes the capacity of only one."""
+    plan = details_of(resource).scale_in
+    variant, count = next(iter(plan.first_variant.items()), ("", 0)) if plan else ("", 0)
+    if not VARIANT_NAME.fullmatch(variant):
+        return None
+    line = sagemaker_line(resource, "update-endpoint-weights-and-capacities", endpoint_name=resource.name)
+    wanted = f"--desired-weights-and-capacities VariantName={variant},DesiredInstanceCount={count:d}"
+    return Command(label=in_account(resource, "Scale it in now"), line=f"{line} {wanted}")
+
+
+def delete_command(resource: Resource) -> Command | None:
+    """Not for an endpoint with components inside: these have to go first."""
+    if resource.contained:
+        return None
+    line = sagemaker_line(resource, "delete-endpoint", endpoint_name=resource.name)
+    unrestorable = details_of(resource).unrestorable
+    promise = "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
+    return Command(label=f"{in_account(resource, 'Delete it now')}{promise}", line=line)
+
+
+ACTION_SPECS = {
+    StepName.STOP: ActionSpec(
+        participle="scaled in",
+        effect="scales in: to no instances if a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
+        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves "
+        "most first, each with a notice of its own; lowers the autoscaling minimum first",
+        undo="restores the instance or copy counts and the autoscaling minimum, if they are still as the stop left them and "
+        "the endpoint is the same; several variants one after the other, each once the endpoint is in service (run it again then)",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:UpdateEndpointWeightsAndCapacities",
+            "sagemaker:UpdateInferenceComponentRuntimeConfig",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:RegisterScalableTarget",
+        ),
+        no_effect_where="one that runs one instance per variant, and is not asynchronous with a policy that would wake it, stays and costs as "
+        "before; only `action: delete` ends that",
+    ),
+    StepName.DELETE: ActionSpec(
+        participle="deleted",
+        effect="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay; never one "
+        "with tags that AWS reserves, such as those of a CloudFormation stack",
+        undo="recreates it from the stored manifest: the configuration if it is gone, the endpoint with its tags, and once it "
+        "is in service (run it again then) components, autoscaling and instance counts; the tags of its autoscaling are lost; what is "
+        "recreated gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:DescribeModel",
+            "sagemaker:DeleteEndpoint",
+            "sagemaker:DeleteInferenceComponent",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:DeregisterScalableTarget",
+        ),
+    ),
+}

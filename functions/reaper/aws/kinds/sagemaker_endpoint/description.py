@@ -1,0 +1,256 @@
+"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, and what that is billed as.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.model import BilledPart, Resource
+from reaper.observation import CachedDescription
+from reaper.observing.cache import revision_of
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A production or shadow variant; `instances` are (type, None if unknown; how many run)."""
+
+    name: str
+    instances: tuple[tuple[str | None, int], ...] = ()
+    serverless: Mapping[str, Any] | None = None
+
+    @property
+    def instance_count(self) -> int:
+        """How many instances run."""
+        return sum(count for _, count in self.instances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointDescription:
+    """One endpoint as described. `may_host_components`: it looks like a host of inference components. `hosts_components_only`: its
+    configuration says that no variant has a model of its own.
+
+    `reply` and `config` are the replies. `config` is empty if the configuration is gone, can't be read, or wasn't read because the cache
+    has its instance types (`has_cached_types`).
+    """
+
+    status: str
+    variants: tuple[Variant, ...]
+    is_asynchronous: bool
+    may_host_components: bool
+    hosts_components_only: bool = False
+    reply: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    has_cached_types: bool = False
+
+
+InstanceTypes = Mapping[str, str]
+"""The instance type of each variant, by its name."""
+TypeLookup = Callable[[Mapping[str, Any]], InstanceTypes | None]
+"""The types that are known already of an endpoint as just described; None where its configuration has to be asked for."""
+
+
+def no_known_types(row: Mapping[str, Any]) -> None:
+    """Nothing is known before the configuration was asked for."""
+
+
+def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_known_types) -> EndpointDescription:
+    """Two calls, or one where the types are known.
+
+    Raises CloudError when the endpoint can't be described or understood; a configuration that is gone costs the types only.
+    """
+    row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
+    try:
+        types = recall(row)
+        endpoint = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
+        size_text(endpoint)  # a size that can't be written for people wasn't understood
+        return endpoint
+    except ODD_REPLY_ERRORS as error:
+        raise CloudError(
+            Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply can't be read ({error!r})"
+        ) from error
+
+
+def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
+    """What is paid for; None if the type of any running instance is unknown."""
+    component = "AsyncInf" if described.is_asynchronous else "Hosting"
+    parts = []
+    for variant in described.variants:
+        if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
+            memory = f"{variant.serverless['MemorySizeInMB']}MB"
+            parts.append(BilledPart(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
+        for kind, count in variant.instances:
+            if count and not kind:
+                return None
+            if count and kind:
+                parts.append(BilledPart(component=component, instance=kind, count=count))
+    return tuple(parts)
+
+
+def size_text(described: EndpointDescription) -> str:
+    """`ml.g5.xlarge x2, ml.m5.large x1`, for people and for the policy's globs."""
+    counts: dict[str, int] = {}
+    for variant in described.variants:
+        if variant.serverless:
+            name = f"serverless {variant.serverless.get('MemorySizeInMB', '?')} MB"
+            counts[name] = counts.get(name, 0) + int(variant.serverless.get("ProvisionedConcurrency") or 0)
+        for kind, count in variant.instances:
+            counts[kind or "unknown"] = counts.get(kind or "unknown", 0) + count
+    return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
+
+
+def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The configuration that the endpoint runs; None where it can't be had."""
+    name = row.get("EndpointConfigName")
+    if not name:
+        return None
+    try:
+        config = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+    except CloudError as error:
+        if error.reason is not Reason.GONE:
+            cloud.add_error(error)
+        return None
+    return None if _is_newer_than_endpoint(config, row) else config
+
+
+def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a configuration of that name was created after the endpoint's last change: the one it runs was deleted."""
+    made, changed = config.get("CreationTime"), row.get("LastModifiedTime")
+    return bool(made and changed and made > changed)
+
+
+def _parse_description(row: Mapping[str, Any], config: Mapping[str, Any], types: InstanceTypes) -> EndpointDescription:
+    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
+    if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
+        raise TypeError(f"{odd[0]!r} is neither a status nor a name")
+    by_name = {p["VariantName"]: p for p in plans}
+    known = by_name or {name: {"InstanceType": kind} for name, kind in types.items()}
+    failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
+    return EndpointDescription(
+        status=row["EndpointStatus"],
+        variants=tuple(_parse_variant(r, known.get(r["VariantName"], {}), failed) for r in rows),
+        is_asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
+        may_host_components=any(_may_host_components(r, by_name.get(r["VariantName"])) for r in rows),
+        hosts_components_only=bool(rows)
+        and all(r["VariantName"] in by_name and not by_name[r["VariantName"]].get("ModelName") for r in rows),
+        reply=row,
+        config=config,
+        has_cached_types=bool(types),
+    )
+
+
+def _may_host_components(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+    """A variant that hosts components scales them itself, and has no model of its own."""
+    return bool(row.get("ManagedInstanceScaling")) or not (plan.get("ModelName") if plan else row.get("DeployedImages"))
+
+
+def _parse_variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
+    serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
+    if serverless:
+        return Variant(name=row["VariantName"], serverless=serverless)
+    if pools := row.get("InstancePools"):
+        return Variant(
+            name=row["VariantName"], instances=tuple((p.get("InstanceType"), int(p["CurrentInstanceCount"])) for p in pools)
+        )
+    return Variant(
+        name=row["VariantName"], instances=((plan.get("InstanceType"), 0 if failed else int(row["CurrentInstanceCount"])),)
+    )
+
+
+# MERGED What the variants of endpoints that earlier sweeps described run on. A configuration never changes, but it can be deleted and recreated under its name.
+#
+# So an entry is good only for the endpoint's ARN with CreationTime and LastModifiedTime as listed, and as described, and for the name that its
+# description gives: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html (a configuration in use must stay).
+#
+# Only the instance types are kept, which the description lacks, and only of the plain case: what is serverless, asynchronous or a host of
+# components, and whether it could be recreated, is never taken from here.
+
+
+CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
+STEADY_STATUS = "InService"
+"""The only status under which an entry is written or used: nothing else says that it runs this configuration and no other."""
+INSTANCE_TYPE_PATTERN = re.compile(r"ml\.[a-z0-9.-]+")
+OTHER_CAPACITY_KEYS = ("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling")
+"""What a variant that runs instances of one type, and a model of its own, does not have."""
+
+
+def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> CachedDescription | None:
+    """What to keep of an endpoint that was described just now; None where nothing of it will hold. `resource` is as listed."""
+    revision = revision_of(resource.created, resource.changed)
+    if (
+        not revision
+        or not _is_steady(endpoint.reply, revision)
+        or not (endpoint.has_cached_types or _is_running_config(endpoint))
+    ):
+        return None
+    types = _instance_types(endpoint)
+    body = {CONFIG_NAME_KEY: endpoint.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
+    return CachedDescription(revision=revision, body=body, parts=billed_parts(endpoint), size=size_text(endpoint))
+
+
+def cached_types(resource: Resource, cached: CachedDescription | None, row: Mapping[str, Any]) -> InstanceTypes | None:
+    """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
+    revision, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
+    if (
+        cached is None
+        or revision is None
+        or cached.revision != revision
+        or not _is_steady(row, revision)
+        or not name
+        or cached.body.get(CONFIG_NAME_KEY) != name
+    ):
+        return None
+    types, plain = cached.body.get(TYPES_KEY), _plain_variant_names(row)
+    if plain is None or not isinstance(types, Mapping) or types.keys() != plain:
+        return None
+    return types if all(_is_instance_type(kind) for kind in types.values()) else None
+
+
+def _is_running_config(endpoint: EndpointDescription) -> bool:
+    """Whether its configuration was read, and says that it is the one that it runs."""
+    return endpoint.config.get(CONFIG_NAME_KEY) == endpoint.reply.get(CONFIG_NAME_KEY) and isinstance(
+        endpoint.config.get(CREATED_KEY), datetime
+    )
+
+
+def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
+    """The type of each variant; None for what is not the plain case."""
+    kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
+    if kinds.keys() != _plain_variant_names(endpoint.reply) or endpoint.is_asynchronous or endpoint.may_host_components:
+        return None
+    return (
+        {name: kind for name, kind in kinds.items() if kind} if all(_is_instance_type(kind) for kind in kinds.values()) else None
+    )
+
+
+def _plain_variant_names(row: Mapping[str, Any]) -> set[str] | None:
+    """The names of its variants, where the description itself says that each runs instances and a model of its own."""
+    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    names = {variant["VariantName"] for variant in rows}
+    plain = all(_is_positive_count(variant.get("CurrentInstanceCount")) and variant.get("DeployedImages") for variant in rows)
+    other = row.get("AsyncInferenceConfig") or any(variant.get(key) for variant in rows for key in OTHER_CAPACITY_KEYS)
+    return names if plain and names and len(names) == len(rows) and not other else None
+
+
+def _is_positive_count(count: Any) -> bool:
+    return isinstance(count, int) and count > 0
+
+
+def _is_instance_type(kind: Any) -> bool:
+    return isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) is not None
+
+
+def _is_steady(row: Mapping[str, Any], revision: str) -> bool:
+    made, changed = row.get(CREATED_KEY), row.get("LastModifiedTime")
+    timed = isinstance(made, datetime) and isinstance(changed, datetime)
+    return row.get("EndpointStatus") == STEADY_STATUS and timed and revision_of(made, changed) == revision

@@ -1,0 +1,326 @@
+"""SageMaker inference components: models that share the instances of one endpoint, each with copies of its own.
+
+Metrics by component: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
+Adapters run inside their base component, so their traffic is the base's too:
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentSpecification.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reaper.aws import autoscaling, metrics, sagemaker, tags
+from reaper.aws.autoscaling import Autoscaling
+from reaper.aws.kinds.sagemaker_endpoint import restorable
+from reaper.aws.kinds.sagemaker_inference_component import blocked
+from reaper.aws.kinds.sagemaker_inference_component.blocked import (
+    CHANGING_STATUSES,
+    STEADY_STATUSES,
+    ComponentDetails,
+    details_of,
+)
+from reaper.aws.metrics import MetricQuery, MetricResult
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent, last_used, merge_heartbeats
+from reaper.kind import Kind
+from reaper.model import Resource, Role, StepName
+from reaper.observation import Observation, Reading, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+
+NAME = "sagemaker-inference-component"
+REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
+ACTIVITY_METRICS = (("Invocations", "Sum"), ("NoCapacityInvocationFailures", "Sum"))
+HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
+
+
+def discover(cloud: CloudSession) -> Iterator[Resource]:
+    """Every component of the region. Its endpoint's tags are its own too, unless it has others.
+
+    A component that can't be placed fails them all: it may be an adapter of any other.
+    """
+    rows = list(
+        cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", *REQUIRED_KEYS[1:], MaxResults=100)
+    )
+    tags_by_arn = tags.tags_by_arn(cloud, "inference-component", "endpoint") if rows else {}
+    for row in rows:
+        own_tags = tags.tags_of(tags_by_arn, row["InferenceComponentArn"], endpoint_arn(cloud, row))
+        yield resource_from_row(cloud, {REQUIRED_KEYS[0]: None, **row}, own_tags)
+
+
+def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
+    """The ARN of the endpoint that it runs on, in the case of its name; replies have it lower-cased."""
+    return f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:endpoint/{row['EndpointName']}"
+
+
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    return Resource(
+        kind=NAME,
+        id=row["InferenceComponentArn"],
+        name=row["InferenceComponentName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("InferenceComponentStatus", ""),
+        tags=own_tags,
+        details=ComponentDetails(endpoint_name=row["EndpointName"]),
+        host_id=endpoint_arn(cloud, row),
+    )
+
+
+def contained_resource(
+    cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, host_tags: Mapping[str, str] | None
+) -> Resource:
+    """The component as part of an endpoint: its own tags over those of its host; None if either couldn't be read."""
+    merged = None if own_tags is None or host_tags is None else {**host_tags, **own_tags}
+    return replace(resource_from_row(cloud, row, merged), details=None)
+
+
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """Traffic of all in bulk; a description of every component on an endpoint that has a silent one.
+
+    A component that was read alone brings its siblings, the others of its endpoint: adapters among them are part of it.
+    """
+    names = {r.name for r in resources}
+    every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
+    first = metrics.fetch_first_look(cloud, [(r, _metric_queries(r.name)[: len(ACTIVITY_METRICS)]) for r in every], window)
+    observations = {r.name: Observation(resource=r, readings=_to_readings(r.name, first)) for r in every}
+    silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
+    results = metrics.fetch_metrics(cloud, [query for name in silent for query in _metric_queries(name)], window)
+    observations |= {name: replace(observations[name], readings=_to_readings(name, results)) for name in silent}
+    described = _describe_hosted(cloud, every, {details_of(observations[name].resource).endpoint_name for name in silent})
+    closer = [
+        _to_observation(observation, described, observations, window)
+        if name in silent
+        else _observation_without_look(observation)
+        for name, observation in observations.items()
+        if name in names
+    ]
+    yield from _with_region_facts(cloud, closer)
+
+
+def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
+    """The descriptions of all components on these endpoints, by name."""
+    hosted = [r for r in resources if details_of(r).endpoint_name in endpoints]
+    rows = cloud.map_concurrently(lambda r: _describe_or_error(cloud, r), hosted)
+    return dict(zip([r.name for r in hosted], rows, strict=True))
+
+
+def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation]) -> Iterator[Observation]:
+    """With what is read once for the region: what would wake each from zero, and whether its models still exist."""
+    details = [details_of(observation.resource) for observation in observations]
+    runs = any(d.copies and not o.free_because and not o.unknown_because for d, o in zip(details, observations, strict=True))
+    found_autoscaling = autoscaling.read_autoscaling_or_none(cloud) if runs else None
+    deleted = restorable.deleted_models(cloud, {name for d in details for name in d.models})
+    for observation in observations:
+        yield _with_missing_model(_with_can_wake(observation, found_autoscaling), deleted)
+
+
+def _metric_queries(name: str) -> list[MetricQuery]:
+    pair = (("InferenceComponentName", name),)
+    traffic = [
+        MetricQuery(namespace="AWS/SageMaker", metric=metric, stat=stat, dimensions=pair) for metric, stat in ACTIVITY_METRICS
+    ]
+    hearts = [
+        MetricQuery(namespace="/aws/sagemaker/InferenceComponents", metric=m, stat="SampleCount", dimensions=pair)
+        for m in HEARTBEAT_METRICS
+    ]
+    return traffic + hearts
+
+
+def _to_readings(name: str, results: dict[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+    named = [(query.metric, results[query]) for query in _metric_queries(name) if query in results]
+    roles = [Role.ACTIVITY] * len(ACTIVITY_METRICS) + [Role.HEARTBEAT] * len(HEARTBEAT_METRICS)
+    readings = [
+        Reading(signal=metric, role=role, series=result.series, complete=result.complete)
+        for (metric, result), role in zip(named, roles, strict=False)
+    ]
+    traffic, heartbeats = readings[: len(ACTIVITY_METRICS)], readings[len(ACTIVITY_METRICS) :]
+    return (*traffic, merge_heartbeats(*heartbeats)) if heartbeats else tuple(traffic)
+
+
+def _needs_no_look(observation: Observation, window: Window) -> bool:
+    return observation.resource.status in {*CHANGING_STATUSES, "Deleting"} or is_recent(observation, window)
+
+
+def _observation_without_look(observation: Observation) -> Observation:
+    settled = _settled_by_status(_without_siblings(observation))
+    return settled or replace(observation, unknown_because="it was used or changed too recently for a closer look")
+
+
+def _settled_by_status(observation: Observation) -> Observation | None:
+    """What its status alone decides; None for a status in which silence can be judged."""
+    status = observation.resource.status
+    if status == "Deleting":
+        return replace(observation, free_because="it is being deleted")
+    if status in CHANGING_STATUSES:
+        return replace(observation, changing_because=f"its status is {status}")
+    if status in STEADY_STATUSES:
+        return None
+    return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
+
+
+def _describe_or_error(cloud: CloudSession, resource: Resource) -> DescriptionOrError:
+    try:
+        return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=resource.name)
+    except CloudError as error:
+        if error.reason is not Reason.GONE:
+            cloud.add_error(error)
+        return error
+
+
+def _to_observation(
+    observation: Observation,
+    described: Mapping[str, DescriptionOrError],
+    observations: Mapping[str, Observation],
+    window: Window,
+) -> Observation:
+    row = described[observation.resource.name]
+    if isinstance(row, CloudError):
+        return replace(_without_siblings(observation), unknown_because=f"it couldn't be described: {row}")
+    observation = _with_description(observation, row)
+    details = details_of(observation.resource)
+    if settled := _settled_by_status(observation):
+        return settled
+    if details.base_component:
+        because = f"it is an adapter inside {details.base_component} and takes no capacity of its own"
+        return replace(observation, free_because=because)
+    if details.copies == 0:
+        return replace(observation, free_because="it runs no copies right now")
+    size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
+    sized = replace(observation, resource=replace(observation.resource, size=size))
+    return with_adapters(sized, described, observations, window)
+
+
+def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
+    """With its status and last change of this moment, because the list may be minutes old, and what it is made of."""
+    resource = observation.resource
+    times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
+    current = replace(
+        resource,
+        status=str(row.get("InferenceComponentStatus") or resource.status),
+        changed=max(times, default=None),
+        details=ComponentDetails(
+            endpoint_name=details_of(resource).endpoint_name,
+            is_described=True,
+            copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
+            base_component=base_component(row),
+            models=tuple(sorted(restorable.model_names(row))),
+            unrestorable_because=restorable.component_unrestorable_because(row),
+        ),
+    )
+    return replace(observation, resource=current)
+
+
+def _with_details(observation: Observation, **changes: Any) -> Observation:
+    resource = observation.resource
+    return replace(observation, resource=replace(resource, details=replace(details_of(resource), **changes)))
+
+
+def _without_siblings(observation: Observation) -> Observation:
+    return _with_details(observation, siblings=())
+
+
+def _with_can_wake(observation: Observation, scaling: Autoscaling | None) -> Observation:
+    can_wake = None if scaling is None else autoscaling.can_wake_component(scaling, observation.resource.name)
+    return _with_details(observation, can_wake=can_wake)
+
+
+def _with_missing_model(observation: Observation, deleted: Collection[str]) -> Observation:
+    because = restorable.missing_model_because(details_of(observation.resource).models, deleted)
+    return _with_details(observation, unrestorable_because=because) if because else observation
+
+
+def console_url(resource: Resource) -> str | None:
+    """The page of its endpoint: the SageMaker console has none of a component alone."""
+    return sagemaker.console_url(resource, "endpoints", details_of(resource).endpoint_name)
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="aws",
+    title="SageMaker inference component",
+    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
+    permissions=(
+        "sagemaker:ListInferenceComponents",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
+        tags.PERMISSION,
+        *metrics.PERMISSIONS,
+        *autoscaling.PERMISSIONS,
+    ),
+    activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
+    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
+    discover=discover,
+    observe=observe,
+    blocked_actions=blocked.blocked_actions,
+    actions=blocked.ACTION_SPECS,
+    details=ComponentDetails,
+    commands={StepName.STOP: blocked.remove_copies_command},
+    console_url=console_url,
+    keep_line=sagemaker.keep_line,
+    has_price=False,
+)
+
+
+# MERGED Adapters: inference components that run inside a base component, so that their traffic and their tags are the base's too. Pure.
+#
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentSpecification.html
+
+
+DescriptionOrError = dict[str, Any] | CloudError
+
+
+def with_adapters(
+    observation: Observation,
+    described: Mapping[str, DescriptionOrError],
+    observations: Mapping[str, Observation],
+    window: Window,
+) -> Observation:
+    """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
+    resource, readings = observation.resource, list(observation.readings)
+    adapters: list[Resource] = []
+    for other in _hosted_with(resource, observations):
+        row = described.get(other.resource.name)
+        if isinstance(row, CloudError) and row.reason is Reason.GONE:
+            # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
+            readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
+        elif isinstance(row, CloudError):
+            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
+        elif row is not None and base_component(row) == resource.name:
+            adapters.append(replace(other.resource, details=None))
+            readings += _traffic_readings(other, "adapter")
+    times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
+    whole = replace(resource, changed=max(times, default=None), contained=tuple(adapters))
+    tags_by_name = {adapter.name: adapter.tags for adapter in adapters}
+    details = replace(
+        details_of(resource),
+        adapters=tuple(tags_by_name),
+        protected_inside=sagemaker.protected_inside(tags_by_name, window.end),
+    )
+    return replace(observation, resource=replace(whole, details=details), readings=tuple(readings))
+
+
+def _hosted_with(resource: Resource, observations: Mapping[str, Observation]) -> list[Observation]:
+    """The other components of its endpoint."""
+    endpoint = details_of(resource).endpoint_name
+    others = [o for o in observations.values() if o.resource.name != resource.name]
+    return [o for o in others if details_of(o.resource).endpoint_name == endpoint]
+
+
+def _traffic_readings(observation: Observation, what: str) -> list[Reading]:
+    name = observation.resource.name
+    return [replace(r, signal=f"{r.signal} of {what} {name}") for r in observation.readings if r.role is Role.ACTIVITY]
+
+
+def base_component(row: Mapping[str, Any]) -> str | None:
+    """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
+    specs = [row.get("Specification"), *(row.get("Specifications") or ())]
+    return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)

@@ -1,0 +1,127 @@
+"""What can be done to an inference component, and what blocks it. Pure.
+
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reaper.aws import sagemaker
+from reaper.aws.autoscaling import BLOCKED_UNREAD
+from reaper.aws.sagemaker import in_account, sagemaker_line
+from reaper.case import Blocked
+from reaper.kind import ActionSpec, Command
+from reaper.model import Resource, StepName
+
+CHANGING_STATUSES = {"Creating", "Updating"}
+STEADY_STATUSES = {"InService", "Failed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentDetails:
+    """What a component is made of, from its description, which `is_described` says was read.
+
+    `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
+    autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: by name; None if they weren't read.
+    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
+    """
+
+    endpoint_name: str = ""
+    siblings: tuple[Resource, ...] = ()
+    is_described: bool = False
+    copies: int | None = None
+    base_component: str | None = None
+    models: tuple[str, ...] = ()
+    unrestorable_because: str | None = None
+    can_wake: bool | None = None
+    adapters: tuple[str, ...] | None = None
+    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> ComponentDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, ComponentDetails) else ComponentDetails()
+
+
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
+    """Copies go to zero only if something would wake them again; a component with adapters inside is not deleted."""
+    inside = {action: Blocked(because=because) for action, because in details_of(resource).protected_inside.items()}
+    blocked = _blocked_by_state(resource)
+    return {
+        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
+        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
+    }
+
+
+def _blocked_by_state(resource: Resource) -> Blocked | None:
+    details = details_of(resource)
+    if resource.status == "Deleting":
+        return Blocked(because="it is being deleted already", already_done=True)
+    if resource.status not in {"InService", "Failed"}:
+        return Blocked(because=f"its status is {resource.status or 'missing'}")
+    if details.base_component:
+        return Blocked(because=f"it is an adapter inside {details.base_component} and uses no capacity of its own")
+    return None if details.is_described else Blocked(because="it wasn't checked closely")
+
+
+def _stop_blocked(resource: Resource) -> Blocked | None:
+    details = details_of(resource)
+    if details.copies == 0:
+        return Blocked(because="it runs no copies already", already_done=True)
+    if resource.status != "InService":
+        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
+    if details.can_wake is None:
+        return BLOCKED_UNREAD
+    because = "no step scaling policy on NoCapacityInvocationFailures would wake it from zero"
+    return None if details.can_wake else Blocked(because=because)
+
+
+def _delete_blocked(resource: Resource) -> Blocked | None:
+    """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
+    details = details_of(resource)
+    if because := sagemaker.undeletable_because(resource.tags) or details.unrestorable_because:
+        return Blocked(because=because)
+    if details.adapters is None:
+        return None if details.copies == 0 else Blocked(because="whether it has adapters inside couldn't be read")
+    return Blocked(because=f"its adapter {details.adapters[0]} would be deleted with it") if details.adapters else None
+
+
+def remove_copies_command(resource: Resource) -> Command:
+    """The line that takes its copies to zero."""
+    line = sagemaker_line(resource, "update-inference-component-runtime-config", inference_component_name=resource.name)
+    return Command(label=in_account(resource, "Scale it to zero now"), line=f"{line} --desired-runtime-config CopyCount=0")
+
+
+ACTION_SPECS = {
+    StepName.STOP: ActionSpec(
+        participle="scaled to zero copies",
+        effect="takes its copies to zero, only if a step scaling policy would wake it again; lowers the autoscaling minimum first",
+        undo="restores its copy count and the autoscaling minimum, if they are still as the stop left them and it is the same component",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:UpdateInferenceComponentRuntimeConfig",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:RegisterScalableTarget",
+        ),
+        no_effect_where="one without a step scaling policy that would wake it keeps its copies; give it one on NoCapacityInvocationFailures, or "
+        "write `action: delete`",
+    ),
+    StepName.DELETE: ActionSpec(
+        participle="deleted",
+        effect="deletes the component and its autoscaling; the endpoint, its instances and the model stay",
+        undo="recreates it on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
+        "it gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:DescribeEndpoint",
+            "sagemaker:DescribeModel",
+            "sagemaker:DeleteInferenceComponent",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:DeregisterScalableTarget",
+        ),
+    ),
+}

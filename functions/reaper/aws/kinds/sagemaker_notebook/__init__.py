@@ -1,0 +1,203 @@
+"""SageMaker notebook instances. AWS publishes no metric of their use, so proof needs our `Busy` signal; the jupyter log only shows use.
+
+States: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeNotebookInstance.html
+Logs: https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from reaper.aws import metrics, sagemaker, tags
+from reaper.case import Blocked
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent
+from reaper.kind import ActionSpec, Command, Kind
+from reaper.model import BilledPart, Resource, Role, StepName
+from reaper.observation import IndirectEvidence, Observation, Reading, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+
+NAME = "sagemaker-notebook"
+LOG_GROUP = "/aws/sagemaker/NotebookInstances"
+NAME_KEY = "NotebookInstanceName"
+CHANGING_STATUSES = {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}
+"""In none of these can it be stopped: StopNotebookInstance wants InService."""
+MAX_LOG_DELAY = timedelta(hours=1)
+"""How late the time of a log stream's last event may be known: "typically updates in less than an hour"
+(https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_LogStream.html)."""
+MAX_EVENT_AHEAD = timedelta(days=1)
+"""CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
+BROKEN_STATUSES = {"Failed"}
+RECHECK_PERMISSIONS = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
+"""What the re-check right before an action reads."""
+
+
+def discover(cloud: CloudSession) -> Iterator[Resource]:
+    """Every notebook instance of the region, stopped ones too."""
+    rows = list(cloud.sagemaker_rows("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
+    tags_by_arn = tags.tags_by_arn(cloud, "notebook-instance") if rows else {}
+    for row in rows:
+        yield resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(tags_by_arn, row["NotebookInstanceArn"]))
+
+
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    instance = row.get("InstanceType", "")
+    running = row.get("NotebookInstanceStatus") != "Stopped"
+    return Resource(
+        kind=NAME,
+        id=row["NotebookInstanceArn"],
+        name=row["NotebookInstanceName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("NotebookInstanceStatus", ""),
+        size=instance,
+        parts=(BilledPart(component="Notebook", instance=instance),) if instance and running else None if running else (),
+        tags=own_tags,
+    )
+
+
+def stop_command(resource: Resource) -> Command:
+    """The line that stops it."""
+    line = sagemaker.sagemaker_line(resource, "stop-notebook-instance", notebook_instance_name=resource.name)
+    return Command(label=sagemaker.in_account(resource, "Stop it now"), line=line)
+
+
+def start_line(resource: Resource) -> str:
+    """The line that starts it again."""
+    return sagemaker.sagemaker_line(resource, "start-notebook-instance", notebook_instance_name=resource.name)
+
+
+def console_url(resource: Resource) -> str | None:
+    """Its page in the SageMaker console."""
+    return sagemaker.console_url(resource, "notebook-instances", resource.name)
+
+
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
+    """Only what runs can be stopped, and only what is stopped can be started."""
+    under_way = Blocked(because=f"its status is {resource.status or 'missing'}")
+    stopped = {"Stopped": "it is stopped already", "Stopping": "it is stopping already"}.get(resource.status)
+    runs = {"InService": "it is running already", "Pending": "it is starting already"}.get(resource.status)
+    can = {"InService": StepName.STOP, "Stopped": StepName.START}.get(resource.status)
+    done = {StepName.STOP: stopped, StepName.START: runs}
+    return {
+        action: None if action is can else Blocked(because=because, already_done=True) if because else under_way
+        for action, because in done.items()
+    }
+
+
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """`Busy` of all that run, in bulk; the log of each that was silent."""
+    running = [r for r in resources if r.status == "InService"]
+    readings = sagemaker.busy_readings(cloud, running, window)
+    observations = [Observation(resource=r, readings=readings.get(r.id, ())) for r in resources]
+    yield from cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations)
+
+
+def _look_closer(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
+    resource = observation.resource
+    if resource.status == "Stopped":
+        return replace(observation, free_because="it is stopped; only its volume is billed")
+    if resource.status in CHANGING_STATUSES:
+        return replace(observation, changing_because=f"its status is {resource.status}")
+    if resource.status in BROKEN_STATUSES:
+        return replace(observation, unknown_because=f"its status is {resource.status}")
+    if resource.status != "InService":
+        because = f"this version doesn't recognize its status {resource.status or '(none)'}"
+        return replace(observation, unknown_because=because)
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return _with_log_evidence(cloud, observation, window)
+
+
+def _with_log_evidence(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
+    """Its log counts from an hour after what is known of it, since a later event may not be known yet."""
+    resource = observation.resource
+    try:
+        event = _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
+    except CloudError as error:
+        cloud.add_error(error)
+        return replace(observation, unknown_because=f"its log couldn't be read: {error}")
+    log = Reading(
+        signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
+    )
+    since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY if resource.created else None
+    quiet = "no new Jupyter log events" if event else "no Jupyter log"
+    because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof" if resource.changed else ""
+    return replace(
+        observation,
+        readings=(*observation.readings, log),
+        indirect_evidence=IndirectEvidence(since=since, because=because) if since and because else None,
+    )
+
+
+def _last_log_event_at(cloud: CloudSession, name: str, latest: datetime) -> datetime | None:
+    """When the notebook's jupyter log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
+    prefix = f"{name}/jupyter.log"
+    try:
+        streams = list(
+            cloud.paged_rows(
+                "logs",
+                "DescribeLogStreams",
+                "logStreams",
+                token_key="nextToken",
+                logGroupName=LOG_GROUP,
+                logStreamNamePrefix=prefix,
+            )
+        )
+    except CloudError as error:
+        if error.reason is Reason.GONE:
+            return None
+        raise
+    stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
+    return max((_event_time(stamp, latest) for stamp in stamps if stamp is not None), default=None)
+
+
+def _event_time(stamp: Any, latest: datetime) -> datetime:
+    """A time in milliseconds since 1970. Raises CloudError for what is none."""
+    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
+        return datetime.fromtimestamp(stamp / 1000, UTC)
+    raise CloudError(Reason.UNREADABLE, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is not the time of an event")
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="aws",
+    title="SageMaker notebook instance",
+    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
+    permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *metrics.PERMISSIONS),
+    activity="Busy above 0; a fresh event in the notebook's jupyter log",
+    heartbeat="points of Busy",
+    without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
+    discover=discover,
+    observe=observe,
+    blocked_actions=blocked_actions,
+    actions={
+        StepName.STOP: ActionSpec(
+            participle="stopped",
+            effect="stops the instance; its volume stays and is still billed",
+            undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
+            permissions=(*RECHECK_PERMISSIONS, "sagemaker:StopNotebookInstance"),
+        ),
+        StepName.START: ActionSpec(
+            participle="started",
+            effect="starts the instance for its office hours",
+            undo="isn't possible, because it may be in use by then; it is stopped at the end of its hours",
+            permissions=(*RECHECK_PERMISSIONS, "sagemaker:StartNotebookInstance"),
+        ),
+    },
+    commands={StepName.STOP: stop_command},
+    undo_line=start_line,
+    console_url=console_url,
+    keep_line=sagemaker.keep_line,
+    price_keys=("Notebook",),
+    needs_setup="Busy (docs/busy.md)",
+)

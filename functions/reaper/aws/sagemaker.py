@@ -1,0 +1,208 @@
+"""What AWS resources offer an owner to click or paste: the page in the console, and lines for the AWS CLI. Pure.
+
+Every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form.
+https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints.html
+https://docs.aws.amazon.com/cli/latest/reference/sagemaker/add-tags.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as escape
+
+from reaper.aws import metrics
+from reaper.aws.metrics import MetricQuery
+from reaper.errors import CloudError
+from reaper.evidence import is_recent, point_count
+from reaper.model import Ceiling, Resource, Role, StepName
+from reaper.observation import Observation, Reading, Window
+from reaper.policy import tags
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+
+REGION = re.compile(r"[a-z]{2}(?:-[a-z]{2,10}){1,3}-[1-9]")
+HOST_BY_PARTITION = {
+    "aws": "https://{}.console.aws.amazon.com",
+    "aws-cn": "https://{}.console.amazonaws.cn",
+    "aws-us-gov": "https://console.amazonaws-us-gov.com",
+}
+"""By the partition that an ARN begins with."""
+
+
+def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
+    """A call of the AWS CLI in the resource's region: `aws sagemaker stop-notebook-instance --region ... --notebook-instance-name ...`."""
+    named = "".join(f" --{name.replace('_', '-')} {quote(value)}" for name, value in options.items())
+    return f"aws sagemaker {operation} --region {quote(resource.region)}{named}"
+
+
+def in_account(resource: Resource, text: str) -> str:
+    """The text with the account: SageMaker's calls take names, and the same name in the account of other credentials is another resource."""
+    return f"{text}, in account {resource.target.account}"
+
+
+def keep_line(resource: Resource, key: str, value: str) -> str | None:
+    """The line that puts a tag on any SageMaker resource."""
+    return f"{sagemaker_line(resource, 'add-tags', resource_arn=resource.id)} --tags Key={key},Value={value}"
+
+
+def console_url(resource: Resource, page: str, name: str) -> str | None:
+    """A page of the SageMaker console; None if the ID or the region is not as AWS writes it."""
+    partition = resource.id.split(":")[1] if resource.id.startswith("arn:") else ""
+    if not name or not name.isprintable() or partition not in HOST_BY_PARTITION or not REGION.fullmatch(resource.region):
+        return None
+    host = HOST_BY_PARTITION[partition].format(resource.region)
+    return f"{host}/sagemaker/home?region={resource.region}#/{page}/{escape(name, safe='')}"
+
+
+# MERGED Tags that protect from below: what lives inside a resource goes with it, so its own `reaper:*` tags block actions on the whole. Pure.
+
+
+STACK_TAG = "aws:cloudformation:stack-name"
+CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
+TagsOfContained = Mapping[str, Mapping[str, str] | None]
+"""Tags by name of what lives inside, None where they couldn't be read."""
+
+
+def protected_inside(component_tags: TagsOfContained, now: datetime) -> dict[StepName, str]:
+    """By action, the clause that says what inside forbids it; nothing for an action that nothing forbids."""
+    forbidden: dict[StepName, str] = {}
+    for name, own_tags in component_tags.items():
+        for action, ceiling in CEILING_OF_ACTION.items():
+            if action not in forbidden and (because := _forbidden_because(own_tags, ceiling, now)):
+                forbidden[action] = f"{name} inside it is protected: {because}"
+        if StepName.DELETE not in forbidden and (because := undeletable_because(own_tags)):
+            forbidden[StepName.DELETE] = f"{name} inside it would be deleted too, but {because}"
+    return forbidden
+
+
+def undeletable_because(own_tags: Mapping[str, str] | None) -> str | None:
+    """The clause that says why it must not be deleted here: reserved tags can't be restored, nor what they tie it to."""
+    keys = sorted(key for key in own_tags or {} if key.lower().startswith("aws:"))
+    if not keys:
+        return None
+    if stack := _stack_name(own_tags):
+        return f"it belongs to stack {stack}; delete it in CloudFormation"
+    return f"its tag {keys[0]} is reserved by AWS and couldn't be restored"
+
+
+def stack_warning(own_tags: Mapping[str, str] | None) -> str:
+    """What a stack may do to a scaled resource, to be added to a sentence; empty without a stack."""
+    stack = _stack_name(own_tags)
+    return f"; its stack {stack} may change it back" if stack else ""
+
+
+def _stack_name(own_tags: Mapping[str, str] | None) -> str | None:
+    return next((value for key, value in (own_tags or {}).items() if key.lower() == STACK_TAG), None)
+
+
+def _forbidden_because(own_tags: Mapping[str, str] | None, ceiling: Ceiling, now: datetime) -> str | None:
+    if own_tags is None:
+        return "its tags couldn't be read"
+    requests = tags.read_tags(own_tags, now)
+    if requests.protected_because:
+        return requests.protected_because
+    below = requests.action is not None and requests.action.rank < ceiling.rank
+    return f"tag reaper:action={requests.action} allows no more" if below else None
+
+
+# MERGED The `Busy` signal that our own script publishes from inside a notebook or app: 1 while a kernel, terminal job, CPU or GPU works, else 0.
+#
+# Namespace `MLIdleReaper`, dimension `Resource` = the ARN. Its points are activity and heartbeat in one.
+
+
+NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
+
+
+def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: it isn't published there.
+
+    The whole window is only read of what the first look leaves open.
+    """
+    spelled = _published_arns(cloud) if resources else {}
+    queries_by_id = {r.id: [_busy_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources], window)
+    observations = [
+        Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id]))
+        for r in resources
+    ]
+    silent = [observation.resource.id for observation in observations if not is_recent(observation, window)]
+    results = first | metrics.fetch_metrics(cloud, [q for id_ in silent for q in queries_by_id[id_]], window)
+    readings = {
+        id_: tuple(r for q in queries for r in _activity_and_heartbeat(results[q])) for id_, queries in queries_by_id.items()
+    }
+    return readings if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in readings.items()}
+
+
+def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+    """Without a list of what is published, a series that seems empty may be there under another spelling."""
+    return tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in readings)
+
+
+def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:
+    activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
+    below_any = float("-inf")
+    heart = Reading(
+        signal="Busy points", role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=below_any
+    )
+    return activity, heart
+
+
+def _busy_query(arn: str) -> MetricQuery:
+    return MetricQuery(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
+
+
+def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
+    """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart.
+
+    None, and noted, when they can't be listed.
+    """
+    arns: dict[str, list[str]] = {}
+    try:
+        for pairs in metrics.published_dimensions(cloud, NAMESPACE, METRIC):
+            if DIMENSION in pairs and len(pairs) == 1:
+                arns.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
+    except CloudError as error:
+        cloud.add_error(error)
+        return None
+    return arns
+
+
+# MERGED A reply of an AWS call as a manifest can hold it: plain JSON, and only those members that were asked for.
+
+
+ANY_REPLY_KEY = "ResponseMetadata"
+"""What every true reply has, for calls that answer nothing else."""
+
+
+def to_plain_json(value: Any) -> Any:
+    """The same without what the SDK adds; times become ISO 8601 strings in UTC, which the SDK accepts."""
+    if isinstance(value, Mapping):
+        return {str(key): to_plain_json(one) for key, one in value.items() if key != ANY_REPLY_KEY}
+    if isinstance(value, (list, tuple)):
+        return [to_plain_json(one) for one in value]
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
+
+
+def chosen_members(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Those members of `row` that are there and hold something, as plain JSON."""
+    return {name: to_plain_json(row[name]) for name in names if row.get(name) not in (None, {}, [])}
+
+
+def digest(value: Any) -> str:
+    """A short digest of a reply or of a part of one: two are equal if nothing in them differs."""
+    return sha256(json.dumps(to_plain_json(value), sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def tags_parameter(tags: Mapping[str, str]) -> dict[str, Any]:
+    """The parameter `Tags` of a create call; nothing without tags. AWS refuses keys that it reserves."""
+    shown = [{"Key": key, "Value": value} for key, value in tags.items() if not key.lower().startswith("aws:")]
+    return {"Tags": shown} if shown else {}

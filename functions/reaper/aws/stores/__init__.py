@@ -1,0 +1,1 @@
+"""Where rows, texts and secrets are kept in this cloud."""

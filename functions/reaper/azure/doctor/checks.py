@@ -1,0 +1,291 @@
+"""What `reaper doctor` asks of Azure. Every call reads, and asks for next to nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from azure.core.exceptions import AzureError
+
+from reaper.azure import azureml, metrics, workspaces
+from reaper.azure import computes as all_computes
+from reaper.azure.clients import hosts_from_env, new_credential
+from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
+from reaper.azure.kinds.azureml_online_deployment import details, listing
+from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, query_params, single_query_params
+from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, first_line, region_key
+from reaper.azure.session import CloudSession
+from reaper.azure.workspaces import TYPE
+from reaper.azure.workspaces import TYPE as WORKSPACE_TYPE
+from reaper.doctor.check import CheckStatus
+from reaper.doctor.reach import http_reply
+from reaper.doctor.right import Right, right_of_call
+from reaper.errors import CloudError, Reason
+from reaper.observation import Window
+from reaper.urls import split_address
+
+METRIC_PERMISSIONS = (metrics.PERMISSION,)
+MAX_WORKSPACES = 5
+"""Workspaces of a subscription that are asked. A role is usually assigned to all of them at once."""
+NOTHING = "ml-idle-reaper-doctor"
+"""A name that nothing should have. If something has it, it is only listed."""
+UNKNOWN_IDENTITY = "OBJECT_ID"
+"""Stands in a command for an identity that no token names."""
+
+
+def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
+    """Who the token is for. It is the same for every subscription. Raises CloudError."""
+    claims = _claims(sessions[0])
+    facts = {
+        "object": claims.get("oid"),
+        "app": claims.get("appid") or claims.get("azp"),
+        "user": claims.get("upn") or claims.get("unique_name"),
+        "tenant": claims.get("tid"),
+    }
+    known = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
+    return f"signed in as {known}" if known else "signed in; the token doesn't say who it is for"
+
+
+def reply_time() -> datetime | None:
+    """The time at Azure, from the header of a refusal; None if it has none. Raises CloudError if nothing answered."""
+    arm = hosts_from_env(os.environ).arm
+    return http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").date
+
+
+def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
+    """Whether each of the permissions is there, by a call that reads; what no workspace is there to be asked for, by its list of permissions."""
+    home, principal = _home(cloud), _principal(cloud)
+    rights, spaces = _subscription_rights(cloud, permissions, principal)
+    asked = {right.permission for right in rights}
+    others = [permission for permission in permissions if permission not in asked]
+    for space in spaces[:MAX_WORKSPACES]:
+        requests = _workspace_requests(space["id"])
+        known = [permission for permission in others if permission in requests]
+        rights += cloud.map_concurrently(partial(_asked_right, cloud, principal), [requests[permission] for permission in known])
+    asked = {right.permission for right in rights}
+    unasked = [permission for permission in others if permission not in asked]
+    return rights + (permitted_rights(cloud, home, unasked, principal) if unasked else [])
+
+
+def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
+    """Whether each of the permissions is there, by the list of what is permitted in each workspace, else in the subscription.
+
+    Identities may only be assigned one by one, so that permission is asked for on each identity that an endpoint has.
+    """
+    principal = _principal(cloud)
+    scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [_home(cloud)]
+    general = [permission for permission in permissions if permission != listing.ASSIGN_IDENTITY]
+    rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general, principal)]
+    if listing.ASSIGN_IDENTITY in permissions:
+        for identity in _endpoint_identities(cloud):
+            rights += permitted_rights(cloud, identity, [listing.ASSIGN_IDENTITY], principal)
+    return rights
+
+
+def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
+    """Whether metrics can be read in each region that has workspaces, else in the subscription."""
+    try:
+        spaces = _workspaces(cloud)
+    except CloudError:
+        return []  # `reading_rights` says so
+    by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
+    principal = _principal(cloud)
+    if not by_region:
+        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, principal)
+    return [
+        metric_right(cloud, MetricSource(id=space["id"], region=region), now, principal)
+        for region, space in sorted(by_region.items())
+    ]
+
+
+def own_grant_line(permission: str, address: str) -> str:
+    """The command that lets the process's own identity use the store or secret at `address`. Raises CloudError."""
+    principal = str(_read_claims().get("oid") or UNKNOWN_IDENTITY)
+    parts = split_address(address)
+    host, names = (parts.hostname or "").partition(".")[0], [name for name in parts.path.split("/") if name]
+    if "/blobServices/" in permission and names:
+        scope = f'"$(az storage account show --name {host} --query id --output tsv)/blobServices/default/containers/{names[0]}"'
+        return assign_line(principal, "Storage Blob Data Contributor", scope)
+    if "/tableServices/" in permission and names:
+        scope = f'"$(az storage account show --name {host} --query id --output tsv)/tableServices/default/tables/{names[0]}"'
+        return assign_line(principal, "Storage Table Data Contributor", scope)
+    if permission.startswith("Microsoft.KeyVault/"):
+        vault = split_address(address.partition(":")[2]).hostname or host
+        scope = f'"$(az keyvault show --name {vault.partition(".")[0]} --query id --output tsv)"'
+        return assign_line(principal, "Key Vault Secrets User", scope)
+    return f"Grant {permission} on {address} to {principal}."
+
+
+def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], principal: str) -> tuple[list[Right], list[Json]]:
+    """The rights that are asked for in the subscription itself, and its workspaces."""
+    home = _home(cloud)
+    listed: list[Json] = []
+
+    def list_workspaces() -> None:
+        listed.extend(_workspaces(cloud))
+
+    asked = {
+        workspaces.READ_SUBSCRIPTION: lambda: cloud.call(_subscription_request(cloud)),
+        details.PERMISSION: lambda: cloud.call(_autoscale_request(home)),
+        workspaces.PERMISSION: list_workspaces,
+    }
+    known = [permission for permission in asked if permission in {*permissions, workspaces.PERMISSION}]
+    rights = [_right_of(permission, home, asked[permission], principal) for permission in known]
+    return [right for right in rights if right.permission in permissions], listed
+
+
+def _workspace_requests(space: str) -> Mapping[str, ArmRequest]:
+    """A request of one workspace for each permission that it can be asked for."""
+    paths = {
+        all_computes.PERMISSION: f"{space}/computes",
+        azureml.PERMISSION: f"{space}/jobs",
+        listing.READ_ENDPOINTS: f"{space}/onlineEndpoints",
+        listing.READ_DEPLOYMENTS: f"{space}/onlineEndpoints/{NOTHING}/deployments",
+    }
+    return {
+        permission: ArmRequest(permission=permission, path=path, required_keys=("value",)) for permission, path in paths.items()
+    }
+
+
+def _asked_right(cloud: CloudSession, principal: str, request: ArmRequest) -> Right:
+    return _right_of(request.permission, request.path.partition("/onlineEndpoints/")[0], lambda: cloud.call(request), principal)
+
+
+def _right_of(permission: str, scope: str, ask: Callable[[], object], principal: str) -> Right:
+    home = "/".join(scope.split("/")[:3])
+
+    def grant(missing: str) -> str:
+        return grant_line(principal, missing, home)
+
+    try:
+        ask()
+    except CloudError as error:
+        return right_of_call(permission, place_of(home), error, grant)
+    return right_of_call(permission, place_of(home), None, grant)
+
+
+def _workspaces(cloud: CloudSession) -> list[Json]:
+    """The workspaces of the subscription; none if the provider isn't registered there. Raises CloudError."""
+    path = f"{_home(cloud)}/providers/{WORKSPACE_TYPE}"
+    try:
+        return list(cloud.paged_rows(workspaces.PERMISSION, path, required_keys=("id",)))
+    except CloudError as error:
+        if not error.code.endswith("MissingSubscriptionRegistration"):
+            raise
+        return []
+
+
+def _endpoint_identities(cloud: CloudSession) -> list[str]:
+    """The IDs of all user-assigned identities of online endpoints. Raises CloudError."""
+    rows = workspaces.list_resources(cloud, f"{WORKSPACE_TYPE}/onlineEndpoints")
+    identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
+    return sorted({name for names in identities for name in names})
+
+
+def _subscription_request(cloud: CloudSession) -> ArmRequest:
+    return ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=_home(cloud), required_keys=("subscriptionId",))
+
+
+def _autoscale_request(home: str) -> ArmRequest:
+    path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
+    return ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
+
+
+def _home(cloud: CloudSession) -> str:
+    return f"/subscriptions/{cloud.target.account}"
+
+
+def _principal(cloud: CloudSession) -> str:
+    """The object ID of the identity, for commands; a placeholder if its token doesn't say. Raises CloudError without a token."""
+    return str(_claims(cloud).get("oid") or UNKNOWN_IDENTITY)
+
+
+def _claims(cloud: CloudSession) -> Mapping[str, Any]:
+    claims: Mapping[str, Any] = cloud.read_once("doctor: claims", _read_claims)
+    return claims
+
+
+def _read_claims() -> Mapping[str, Any]:
+    try:
+        token = new_credential().get_token(hosts_from_env(os.environ).arm_scope)
+    except AzureError as error:
+        raise CloudError(Reason.REFUSED, "sign in", f"no token: {first_line(error)}", code="NoToken") from error
+    return claims_of(token.token)
+
+
+# MERGED Whether Azure Monitor's metrics can be read: by the batch hosts, which take tokens of their own, or one resource at a time.
+#
+# https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
+
+
+QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maximum", split_by="ClusterName", max_series=1)
+"""A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
+
+
+def metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
+    """The right to read metrics of one workspace. A refused batch is no obstacle as long as single calls work, and its place says so."""
+    home = f"/subscriptions/{cloud.target.account}"
+    place = f"{place_of(home)} {space.region}"
+
+    def grant(missing: str) -> str:
+        return grant_line(principal, missing, home)
+
+    batch_error = _error_of(cloud, _batch_request(home, space, now))
+    if batch_error is None:
+        return Right(permission=PERMISSION, place=place)
+    error = _error_of(cloud, _single_request(space, now))
+    if error is not None:
+        return right_of_call(PERMISSION, place, error, grant)
+    if batch_error.reason is Reason.DENIED:
+        return Right(permission=PERMISSION, place=f"{place} (no batches)")
+    return Right(
+        permission=PERMISSION,
+        place=place,
+        status=CheckStatus.FIX,
+        because=f"metrics are read one resource at a time, which is slow: {batch_error}",
+        fix=f"Let this network reach {_host(space.region)}, or correct REAPER_METRICS_ENDPOINT.",
+    )
+
+
+def _error_of(cloud: CloudSession, request: ArmRequest | None) -> CloudError | None:
+    if request is None:
+        return CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
+    try:
+        cloud.call(request)
+    except CloudError as error:
+        return error
+    return None
+
+
+def _window(now: datetime) -> Window:
+    end = now.replace(minute=0, second=0, microsecond=0)
+    return Window(start=end - timedelta(hours=1), end=end, recent_since=end)
+
+
+def _batch_request(home: str, space: MetricSource, now: datetime) -> ArmRequest | None:
+    if hosts_from_env(os.environ).metrics is None:
+        return None
+    return ArmRequest(
+        permission=PERMISSION,
+        path=f"{home}/metrics:getBatch",
+        query=query_params(QUERY, _window(now)),
+        body={"resourceids": [space.id]},
+        required_keys=("values",),
+        region=space.region,
+    )
+
+
+def _single_request(space: MetricSource, now: datetime) -> ArmRequest:
+    return ArmRequest(
+        permission=PERMISSION,
+        path=f"{space.id}/providers/Microsoft.Insights/metrics",
+        query=single_query_params(QUERY, _window(now)),
+        required_keys=("value",),
+    )
+
+
+def _host(region: str) -> str:
+    return (hosts_from_env(os.environ).metrics or "the batch metrics host").replace("{region}", region)

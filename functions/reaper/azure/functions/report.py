@@ -1,0 +1,183 @@
+"""What follows a run: its report is stored, its figures are logged, and an audit's summary is mailed to the admins.
+
+A step of a workflow may be repeated, also while it still runs elsewhere. The first one claims what is published; another one waits for its result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from reaper.case import Coverage, Report
+from reaper.coverage import OWN, RUNS, is_skipped
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.model import Status
+from reaper.report.figures import swept_facts
+from reaper.report.json import report_json
+from reaper.report.totals import has_news, held_findings
+from reaper.settings import Settings
+from reaper.workflow.store import FIGURES, SUMMARY, RunStore
+
+if TYPE_CHECKING:
+    from reaper.workflow.context import WorkflowContext
+
+
+PUBLISHING, PUBLISHED = "publishing.json", "published.json"
+"""Texts in the store of the run: the claim of the first one to publish, and what was published."""
+WAIT_S, WAITS = 5.0, 12
+"""Seconds between two looks at another process's result, and how many there are."""
+log = logging.getLogger("reaper")
+
+
+def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dict[str, Any]:
+    """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
+    store of the run fails.
+    """
+    is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
+    if not is_first and (earlier := wait_for_result(context)):
+        return earlier
+    stored, unstored = _store_report(context.settings, report)
+    if context.store.create(FIGURES, ""):
+        log_metrics(report, stored)
+    unsent = _send_summary_mail(context, report, stored)
+    troubles = [str(trouble) for trouble in (unsent, unstored) if trouble]
+    status = "skipped" if is_skipped(report.coverage) else "concluded"
+    result = {"run": report.run.id, "status": status, "stored": stored, "troubles": troubles}
+    context.store.write(PUBLISHED, json.dumps(result))
+    if scheduled and not troubles:
+        # An alert of infra/modules/alerts.bicep fires if this line is missing: host.json keeps calls that succeed out of AppRequests.
+        log_event(logging.INFO, "scheduled sweep succeeded", run=report.run.id)
+    return result
+
+
+def published(store: RunStore) -> dict[str, Any] | None:
+    """What was published of the run in that store; None if nothing was. Raises CloudError, also if it can't be understood."""
+    text = store.read(PUBLISHED)
+    return None if text is None else parse_object(text, PUBLISHED)
+
+
+def parse_object(text: str, name: str) -> dict[str, Any]:
+    """The JSON object in the stored text of that name. Raises CloudError."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CloudError(Reason.UNREADABLE, "report", f"{name} is damaged: {error}") from error
+    if not isinstance(values, dict):
+        raise CloudError(Reason.UNREADABLE, "report", f"{name} is damaged: it is no JSON object")
+    return values
+
+
+def wait_for_result(context: WorkflowContext) -> dict[str, Any] | None:
+    """What another process published; None if it seems to be gone."""
+    for _ in range(WAITS):
+        if result := published(context.store):
+            return result
+        context.wait(WAIT_S)
+    return None
+
+
+def _send_summary_mail(context: WorkflowContext, report: Report, stored: str | None) -> ReaperError | None:
+    """Send an audit's summary if there is one to send. Returns why it was not accepted."""
+    settings = context.settings
+    if report.run.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
+        return None
+    if context.store.read(SUMMARY) is not None:
+        return None  # by a process that died before it could say so
+    from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
+    from reaper.notices.channels.delivery import mail_channel
+    from reaper.policy.file import load_policy
+
+    try:
+        owners = load_policy(settings.policy).policy.owners
+        channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
+        receipt = send_audit_summary(report, owners, channel, stored, context.clock)
+        log_event(logging.INFO, "summary sent", mail=receipt)
+        context.store.create(SUMMARY, receipt)
+    except ReaperError as error:
+        log_event(logging.ERROR, "summary not sent", error=str(error))
+        return error
+    return None
+
+
+def _store_report(settings: Settings, report: Report) -> tuple[str | None, ReaperError | None]:
+    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
+    from reaper.azure.stores import texts
+
+    if not settings.reports:
+        return None, None
+    text, run = json.dumps(report_json(report), allow_nan=False), report.run
+    try:
+        return texts.write_report(settings.reports, run.id, run.started_at, text), None
+    except ReaperError as error:
+        log_event(logging.ERROR, "report not stored", error=str(error))
+        return None, error
+
+
+def log_metrics(report: Report, stored: str | None) -> None:
+    """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
+
+    In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
+    """
+    on_hold = held_findings(report)
+    incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
+    log_event(logging.INFO, "swept", **swept_facts(report, stored))
+    for row in incomplete_rows:
+        if is_skipped_start(row):
+            continue
+        details = {
+            "kind": row.kind,
+            "subscription": row.account,
+            "status": row.status,
+            "missing": row.missing,
+            "error": row.error,
+        }
+        log_event(logging.ERROR, "coverage incomplete", **details)
+    if on_hold and report.run.mode.announces:
+        log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
+
+
+def log_event(level: int, event: str, **facts: Any) -> None:
+    log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
+
+
+# MERGED Notes about runs that happen outside any run: a start that was skipped, a run that was ended. They become rows of a run's report.
+#
+# They are texts in the store of the run that reports them, so that every later step can be repeated.
+
+
+FOLDER = "notes/"
+
+
+def write_note(store: RunStore, status: Status, because: str, now: datetime) -> None:
+    """Leave a note for the report of the run in that store. Raises CloudError."""
+    store.create(f"{FOLDER}{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.json", json.dumps({"status": status, "because": because}))
+
+
+def with_notes(report: Report, store: RunStore) -> Report:
+    """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
+    try:
+        names = store.names(FOLDER)
+    except CloudError as error:
+        return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
+    return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
+
+
+def is_skipped_start(row: Coverage) -> bool:
+    """Whether the row is about a start that was skipped. One of them is no reason for an alert."""
+    return (row.cloud, row.kind, row.status) == (OWN, RUNS, Status.PARTIAL)
+
+
+def _noted_row(name: str, store: RunStore) -> Coverage:
+    try:
+        note = json.loads(store.read(name) or "")
+        return _row(Status(note["status"]), str(note["because"]))
+    except (CloudError, ValueError, LookupError, TypeError) as error:
+        return _row(Status.FAILED, f"a note about this run can't be read: {error!r}")
+
+
+def _row(status: Status, because: str) -> Coverage:
+    return Coverage(cloud=OWN, account="", region=None, kind=RUNS, status=status, missing=None, error=because)

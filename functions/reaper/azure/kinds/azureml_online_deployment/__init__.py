@@ -1,0 +1,279 @@
+"""Deployments of managed online endpoints, each on its own: leftovers of a blue/green change cost as much as the serving deployment.
+
+Metrics, Average only if so documented: https://learn.microsoft.com/azure/machine-learning/monitor-azure-machine-learning-reference
+Cost is `instanceType` times `sku.capacity`: https://learn.microsoft.com/azure/machine-learning/how-to-view-online-endpoints-costs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure import azureml, metrics
+from reaper.azure.azureml import activity_reading, heartbeat_reading
+from reaper.azure.kinds.azureml_online_deployment import details as assets
+from reaper.azure.kinds.azureml_online_deployment import details as autoscale
+from reaper.azure.kinds.azureml_online_deployment import listing
+from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, deployment_details, with_autoscale
+from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
+from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
+from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
+from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, inherited_tags, parse_time, read_tags, region_key
+from reaper.case import Blocked
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent, merge_heartbeats
+from reaper.kind import ActionSpec, Kind
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import Observation, Reading, Window
+
+if TYPE_CHECKING:
+    from reaper.azure.session import CloudSession
+
+
+NAME = "azureml-online-deployment"
+TRAFFIC_QUERY = MetricQuery(
+    namespace="Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments",
+    metrics=("RequestsPerMinute", "CpuUtilizationPercentage", "DeploymentCapacity"),
+    aggregation="Average",
+)
+CHANGING_STATES = {"Creating", "Updating", "Scaling"}
+BROKEN_STATES = {"Failed", "Canceled"}
+ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
+
+
+def discover(cloud: CloudSession) -> Iterator[Resource]:
+    """Every deployment of every online endpoint, whatever its share of the traffic."""
+    for deployment in listing.list_deployments(cloud):
+        try:
+            yield deployment_resource(cloud, deployment)
+        except UNREADABLE_REPLY_ERRORS as error:
+            text = f"{deployment.row.get('id')} can't be read ({error!r})"
+            cloud.add_error(CloudError(Reason.UNREADABLE, listing.READ_DEPLOYMENTS, text))
+
+
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """Reads traffic and heartbeats of all in bulk; only what was silent is read again, at the source."""
+    observations = [_settled_by_state(Observation(resource=resource)) for resource in resources]
+    billed = [observation.resource for observation in observations if not observation.free_because]
+    sources = [MetricSource(id=resource.id, region=resource.region) for resource in billed]
+    results = metrics.fetch_metrics(
+        cloud, sources, TRAFFIC_QUERY, window, is_gone=lambda resource_id: listing.is_gone(cloud, resource_id)
+    )
+    for observation in cloud.map_concurrently(lambda before: _look_closer(cloud, before, results, window), observations):
+        is_gone = observation.is_gone
+        yield observation if is_gone else replace(observation, resource=with_autoscale(cloud, observation.resource))
+
+
+def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
+    """The deployment as a resource. Raises one of the reading errors if its shape is unexpected."""
+    row, endpoint, details = deployment.row, deployment.endpoint, deployment_details(deployment)
+    system, size, count = row.get("systemData") or {}, row["properties"].get("instanceType"), details.instances
+    own_tags, endpoint_tags = read_tags(row.get("tags")), read_tags(endpoint.get("tags"))
+    return Resource(
+        kind=NAME,
+        id=row["id"],
+        name=f"{endpoint.get('name') or row['id'].split('/')[-3]}/{row['name']}",
+        target=cloud.target,
+        region=region_key(row.get("location") or deployment.workspace.region),
+        created=parse_time(system.get("createdAt")),
+        changed=parse_time(system.get("lastModifiedAt")),
+        status=status_text(details),
+        size=f"{size} x{count}" if size and count is not None else size or "",
+        parts=() if details.on_kubernetes or count == 0 else _billed_parts(size, count),
+        tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
+        people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
+        details=details,
+        # Resource Graph spells sizes differently from the source itself.
+        fingerprint=f"{count} x {str(size).upper()}",
+    )
+
+
+def status_text(details: DeploymentDetails) -> str:
+    """Its state, and that it gets no traffic."""
+    return f"{details.provisioning_state}{', 0% of the traffic' if details.traffic_percent == 0 else ''}"
+
+
+def _billed_parts(size: Any, count: int | None) -> tuple[BilledPart, ...] | None:
+    return (BilledPart(component="Linux", instance=size, count=count),) if isinstance(size, str) and size and count else None
+
+
+def _settled_by_state(observation: Observation) -> Observation:
+    """What its state alone says."""
+    details: DeploymentDetails = observation.resource.details
+    state = details.provisioning_state
+    if details.on_kubernetes:
+        return replace(observation, free_because=ON_KUBERNETES)
+    if state == "Deleting":
+        return replace(observation, free_because="it is being deleted")
+    if state in CHANGING_STATES:
+        return replace(observation, changing_because=f"its state is {state}")
+    if details.instances == 0 or (state in BROKEN_STATES and not details.states_instances):
+        return replace(observation, free_because=f"its state is {state} and it has no instances, so it costs nothing")
+    if state not in {"Succeeded", *BROKEN_STATES}:
+        return replace(observation, unknown_because=f"its state is {state or 'missing'}")
+    return observation
+
+
+def _look_closer(cloud: CloudSession, observation: Observation, results: MetricResults, window: Window) -> Observation:
+    resource = observation.resource
+    if observation.free_because:
+        return observation
+    if resource.id.lower() in results.gone_ids:
+        return replace(observation, is_gone=True)
+    observation = replace(observation, readings=_to_readings(resource, results))
+    if observation.changing_because or observation.unknown_because:
+        return observation
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return _read_again(cloud, observation)
+
+
+def _read_again(cloud: CloudSession, observation: Observation) -> Observation:
+    """The same about the deployment as the source itself describes it now."""
+    listed = observation.resource
+    try:
+        row, endpoint = listing.read_deployment_and_endpoint(cloud, listed.id)
+        siblings = frozenset(listed.details.siblings)
+        fresh = deployment_resource(
+            cloud, Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
+        )
+    except CloudError as error:
+        if error.operation == listing.READ_DEPLOYMENTS and error.reason is Reason.GONE:
+            return replace(observation, is_gone=True)
+        cloud.add_error(error)
+        return replace(observation, unknown_because=f"it couldn't be read again: {error}")
+    except UNREADABLE_REPLY_ERRORS as error:
+        cloud.add_error(CloudError(Reason.UNREADABLE, listing.READ_DEPLOYMENTS, f"{listed.id} can't be read ({error!r})"))
+        return replace(observation, unknown_because="its description can't be read")
+    return _with_endpoint_state(_settled_by_state(replace(observation, resource=replace(fresh, id=listed.id, name=listed.name))))
+
+
+def _with_endpoint_state(observation: Observation) -> Observation:
+    """The same with the state of its endpoint: an endpoint that is being changed may be moving its traffic at this very moment."""
+    state = observation.resource.details.endpoint_state
+    is_settled = observation.free_because or observation.changing_because or observation.unknown_because
+    if is_settled or state in {"Succeeded", *BROKEN_STATES}:
+        return observation
+    if state == "Deleting":
+        return replace(observation, free_because="its endpoint is being deleted")
+    if state in CHANGING_STATES:
+        return replace(observation, changing_because=f"its endpoint's state is {state}")
+    return replace(observation, unknown_because=f"its endpoint's state is {state or 'missing'}")
+
+
+def _to_readings(resource: Resource, results: MetricResults) -> tuple[Reading, ...]:
+    requests, cpu, capacity = (results.result_of(resource.id, metric) for metric in TRAFFIC_QUERY.metrics)
+    heartbeat = merge_heartbeats(
+        heartbeat_reading("CpuUtilizationPercentage", cpu), heartbeat_reading("DeploymentCapacity", capacity)
+    )
+    return (activity_reading("RequestsPerMinute", requests), heartbeat)
+
+
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """Scaled to one instance it still costs that instance."""
+    if action is not StepName.STOP or resource.parts is None:
+        return ()
+    return tuple(replace(part, count=min(part.count, 1)) for part in resource.parts)
+
+
+def blocked_actions(resource: Resource) -> dict[StepName, Blocked | None]:
+    """What keeps it from being scaled to one instance, and from being deleted."""
+    details: DeploymentDetails | None = resource.details
+    if details is None:
+        not_observed = Blocked(because="it couldn't be observed")
+        return {StepName.STOP: not_observed, StepName.DELETE: not_observed}
+    return {
+        StepName.STOP: _blocked_by_state(details, StepName.STOP) or _scale_in_blocked(details),
+        StepName.DELETE: _blocked_by_state(details, StepName.DELETE) or _delete_blocked(details),
+    }
+
+
+def _blocked_by_state(details: DeploymentDetails, action: StepName) -> Blocked | None:
+    """Its own state and its endpoint's. A state that the action led to says that it was carried out."""
+    state = details.provisioning_state
+    if details.on_kubernetes:
+        return Blocked(because=ON_KUBERNETES)
+    if state not in {"Succeeded", *BROKEN_STATES}:
+        is_scaled_in = state in CHANGING_STATES and details.instances == 1
+        is_done = is_scaled_in if action is StepName.STOP else state == "Deleting"
+        return Blocked(because=f"its state is {state or 'missing'}", already_done=is_done)
+    if details.endpoint_state in {*CHANGING_STATES, "Deleting"}:
+        return Blocked(because=f"its endpoint's state is {details.endpoint_state}")
+    return None
+
+
+def _scale_in_blocked(details: DeploymentDetails) -> Blocked | None:
+    instances, scale = details.instances, details.scale_settings or {}
+    if instances is None:
+        return Blocked(because="its instance count is unknown")
+    if instances <= 1:
+        count = "one instance" if instances else "no instance"
+        return Blocked(because=f"it already has {count}, and Azure allows no fewer", already_done=True)
+    if str(scale.get("scaleType")).lower() == "targetutilization" and scale.get("minInstances") not in (None, 0, 1):
+        return Blocked(because=f"its autoscaling keeps at least {scale['minInstances']} instances and would undo a scale-in")
+    return Blocked(because=details.autoscale_because) if details.autoscale_because else None
+
+
+def _delete_blocked(details: DeploymentDetails) -> Blocked | None:
+    share, mirrored = details.traffic_percent, details.mirrored_percent
+    if share is None or mirrored is None:
+        return Blocked(because="its share of its endpoint's traffic is unknown")
+    if details.endpoint_created is None:
+        return Blocked(because="its endpoint's creation time is unknown, so the endpoint couldn't be recognized later")
+    if details.unclear_asset_because:
+        return Blocked(because=details.unclear_asset_because)
+    if mirrored:
+        return Blocked(because=f"it gets {mirrored}% of its endpoint's traffic mirrored")
+    if share and (details.siblings or share != 100):
+        others = ", ".join(details.siblings) or "another deployment"
+        return Blocked(because=f"it gets {share}% of its endpoint's traffic; shift that to {others} first")
+    return None
+
+
+ACTION_SPECS = {
+    StepName.STOP: ActionSpec(
+        participle="scaled to one instance",
+        effect="scales it to one instance, because Azure can't stop it. Not if Azure Monitor's autoscale keeps more; and an autoscale "
+        "that adds instances under load will undo it",
+        undo="scales it back to as many instances as it had",
+        permissions=(f"{listing.DEPLOYMENT_ROOT}/write",),
+        no_effect_where="a deployment with one instance stays as it is and costs the same, because Azure allows no fewer; only "
+        "`action: delete` ends that",
+    ),
+    StepName.DELETE: ActionSpec(
+        participle="deleted",
+        effect="deletes it if it gets no traffic, or if it is its endpoint's only deployment, whose traffic is set to 0% first. Refused if its "
+        "model, environment or code version no longer exists; those in a registry are assumed to exist. Setting the traffic of an endpoint "
+        "with user-assigned identities takes the permission to assign each of them. Its settings are stored first, environment variables "
+        "included, and those may contain secrets: keep the store of manifests private",
+        undo="recreates it with its model, settings, tags, instances and, once it is ready, its traffic",
+        permissions=(
+            f"{listing.DEPLOYMENT_ROOT}/delete",
+            f"{listing.ENDPOINT_ROOT}/write",
+            listing.ASSIGN_IDENTITY,
+            *assets.PERMISSIONS,
+        ),
+    ),
+}
+KIND = Kind(
+    name=NAME,
+    cloud="azure",
+    title="Azure ML managed online deployment",
+    docs="https://learn.microsoft.com/azure/machine-learning/concept-endpoints-online",
+    permissions=(*listing.PERMISSIONS, METRICS_PERMISSION, autoscale.PERMISSION),
+    activity="RequestsPerMinute (Average) above 0",
+    heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
+    without_proof="unknown; exempt on Kubernetes, whose nodes Azure ML doesn't bill, and if it has no instances",
+    discover=discover,
+    observe=observe,
+    blocked_actions=blocked_actions,
+    parts_after=parts_after,
+    actions=ACTION_SPECS,
+    commands={StepName.STOP: azureml.scale_deployment_command, StepName.DELETE: azureml.delete_deployment_command},
+    keep_line=azureml.keep_line,
+    console_url=azureml.console_url,
+    place=azureml.place,
+    price_keys=("Linux",),
+    details=DeploymentDetails,
+)

@@ -1,0 +1,208 @@
+"""Texts in blobs: the policy is read from there, full reports and manifests are stored there.
+
+An address with a shared access signature needs no other credential; any other is opened with the reaper's own identity.
+https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, unquote
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
+
+from reaper.azure.clients import RETRY_COUNTS, TIMEOUTS, new_credential
+from reaper.azure.stores import trusted_hosts
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.urls import split_address
+
+LOCAL_HOST = re.compile(r"localhost|[\d.]+|\[.*\]")
+"""Hosts with the account as the first part of the path, as in Azurite, and not of the name."""
+BLOB_RETRY_OPTIONS: dict[str, Any] = {
+    "retry_total": RETRY_COUNTS["retry_total"],
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}
+"""The SDK's own waits begin at 15 seconds and triple."""
+BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
+EXISTS_CODES = frozenset({"BlobAlreadyExists", "UnauthorizedBlobOverwrite"})
+"""Azure's codes for a name that is taken: by a blob, and by one that may not be overwritten."""
+MISSING_CODES = frozenset({"BlobNotFound"})
+"""What Azure says of a name without a blob. A missing container has another code."""
+
+
+def read_bytes(uri: str, most: int) -> bytes:
+    """The first `most` bytes of the blob at `https://account.blob.core.windows.net/container/name`; no more is requested.
+
+    Raises SettingsError with Azure's message.
+    """
+    try:
+        account, container, name = _split_address(uri)
+        if not name:
+            raise SettingsError(
+                f"{without_signature(uri)!r} names no blob: expected https://account.blob.core.windows.net/container/name"
+            )
+        # Not by an explicit range, which Azure refuses for an empty blob. The SDK's first request is for this many bytes.
+        with _blob_service(account, uri, max_single_get_size=most) as service:
+            return bytes(service.get_blob_client(container, name).download_blob().read(most))
+    except (AzureError, ValueError) as error:
+        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
+
+
+def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
+    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
+
+    Raises SettingsError if Azure refuses.
+    """
+    account, container, prefix = _split_address(place)
+    name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
+    try:
+        with _blob_service(account, place) as service:
+            kind = ContentSettings(content_type="application/json")
+            with suppress(ResourceExistsError):
+                service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
+    except (AzureError, ValueError) as error:
+        raise SettingsError(
+            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
+        ) from error
+    return f"{account}/{container}/{name}"
+
+
+def read_report(place: str, run_id: str, address: str) -> str:
+    """The report that `write_report` stored for that run. Raises CloudError, also if the address is none of this run's under `place`."""
+    account, container, prefix = _split_address(place)
+    folder = "/".join(part for part in (account, container, prefix) if part)
+    if not re.fullmatch(rf"{re.escape(folder)}/[0-9]{{4}}/[0-9]{{2}}/[0-9]{{2}}/{re.escape(run_id)}\.json", address):
+        raise CloudError(Reason.REFUSED, READ, f"{without_signature(address)} is no report of run {run_id}")
+    return read_text(address)
+
+
+def write(place: str, name: str, text: str) -> str:
+    """Store the text as `<place>/<name>` and return its address. Raises CloudError, also if another text exists: none is overwritten."""
+    with _sdk_errors_as_cloud_errors(WRITE, place):
+        account, container, prefix = _split_address(place)
+        full = "/".join(part for part in (prefix, name) if part)
+        with _blob_service(account, place) as service:
+            kind = ContentSettings(content_type="application/json; charset=utf-8")
+            _upload(service.get_blob_client(container, full), text, kind)
+        return f"{account}/{container}/{quote(full)}"
+
+
+def replace_text(place: str, name: str, text: str) -> None:
+    """Store the text as `<place>/<name>`, whatever is there now. Raises CloudError."""
+    with _sdk_errors_as_cloud_errors(WRITE, place):
+        account, container, prefix = _split_address(place)
+        full = "/".join(part for part in (prefix, name) if part)
+        with _blob_service(account, place) as service:
+            kind = ContentSettings(content_type="application/json; charset=utf-8")
+            service.get_blob_client(container, full).upload_blob(text.encode(), content_settings=kind, overwrite=True)
+
+
+def read_text(address: str) -> str:
+    """The text at an address that `write` or `list_texts` returned. Raises CloudError."""
+    with _sdk_errors_as_cloud_errors(READ, address):
+        account, container, name = _split_address(address)
+        with _blob_service(account, address) as service:
+            return service.get_blob_client(container, unquote(name)).download_blob().readall().decode()
+
+
+def list_texts(place: str) -> builtins.list[str]:
+    """The addresses of all texts under `place`, in the order of their names. Raises CloudError.
+
+    A place that ends with a slash lacks the name that should follow: it lists nothing, rather than everything.
+    """
+    with _sdk_errors_as_cloud_errors(READ, place):
+        if place.strip().endswith("/") or "?" in place or "#" in place:
+            raise ValueError("names nothing to be listed")
+        account, container, prefix = _split_address(place)
+        below = f"{prefix}/" if prefix else None
+        with _blob_service(account, place) as service:
+            names = [*service.get_container_client(container).list_blob_names(name_starts_with=below)]
+        return [f"{account}/{container}/{quote(name)}" for name in names]
+
+
+def _upload(blob: BlobClient, text: str, kind: ContentSettings) -> None:
+    """Write a blob. Raises azure-core's errors, also if there is one with another text."""
+    try:
+        blob.upload_blob(text.encode(), content_settings=kind)
+    except ResourceExistsError:
+        # An earlier try, whose reply was lost, may have written this text.
+        if blob.download_blob().readall() != text.encode():
+            raise
+
+
+@contextmanager
+def _sdk_errors_as_cloud_errors(operation: str, where: str) -> Iterator[None]:
+    """Turns the SDK's errors into CloudError, with the address and Azure's message."""
+    try:
+        yield
+    except AzureError as error:
+        reason = _reason_of(error)
+        missing = operation if reason is Reason.DENIED else None
+        code = str(getattr(error, "error_code", None) or "")
+        raise CloudError(
+            reason, operation, f"{without_signature(where)}: {_first_line(error)}", code=code, missing=missing
+        ) from error
+    except (ValueError, SettingsError) as error:
+        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {_first_line(error)}") from error
+
+
+def _reason_of(error: AzureError) -> Reason:
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if status in (401, 403):
+        return Reason.DENIED
+    if status == 404:
+        return Reason.GONE
+    if status == 429 or (status == 503 and "busy" in str(error).lower()):
+        return Reason.THROTTLED
+    if status is None and not isinstance(error, ClientAuthenticationError):
+        unreachable = isinstance(error, (ServiceRequestError, ServiceResponseError))
+        return Reason.UNREACHABLE if unreachable else Reason.UNREADABLE
+    return Reason.REFUSED
+
+
+def without_signature(uri: str) -> str:
+    """The address without its signature, which must not be shown."""
+    return uri.partition("?")[0]
+
+
+def _blob_service(account: str, uri: str, **more: Any) -> BlobServiceClient:
+    """Raises SettingsError if the reaper's own identity would be shown to a host that isn't Azure's."""
+    signature = split_address(uri).query
+    if "sig=" in signature:
+        return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **BLOB_RETRY_OPTIONS, **more)
+    if because := trusted_hosts.refused_because(account, "blob"):
+        raise SettingsError(because)
+    return BlobServiceClient(account, credential=new_credential(), **TIMEOUTS, **BLOB_RETRY_OPTIONS, **more)
+
+
+def _split_address(uri: str) -> tuple[str, str, str]:
+    """Account address, container, and the rest of the path."""
+    parts = split_address(uri)
+    path = [part for part in parts.path.split("/") if part]
+    owner = path[:1] if LOCAL_HOST.fullmatch(parts.hostname or "") else []
+    path = path[len(owner) :]
+    if parts.scheme != "https" or not parts.hostname or not path:
+        raise SettingsError(
+            f"{without_signature(uri)!r} is not an address such as https://account.blob.core.windows.net/container"
+        )
+    return "/".join([f"https://{parts.netloc}", *owner]), path[0], "/".join(path[1:])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [repr(error)])[0]

@@ -1,0 +1,1 @@
+"""What every run reads about actions: intents, hints, holds, the stop switch and plan files."""

@@ -1,0 +1,341 @@
+"""What is on hold, which idle shares jumped, and what a person released: one ledger row per account and one for whole runs, as data. Pure.
+
+While a hold stands, nothing due under it is carried out, except what a release covers. A run that is under its limits and has read every place
+that the row names removes it, and so does a release.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from reaper.case import Case, Coverage
+from reaper.coverage import OWN, target_of_row
+from reaper.errors import CloudError, Reason
+from reaper.ledger.stored_text import target_from_text, target_text
+from reaper.model import Memory, Status, Target
+from reaper.planning.dates import action_due_at
+from reaper.planning.enrolment import is_stopped_by_hours
+from reaper.policy import office_hours
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
+KindInTarget = tuple[str, str]
+"""A place: a target, as the ledger writes it, and the name of a kind."""
+ALL_ACCOUNTS = "*"
+"""Replaces the account in what is about a kind over a whole run, and is the key of the run's own row."""
+QUIET_FOR = timedelta(hours=48)
+"""How long after a jump no owner is notified of idleness there. After that, notices go out without a date."""
+
+
+class LimitName(StrEnum):
+    """Which limit was exceeded, and so which actions are on hold.
+
+    `actions` (`max_acts`) and `share` (`max_share`, in an account only its own kind): all but those of office hours. `dollars`
+    (`max_usd_per_hour`): all. `scheduled` (`max_scheduled`): those of office hours. `unpriced`: those without a price, except those of
+    office hours.
+    """
+
+    ACTIONS = "actions"
+    SHARE = "share"
+    DOLLARS = "dollars"
+    SCHEDULED = "scheduled"
+    UNPRICED = "unpriced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceeded:
+    """A limit that was exceeded. `kind`: the only kind it counts and holds; empty for all."""
+
+    limit: LimitName
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Since when actions are on hold, which run found the limit exceeded, and why."""
+
+    exceeded: Exceeded
+    since: datetime
+    run: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
+
+    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there.
+    """
+
+    target: str
+    kind: str
+    since: datetime | None = None
+    run: str = ""
+    because: str = ""
+    lapsed_at: datetime | None = None
+    usual_since: datetime | None = None
+
+    @property
+    def place(self) -> KindInTarget:
+        """Where it works."""
+        return self.target, self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A person's permission to carry out what was due."""
+
+    given_at: datetime
+    valid_until: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRow:
+    """The row of one account, or of whole runs. `reads`: the places that a run must have read to end its holds, as lists of kinds and targets.
+
+    `accounts`, in the row of whole runs: those whose row has something on hold.
+    """
+
+    holds: tuple[Hold, ...] = ()
+    breakers: tuple[Breaker, ...] = ()
+    reads: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    release: Release | None = None
+    accounts: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> frozenset[KindInTarget]:
+        """The places that a run must have read to end its holds."""
+        return frozenset((target, kind) for kinds, targets in self.reads for kind in kinds for target in targets)
+
+    @property
+    def jumps(self) -> tuple[Breaker, ...]:
+        """The breakers that a jump has tripped."""
+        return tuple(breaker for breaker in self.breakers if breaker.since)
+
+
+HoldRows = Mapping[str, HoldRow]
+"""The rows of some accounts, by `account_key`, and that of whole runs under ALL_ACCOUNTS."""
+NO_ROWS: HoldRows = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunScope:
+    """A run, its time, and the places that it read (`ok` or `partial`)."""
+
+    run: str
+    now: datetime
+    read_places: frozenset[KindInTarget]
+
+
+def account_key(target: Target) -> str:
+    """The account or subscription of a target, as the ledger writes it."""
+    return f"{target.cloud}/{target.account}".lower()
+
+
+def key_of_place(place: KindInTarget) -> str:
+    """The key of the row that has the place."""
+    target = target_from_text(place[0])
+    return ALL_ACCOUNTS if target.account == ALL_ACCOUNTS else account_key(target)
+
+
+def kind_in_target(target: Target, kind: str) -> KindInTarget:
+    """The place where resources of a kind are listed."""
+    return target_text(target), kind
+
+
+def kind_in_target_of(case: Case) -> KindInTarget:
+    """The place of a resource."""
+    return kind_in_target(case.resource.target, case.resource.kind)
+
+
+def run_place(place: KindInTarget) -> KindInTarget:
+    """The kind of a place over a whole run."""
+    return target_text(Target(cloud=place[0].partition("/")[0], account=ALL_ACCOUNTS)), place[1]
+
+
+def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
+    """The places that a run read, wholly or in part, without those in `others`, which another run has leased."""
+    rows = [(target_of_row(row), row) for row in coverage if row.cloud != OWN and row.status in READ_STATUSES]
+    return frozenset(kind_in_target(target, row.kind) for target, row in rows if target not in others)
+
+
+def breakers_over(case: Case, rows: HoldRows) -> list[Breaker]:
+    """The breakers of the resource's place, of what lives inside it, and of these kinds over whole runs."""
+    kinds = {case.resource.kind, *(inner.kind for inner in case.resource.contained)}
+    places = {kind_in_target(case.resource.target, kind) for kind in kinds}
+    places |= {run_place(place) for place in places}
+    keys = (account_key(case.resource.target), ALL_ACCOUNTS)
+    return [b for key in keys for b in rows.get(key, HoldRow()).breakers if b.place in places]
+
+
+def holds_over(case: Case, rows: HoldRows) -> list[tuple[str, Hold]]:
+    """The holds over an action on this resource, each with the key of its row."""
+    keys = (account_key(case.resource.target), ALL_ACCOUNTS)
+    return [(key, hold) for key in keys for hold in rows.get(key, HoldRow()).holds if _counts_case(hold.exceeded, case)]
+
+
+def is_released(case: Case, memory: Memory, rows: HoldRows, now: datetime) -> bool:
+    """Whether a release covers its action: it is valid now, and the action was due, or its office hours were over, when it was given."""
+    releases = [row.release for key in (account_key(case.resource.target), ALL_ACCOUNTS) if (row := rows.get(key))]
+    hours = case.rule.hours if is_stopped_by_hours(case) else None
+    valid = [release.given_at for release in releases if release and release.given_at <= now < release.valid_until]
+    if not valid:
+        return False
+    dates = [action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
+    known = [date for date in dates if date]
+    return bool(known) and max(known) <= max(valid)
+
+
+def settled_rows(rows: HoldRows, now: datetime) -> dict[str, HoldRow]:
+    """The rows without what a release has ended since. After a jump that ended so, what is usual in its place is learned afresh.
+
+    What a wrong clock has dated ahead counts from now: no release would end it, and the end of a jump would void every notice until then.
+    """
+    rows = {key: _row_up_to(row, now) for key, row in rows.items()}
+    run_release = rows.get(ALL_ACCOUNTS, HoldRow()).release
+    settled = {}
+    for key, row in rows.items():
+        given = max((r.given_at for r in (row.release, run_release) if r and r.given_at <= now), default=None)
+        settled[key] = _released_row(row, given) if given else row
+    return settled
+
+
+def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> Breaker:
+    """The breaker once its jump is over."""
+    return replace(breaker, since=None, run="", because="", lapsed_at=at, usual_since=at if released else breaker.usual_since)
+
+
+def rows_after_breakers(
+    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
+) -> dict[str, HoldRow]:
+    """The rows with the jumps of this run. `sound`: the places that show their share: a jump there that isn't in `jumped` any more is over."""
+    updated = dict(rows)
+    for key, row in rows.items():
+        known = {breaker.place: breaker for breaker in row.breakers}
+        for place, because in jumped.items():
+            if key_of_place(place) == key:
+                before = known.get(place, Breaker(target=place[0], kind=place[1]))
+                known[place] = replace(before, because=because, since=before.since or scope.now, run=before.run or scope.run)
+        for place, breaker in known.items():
+            if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
+                known[place] = ended_breaker(breaker, scope.now)
+        updated[key] = replace(row, breakers=tuple(known.values()))
+        if key == ALL_ACCOUNTS and jumped.keys() & known.keys():
+            kinds = {kind for place, kind in jumped if (place, kind) in known}
+            updated[key] = _with_places(updated[key], {p for p in scope.read_places if p[1] in kinds})
+    return updated
+
+
+def rows_after_limits(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str]], scope: RunScope) -> dict[str, HoldRow]:
+    """The rows with the limits that this run exceeded. A limit that it didn't exceed holds on until a run has read all places of its row."""
+    updated = {}
+    for key, row in rows.items():
+        now_over, before = exceeded.get(key, {}), {hold.exceeded: hold for hold in row.holds}
+        stays = [hold for limit, hold in before.items() if limit not in now_over and not row.places <= scope.read_places]
+        new = [_new_hold(limit, because, before.get(limit), scope) for limit, because in now_over.items()]
+        row = replace(row, holds=(*stays, *new))
+        if new:
+            row = _with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, key_of_place(p)}})
+        elif not row.holds and not (key == ALL_ACCOUNTS and row.jumps):
+            row = replace(row, reads=())
+        updated[key] = row
+    return updated
+
+
+def with_held_accounts(rows: HoldRows) -> dict[str, HoldRow]:
+    """The rows, with the accounts that have something on hold in the row of whole runs."""
+    run_row = rows.get(ALL_ACCOUNTS, HoldRow())
+    on_hold = {key for key, row in rows.items() if key != ALL_ACCOUNTS and (row.holds or row.jumps)}
+    accounts = tuple(sorted((set(run_row.accounts) - rows.keys()) | on_hold))
+    return {**rows, ALL_ACCOUNTS: replace(run_row, accounts=accounts)}
+
+
+def row_columns(row: HoldRow) -> dict[str, str]:
+    """The row as columns of the ledger. Who gave the release has its own: it may be removed (`reaper forget`)."""
+    by = row.release.by if row.release else ""
+    row = replace(row, release=replace(row.release, by="")) if row.release else row
+    return {"row": _adapter().dump_json(row, exclude_defaults=True).decode(), "by": by}
+
+
+def row_from_columns(values: Mapping[str, str]) -> HoldRow:
+    """The row; an empty one if there is none. Raises CloudError if it can't be read."""
+    if not values:
+        return HoldRow()
+    try:
+        row: HoldRow = _adapter().validate_json(values["row"])
+        return replace(row, release=replace(row.release, by=values["by"])) if row.release else row
+    except (ValueError, KeyError) as error:
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # would slow every `--help` and cold start
+
+    return TypeAdapter(HoldRow)
+
+
+def _row_up_to(row: HoldRow, now: datetime) -> HoldRow:
+    """The row, with no time later than now but that of its release."""
+
+    def past(time: datetime | None) -> datetime | None:
+        return min(time, now) if time else None
+
+    return replace(
+        row,
+        holds=tuple(replace(hold, since=min(hold.since, now)) for hold in row.holds),
+        breakers=tuple(
+            replace(b, since=past(b.since), lapsed_at=past(b.lapsed_at), usual_since=past(b.usual_since)) for b in row.breakers
+        ),
+    )
+
+
+def _released_row(row: HoldRow, given: datetime) -> HoldRow:
+    holds = tuple(hold for hold in row.holds if hold.since > given)
+    breakers = tuple(ended_breaker(b, given, released=True) if b.since and b.since <= given else b for b in row.breakers)
+    return replace(row, holds=holds, breakers=breakers)
+
+
+def _new_hold(limit: Exceeded, because: str, earlier: Hold | None, scope: RunScope) -> Hold:
+    if earlier:
+        return replace(earlier, because=because)
+    return Hold(exceeded=limit, since=scope.now, run=scope.run, because=because)
+
+
+def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
+    """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
+    if key_of_place(place) != ALL_ACCOUNTS:
+        return place in scope.read_places
+    return {p for p in row.places if run_place(p) == place} <= scope.read_places
+
+
+def _with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
+    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
+    kinds_by_target: dict[str, set[str]] = defaultdict(set)
+    for target, kind in row.places | set(more):
+        kinds_by_target[target].add(kind)
+    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for target, kinds in sorted(kinds_by_target.items()):
+        targets[tuple(sorted(kinds))].append(target)
+    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
+
+
+def _counts_case(exceeded: Exceeded, case: Case) -> bool:
+    """Whether the limit counts, and so holds, actions on such a resource."""
+    if exceeded.limit is LimitName.DOLLARS:
+        return True
+    if exceeded.limit is LimitName.SCHEDULED:
+        return is_stopped_by_hours(case)
+    if exceeded.limit is LimitName.UNPRICED and case.usd_per_hour is not None:
+        return False
+    return not is_stopped_by_hours(case) and exceeded.kind in {"", case.resource.kind}

@@ -1,0 +1,202 @@
+"""Plan files: the actions that are due now, for a person to read and approve before anything is changed. Pure.
+
+A plan file can't be edited: it has a hash over everything in it, and it expires. For each action it records what its resource looked like.
+If that has changed when the file is applied, the action is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from reaper import registry
+from reaper import settings as knobs
+from reaper.accounts import SELF
+from reaper.case import Case, Finding, Outcome, Report, Step
+from reaper.duration import MAX_VALIDITY
+from reaper.errors import SettingsError
+from reaper.handover import Decision
+from reaper.ledger.stored_text import comparable_id
+from reaper.model import ACTIONS, Result, StepName
+from reaper.report.json import utc_text
+from reaper.settings import Settings
+
+SCHEMA = 1
+VALID_FOR = timedelta(hours=24)
+CLOCK_TOLERANCE = timedelta(minutes=10)
+"""The difference that two machines' clocks may have."""
+SCOPE_SETTINGS = ("cloud", "kinds", "regions", "accounts", "subscriptions")
+OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name", "management_group")
+"""Written only if they differ from the default. External IDs are never written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """A valid plan file: what may be done, by resource ID in its comparable form, and the scope to sweep.
+
+    `held_count`: how many actions were on hold when it was made. It asks for none of these.
+    """
+
+    actions_by_id: Mapping[str, dict[str, Any]]
+    held_count: int
+    scope: Mapping[str, Any]
+    policy_sha256: str
+    made_at: datetime
+
+
+def scope_of(settings: Settings) -> dict[str, Any]:
+    """What a plan under these settings covers, as JSON values."""
+    default = Settings()
+    optional = [key for key in OPTIONAL_SCOPE_SETTINGS if getattr(settings, key) != getattr(default, key)]
+    values = {key: getattr(settings, key) for key in (*SCOPE_SETTINGS, *optional)}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def with_scope(settings: Settings, plan: PlanFile) -> Settings:
+    """The settings, narrowed to the plan's scope as by a manual call. Raises SettingsError if the plan reaches beyond them.
+
+    The hash in a plan is no signature, so a plan alone can't choose the role to assume, nor the accounts that learn the external ID.
+    """
+    scope = {key: plan.scope[key] for key in (*SCOPE_SETTINGS, *OPTIONAL_SCOPE_SETTINGS) if plan.scope.get(key)}
+    role, group = scope.pop("role_name", Settings().role_name), scope.pop("management_group", None)
+    if not scope.keys() & {"accounts", "organization", "ous"}:
+        scope["accounts"] = [SELF]
+    elif role != settings.role_name:
+        raise SettingsError(f"the plan names role {role!r}, but this command assumes {settings.role_name!r}; see --role-name")
+    if settings.cloud not in ("all", scope.get("cloud")):
+        raise SettingsError(f"the plan covers cloud {scope.get('cloud')!r}, but this command only {settings.cloud!r}")
+    if group and group != settings.management_group and (settings.management_group or settings.subscriptions):
+        raise SettingsError(f"the plan covers management group {group!r}, which this command doesn't name")
+    try:
+        narrowed = knobs.narrow_settings(settings, scope, registry.kind_names())
+    except SettingsError as error:
+        raise SettingsError(f"the plan covers more than this command names: {error}") from error
+    return replace(narrowed, management_group=group or settings.management_group)
+
+
+def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: timedelta = VALID_FOR) -> str:
+    """The plan file of what `report` says is due, as JSON."""
+    plan = {
+        "schema": SCHEMA,
+        "made_at": utc_text(now),
+        "expires_at": utc_text(now + expiry),
+        "run": report.run.id,
+        "version": report.run.version,
+        "policy_sha256": report.run.policy_sha256,
+        "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
+        "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
+        "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
+    }
+    return json.dumps({**plan, "sha256": _plan_hash(plan)}, indent=2, allow_nan=False) + "\n"
+
+
+def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
+    """The plan file in `text`. Raises SettingsError if it isn't one, was edited, or has expired: after a week it has, whatever it says."""
+    try:
+        fields = json.loads(text)
+        stated_hash = fields.pop("sha256")
+        if fields["schema"] != SCHEMA:
+            raise SettingsError(f"{name}: this version can't apply schema {fields['schema']!r}, only {SCHEMA}")
+        if stated_hash != _plan_hash(fields):
+            raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
+        expires = datetime.fromisoformat(fields["expires_at"])
+        plan = PlanFile(
+            actions_by_id={comparable_id(str(action["id"])): _parsed_action(action) for action in fields["acts"]},
+            held_count=len(fields["held"]),
+            scope=dict(fields["scope"]),
+            policy_sha256=str(fields["policy_sha256"]),
+            made_at=datetime.fromisoformat(fields["made_at"]),
+        )
+        expires = min(expires, plan.made_at + MAX_VALIDITY)
+        is_early = plan.made_at > now + CLOCK_TOLERANCE
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
+    if is_early:
+        raise SettingsError(f"{name}: made at {utc_text(plan.made_at)}, which is in the future; run `reaper plan` again")
+    if now >= expires:
+        raise SettingsError(f"{name}: expired at {utc_text(expires)}; run `reaper plan` again")
+    return plan
+
+
+def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
+    """The decision, with no step if the plan doesn't ask for it, and refused if the resource changed since the plan was made."""
+    action = plan.actions_by_id.get(comparable_id(decision.case.resource.id))
+    step = decision.step
+    if step.name in {StepName.NONE, StepName.HOLD}:
+        return decision
+    if action is None:
+        return replace(decision, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
+    if step.name.value != action["move"]:
+        return _refused(decision, f"the plan says {action['move']}, but now it would be {step.name}: {step.because}")
+    changed = [key for key, value in _resource_state(decision.case).items() if action["seen"].get(key) != value]
+    return _refused(decision, f"changed since the plan was made: {', '.join(changed)}") if changed else decision
+
+
+def not_performed(plan: PlanFile, report: Report) -> list[str]:
+    """For each action of the plan that wasn't carried out, one sentence that says why."""
+    findings = {comparable_id(f.case.resource.id): f for f in report.findings}
+    sentences = []
+    for resource_id, action in plan.actions_by_id.items():
+        finding = findings.get(resource_id)
+        if finding is None:
+            sentences.append(f"{action['id']}: it wasn't found")
+        elif finding.step.name.value != action["move"]:
+            sentences.append(f"{action['id']}: {finding.step.because}")
+        elif finding.outcome.result is not Result.DONE:
+            sentences.append(
+                f"{action['id']}: {finding.outcome.result}: {finding.outcome.error or finding.outcome.because or finding.step.because}"
+            )
+    return sentences
+
+
+def _parsed_action(action: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan says of one action. Raises KeyError, TypeError or ValueError for a value that can't be compared."""
+    return {**action, "id": str(action["id"]), "move": str(action["move"]), "seen": dict(action["seen"])}
+
+
+def _parse_error_text(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"it isn't JSON, or it is cut off ({error})"
+    return f"it has no {error}" if isinstance(error, KeyError) else "one of its values has the wrong type"
+
+
+def _action_json(finding: Finding) -> dict[str, Any]:
+    resource = finding.case.resource
+    return {
+        "id": resource.id,
+        "kind": resource.kind,
+        "name": resource.name,
+        "account": resource.target.account,
+        "region": resource.region,
+        "move": finding.step.name.value,
+        "because": finding.step.because,
+        "usd_per_hour": finding.case.usd_per_hour,
+        "owner": finding.owner.address,
+        "seen": _resource_state(finding.case),
+    }
+
+
+def _resource_state(case: Case) -> dict[str, Any]:
+    """What must be unchanged when the plan is applied."""
+    resource = case.resource
+    return {
+        "status": resource.status,
+        "size": resource.size,
+        "created": utc_text(resource.created),
+        "changed": utc_text(resource.changed),
+        "tags": dict(sorted((resource.tags or {}).items())),
+        "rule": case.rule.name,
+        "action": case.rule.action.value,
+    }
+
+
+def _refused(decision: Decision, because: str) -> Decision:
+    return replace(decision, outcome=Outcome(result=Result.REFUSED, because=because))
+
+
+def _plan_hash(plan: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

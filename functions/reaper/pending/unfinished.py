@@ -1,0 +1,293 @@
+"""What earlier runs began and didn't get to report: closed if its result is unknown, and reported to its owner.
+
+An action leaves a hint before its first call, which is removed once its owner knows. The hints that remain show where a run ended early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from reaper import idle_period, memory_updates
+from reaper.case import Case, Finding, Outcome, Owner, Step
+from reaper.errors import CloudError, Reason
+from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
+from reaper.ledger.stored_text import comparable_id
+from reaper.model import Ceiling, Memory, Resource, Result, Rule, State, StepName, Target, Verdict
+from reaper.pending import intents
+from reaper.planning import possible_actions
+
+AND_THE_REST = ", and the rest was announced"
+TOLD_ENTRY = "told"
+"""In the history: a channel accepted the mail about an action."""
+WENT_ENTRY = "went"
+"""In the history: a run was about to stop or delete it with its host, whose ID the entry has as `because`."""
+MAX_ENTRIES = 50
+"""The last entries of a resource's history among which the mail about an action is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedActions:
+    """After closing: the current memories, the hints of what is settled, of what was closed just now, and of what may be half done."""
+
+    memories: Recalled
+    hints: tuple[Unfinished, ...]
+    closed: tuple[Unfinished, ...]
+    interrupted: tuple[Unfinished, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntoldAction:
+    """An action of an earlier run whose owner has no mail about it yet: the hint that led to it, and its outcome.
+
+    `is_open`: it was interrupted and is still to be put back.
+    """
+
+    hint: Unfinished
+    outcome: Outcome
+    is_open: bool = False
+
+
+def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
+    """The hint of an action of that run."""
+    resource = case.resource
+    return Unfinished(
+        target=resource.target,
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        region=resource.region,
+        owner=case.owner.address,
+        action=action,
+        run=run,
+        at=at,
+    )
+
+
+def read_unfinished(
+    ledger: Ledger, targets: Iterable[Target], now: datetime, listed: Collection[str]
+) -> tuple[list[Unfinished], list[CloudError]]:
+    """Every hint in those targets, and the errors of hints that can't be understood; these stay.
+
+    Their IDs are written as in `listed`, the way the services write them today. Raises CloudError if the ledger does not answer.
+    """
+    hints: list[Unfinished] = []
+    errors: list[CloudError] = []
+    for target in sorted(targets, key=str):
+        try:
+            hints += ledger.unfinished(target, now)
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            errors.append(error)
+    spelled = {comparable_id(resource_id): resource_id for resource_id in listed}
+    return [replace(hint, id=spelled.get(comparable_id(hint.id), hint.id)) for hint in hints], errors
+
+
+def close_unfinished_actions(
+    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, run_id: str, now: datetime
+) -> ClosedActions:
+    """Close every open action of a resource that is listed or has a hint.
+
+    Those of run `run_id` stay open, and so do interrupted ones, until what they changed is put back.
+
+    A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
+    """
+    own_ids = {*cases, *(hint.id for hint in hints)}
+    unfinished_ids = [
+        id_
+        for id_, memory in memories.items()
+        if id_ in own_ids
+        and memory_updates.is_unfinished(memory, run_id)
+        and not memory_updates.is_interrupted(memory)
+        and not idle_period.dated_ahead_because(memory, now)
+    ]
+    for resource_id in unfinished_ids:
+        intents.close_unfinished(ledger, resource_id, memories[resource_id], now)
+    memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
+    lost = list(_lost_hints(hints, cases, memories, run_id))
+    for hint in lost:
+        ledger.add_unfinished(hint)
+    hints = [*hints, *lost]
+    return ClosedActions(
+        memories=memories,
+        hints=tuple(hint for hint in hints if not _is_interrupted(hint, memories, now)),
+        closed=tuple(hint for hint in hints if hint.id in unfinished_ids),
+        interrupted=tuple(hint for hint in hints if _is_interrupted(hint, memories, now)),
+    )
+
+
+def _is_interrupted(hint: Unfinished, memories: Recalled, now: datetime) -> bool:
+    """Whether the hint leads to an action that may be half done. Nothing is done about one that is dated ahead, until that is past."""
+    if hint.id in memories.unreadable:
+        return False
+    memory = memories.get(hint.id, Memory())
+    is_open = intents.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)
+    return is_open and not idle_period.dated_ahead_because(memory, now)
+
+
+def _lost_hints(hints: Iterable[Unfinished], cases: Mapping[str, Case], memories: Recalled, run_id: str) -> Iterator[Unfinished]:
+    """The hints of listed resources whose action may be half done, but to which no hint leads any more: they would stay blocked for ever."""
+    known, readable = {hint.id for hint in hints}, dict(memories)
+    for resource_id in cases.keys() - known:
+        memory = readable.get(resource_id, Memory())
+        if memory_updates.is_interrupted(memory, run_id) and memory.last_action and memory.last_action_at:
+            yield unfinished_entry(cases[resource_id], memory.last_action, memory.last_action_run or "", memory.last_action_at)
+
+
+def open_actions(hints: Iterable[Unfinished], memories: Recalled) -> list[UntoldAction]:
+    """The interrupted actions whose owners don't know of them yet."""
+    return [
+        UntoldAction(
+            hint=hint, outcome=Outcome(result=Result.FAILED, error=interrupted_because(memory), begun=True), is_open=True
+        )
+        for hint in hints
+        if not (memory := memories.get(hint.id, Memory())).last_action_told_at
+    ]
+
+
+def interrupted_because(memory: Memory) -> str:
+    """Why nothing is done to the resource of an interrupted action."""
+    when = f" on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if memory.last_action_at else ""
+    return f"an action on it was interrupted{when}, and what it had changed isn't put back yet"
+
+
+def settle_told_actions(
+    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
+) -> tuple[Recalled, list[UntoldAction]]:
+    """The memories, and the actions whose owners have no mail about them yet.
+
+    Hints that lead nowhere are removed. If a channel accepted the mail before its run ended, that is recorded now. Raises CloudError.
+    """
+    untold: list[UntoldAction] = []
+    for hint in hints:
+        if hint.id in memories.unreadable:
+            continue
+        memory = memories.get(hint.id, Memory())
+        if idle_period.dated_ahead_because(memory, now):
+            continue
+        if not _awaits_mail(memory, hint):
+            ledger.remove_unfinished(hint.target, hint.id)
+            continue
+        action = UntoldAction(hint=hint, outcome=outcome_in(memory))
+        mail = accepted_mail(hint, ledger)
+        if mail is None:
+            untold.append(action)
+            continue
+        announced = mail.because.endswith(AND_THE_REST)
+        finding = untold_finding(action, cases.get(hint.id))
+        change = change_after_mail(finding, mail.by, mail.when) if announced else unchanged
+        intents.record_owner_told(ledger, hint, mail.when, change)
+        memories = _with_rows_read_again(memories, [hint.id], ledger, now)
+    return memories, untold
+
+
+def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
+    """Whether the row still has the hint's intent, with a result whose mail the owner hasn't got yet."""
+    return (
+        intents.is_same_intent(memory, hint)
+        and not memory.last_action_told_at
+        and memory.last_action_result is not None
+        and not _is_in_weekly_summary(memory)
+    )
+
+
+def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger, now: datetime) -> Recalled:
+    if not ids:
+        return memories
+    updated = ledger.recall(ids, now)
+    errors = {resource_id: memories.error_of(resource_id) for resource_id in memories.unreadable} | {
+        resource_id: updated.error_of(resource_id) for resource_id in updated.unreadable
+    }
+    return Recalled({**{resource_id: m for resource_id, m in memories.items() if resource_id not in errors}, **updated}, errors)
+
+
+def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
+    """How a mail about an action, accepted at `when`, changes its row: if a part was done, the mail is the notice for the rest."""
+    announces_rest = finding.outcome.part_done is not None and possible_actions.may_keep_hours(finding.case)
+    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if announces_rest else memory
+
+
+def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
+    """The reason in the history entry of a mail about that action, and whether the mail announced the rest."""
+    return f"of run {entry.run}: {entry.action}{AND_THE_REST if rest else ''}"
+
+
+def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Memory]) -> CloudError | None:
+    """The error in the report about the actions that were closed just now, or that are interrupted."""
+    if not closed:
+        return None
+    more = f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
+    resource_id = closed[0].id
+    memory = dict(memories).get(resource_id, Memory())  # a plain copy: reading an unreadable row raises
+    is_open = memory_updates.is_interrupted(memory)
+    because = interrupted_because(memory) if is_open else memory.last_action_because or "its ledger record can't be read"
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` undoes it{more}")
+
+
+def _is_in_weekly_summary(memory: Memory) -> bool:
+    """Whether the weekly summary is enough for its owner. A stop by office hours leaves no hint, so one with a hint gets a mail."""
+    return memory.last_action is StepName.START and memory.last_action_result is Result.DONE
+
+
+def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
+    """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
+    texts = {history_reason(entry), history_reason(entry, rest=True)}
+    entries = ledger.history(entry.id, entry.at - idle_period.MAX_CLOCK_SKEW, MAX_ENTRIES)
+    return next((e for e in entries if e.what == TOLD_ENTRY and e.because in texts), None)
+
+
+def unchanged(memory: Memory) -> Memory:
+    """The row unchanged, for a mail that announced nothing more."""
+    return memory
+
+
+def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
+    """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
+    hint = action.hint
+    case = listed or _unlisted_case(hint)
+    owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
+    unsure = action.outcome.result is Result.FAILED
+    because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
+    verdict = Verdict(state=State.EXEMPT, because=because)
+    return Finding(
+        case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
+        step=Step(name=hint.action, because="an earlier run carried it out, but ended before its owner was notified"),
+        outcome=action.outcome,
+        owner=owner,
+        price=case.price,
+        wasted_usd=None,
+        evidence=(),
+    )
+
+
+def outcome_in(memory: Memory) -> Outcome:
+    """The outcome of the action in a row."""
+    result, because = memory.last_action_result or Result.FAILED, memory.last_action_because or ""
+    return Outcome(
+        result=result,
+        because=None if result is Result.FAILED else because,
+        error=because if result is Result.FAILED else None,
+        begun=True,
+        part_done=memory.last_action_part,
+    )
+
+
+def _rule_with_mail(rule: Rule) -> Rule:
+    """The rule, without the weekly summary being enough."""
+    return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
+
+
+def unlisted_resource(hint: Unfinished) -> Resource:
+    """What a hint says of its resource."""
+    return Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
+
+
+def _unlisted_case(hint: Unfinished) -> Case:
+    """The case of a resource that is no longer listed, from its hint alone."""
+    resource = unlisted_resource(hint)
+    zero = timedelta()
+    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
+    owner = Owner(address=hint.owner, source="its owner at the time of the action")
+    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it no longer exists"), owner=owner)

@@ -1,0 +1,198 @@
+"""The lease of a whole run: one workflow at a time per ledger. Rows and intents prevent conflicts; the lease saves a run that would find none free.
+
+It is a named row of the ledger with the holder: the execution of the workflow. A holder that no longer runs, or whose time is over, has lost it.
+A run that takes it over from such a holder may take the leases of that run's targets, too: they would be given back by no run.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from reaper import contexts
+from reaper.coverage import failure_row
+from reaper.errors import ConcludeTakenOver, SettingsError
+from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.ledger.update import write_until_accepted
+from reaper.notices.context import ConcludeContext
+from reaper.policy.schema import Policy
+from reaper.workflow.context import WorkflowContext, run_settings
+from reaper.workflow.store import StoredRun
+
+LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
+CLAIMS_COLUMN = "claims"
+RUN_LEASE = timedelta(hours=3)
+"""Longer than a run may take: act begins nothing after two hours."""
+MAX_DEAD_RUNS = 4
+"""Runs that ended without giving their leases back, one after the other. Leases of targets end sooner than that many runs begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLease:
+    """The lease as it stands: the run and the execution that hold it, and when it ends. `dead_runs`: the runs that it was taken over from."""
+
+    run: str
+    holder: str
+    until: datetime
+    dead_runs: tuple[str, ...] = ()
+
+
+def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
+    """Take the lease, also from a holder that no longer runs. Returns the lease in the way, or None once it is taken. Raises CloudError."""
+    in_the_way: list[RunLease] = []
+
+    def attempt() -> bool | None:
+        row = ledger.read_row(LEASE_ROW)
+        other = _lease_of(row)
+        if other and other.holder != wanted.holder and other.until > now and is_running(other.holder):
+            in_the_way.append(other)
+            return True
+        return ledger.write_row(LEASE_ROW, _row_of(_after(other, wanted)), row.version, now) or None
+
+    write_until_accepted(attempt, "the lease of the run")
+    return in_the_way[0] if in_the_way else None
+
+
+def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
+    """The lease, if this run has it and this execution is its holder. Raises CloudError."""
+    lease = _lease_of(ledger.read_row(LEASE_ROW))
+    return lease if lease and (lease.run, lease.holder) == (run, holder) else None
+
+
+def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
+    """Give the lease back if this run still has it. Raises CloudError."""
+
+    def attempt() -> bool | None:
+        row = ledger.read_row(LEASE_ROW)
+        lease = _lease_of(row)
+        return lease is None or lease.run != run or ledger.write_row(LEASE_ROW, {}, row.version, now) or None
+
+    write_until_accepted(attempt, "the lease of the run")
+
+
+def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
+    """Claim the sending of a run's messages for one process, also if another one has it: the engine repeats a step once it gave that one up.
+
+    The row has the claims of all runs: that of another run may be under way, and must not be lost. Raises CloudError.
+    """
+
+    def attempt() -> bool | None:
+        row = ledger.read_row(CONCLUDE_ROW)
+        return (
+            ledger.write_row(CONCLUDE_ROW, _claims_row({**_current_claims(row, now), claim.run: claim}), row.version, now) or None
+        )
+
+    write_until_accepted(attempt, "the claim to conclude")
+
+
+def has_claim(ledger: Ledger, claim: RunLease) -> bool:
+    """Whether no other process has claimed to conclude the run since. Raises CloudError."""
+    found = _current_claims(ledger.read_row(CONCLUDE_ROW), None).get(claim.run)
+    return found is not None and found.holder == claim.holder
+
+
+def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
+    """Give the claim back if this process still has it. Raises CloudError."""
+
+    def attempt() -> bool | None:
+        row = ledger.read_row(CONCLUDE_ROW)
+        claims = _current_claims(row, now)
+        found = claims.pop(claim.run, None)
+        if found is None or found.holder != claim.holder:
+            return True
+        return ledger.write_row(CONCLUDE_ROW, _claims_row(claims), row.version, now) or None
+
+    write_until_accepted(attempt, "the claim to conclude")
+
+
+def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
+    """The lease that takes the place of another one. A repeated step keeps what it knew of dead runs."""
+    if other is None:
+        return wanted
+    dead_runs = other.dead_runs if other.run == wanted.run else (other.run, *other.dead_runs)
+    return replace(wanted, dead_runs=dead_runs[:MAX_DEAD_RUNS])
+
+
+def _current_claims(row: NamedRow, now: datetime | None) -> dict[str, RunLease]:
+    """The claims, by run; those that still last if `now` says when that is. One that can't be understood is none."""
+    try:
+        claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
+    except (ValueError, TypeError):
+        return {}
+    return {claim.run: claim for claim in claims if claim and (now is None or claim.until > now)}
+
+
+def _claims_row(claims: Mapping[str, RunLease]) -> Mapping[str, str]:
+    return {CLAIMS_COLUMN: json.dumps([_row_of(claim) for claim in claims.values()])}
+
+
+def _row_of(lease: RunLease) -> Mapping[str, str]:
+    dead_runs = {"dead_runs": " ".join(lease.dead_runs)} if lease.dead_runs else {}
+    return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until), **dead_runs}
+
+
+def _lease_of(row: NamedRow) -> RunLease | None:
+    """The lease in the row. One that can't be understood is none: it would block every later run."""
+    return _lease_in(row.values)
+
+
+def _lease_in(values: Mapping[str, str]) -> RunLease | None:
+    try:
+        dead_runs = tuple(values.get("dead_runs", "").split())
+        return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+# MERGED The claim to conclude a run: one process at a time sends its messages.
+#
+# The engine repeats a step once it gave up on a process, so the latest process has the claim. An earlier one that still runs stops at its next
+# message; what it has sent, the latest one finds in the ledger.
+
+
+CLAIM = timedelta(minutes=30)
+"""How long a claim lasts if the process has no deadline."""
+
+
+def open_context(stored: StoredRun, context: WorkflowContext, policy: Policy, because: str | None) -> ConcludeContext:
+    """The context of concluding. `because`: why only outcomes may be reported. Raises SettingsError if no channel can notify owners.
+
+    If only outcomes may be reported, a policy without a channel is a failure in the report: the next run sends the mails.
+    """
+    settings = run_settings(stored, context)
+    try:
+        opened = contexts.conclude_context(settings, policy, context.clock, context.deadline)
+    except SettingsError as error:
+        if because is None:
+            raise
+        failures = (failure_row("policy", error),)
+        opened = ConcludeContext(policy=policy, ledger=contexts.open_ledger(settings), clock=context.clock, failures=failures)
+    return replace(opened, outcomes_only=because)
+
+
+@contextmanager
+def claimed(stored: StoredRun, context: WorkflowContext, opened: ConcludeContext) -> Iterator[ConcludeContext]:
+    """Hold the claim while the messages are sent. Before each, the context raises ConcludeTakenOver if the claim is lost, and CloudError if the
+    time for messages to owners is over. An audit sends nothing to owners and needs none. Raises CloudError if the ledger fails.
+    """
+    ledger = opened.ledger
+    if ledger is None or not stored.run.mode.writes:
+        yield opened
+        return
+    now = context.clock()
+    claim = RunLease(run=stored.run.id, holder=uuid.uuid4().hex, until=context.deadline or now + CLAIM)
+    claim_conclude(ledger, claim, now)
+
+    def require_claim() -> None:
+        if not has_claim(ledger, claim):
+            raise ConcludeTakenOver("another process is concluding this run by now")
+
+    try:
+        yield replace(opened, before_message=require_claim, is_repeated=True)
+    finally:
+        release_conclude(ledger, claim, context.clock())

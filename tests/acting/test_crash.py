@@ -1,0 +1,292 @@
+"""A sweep that ends in the middle of an action, before and after each of its eight steps, and a ledger that fails at each of them.
+
+Whatever the step: the action is reported once with what is known, nothing is done twice, the hint disappears, no notice is lost or wrongly
+kept, and `restore` works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, HOUR, TARGET
+from fakes.fake_cloud import FakeResource
+from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from reaper.acting import restore
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
+from reaper.notices.message import Audience
+
+STEPS = ("manifest", "hint", "intent", "permit", "call", "outcome", "mail", "history", "told", "unhint")
+"""The eight steps of an action, with the two that have two halves (a mail and its entry in the history; `told` and the hint) in both."""
+BEFORE_INTENT = {("before", "manifest"), ("after", "manifest"), ("before", "hint"), ("after", "hint"), ("before", "intent")}
+NOT_MADE = BEFORE_INTENT | {("after", "intent"), ("before", "permit"), ("after", "permit"), ("before", "call")}
+NOT_KNOWN = {
+    ("after", "intent"),
+    ("before", "permit"),
+    ("after", "permit"),
+    ("before", "call"),
+    ("after", "call"),
+    ("before", "outcome"),
+}
+TWICE = {("after", "mail"), ("before", "history")}
+"""A crash between acceptance and its write repeats that one message."""
+EVERY = [(when, step) for step in STEPS for when in ("before", "after")]
+WAITS = [timedelta(minutes=16), HOUR, 4 * HOUR, DAY]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Tripwire:
+    """Calls `snap` when the action comes to a step, before it or after it took effect."""
+
+    def __init__(self, deployment: FakeDeployment, snap: Callable[[str, str], None]) -> None:
+        self.deployment, self.snap = deployment, snap
+        self.meant = False
+        self._wire("remember", deployment.ledger, self._written)
+        self._wire("add_unfinished", deployment.ledger, lambda *args: "hint")
+        self._wire("remove_unfinished", deployment.ledger, lambda *args: "unhint")
+        self._wire("add_history", deployment.ledger, lambda entry: "history" if entry.what == "told" else "")
+        self._wire("recall", deployment.ledger, lambda *args: "permit" if self.meant and not deployment.cloud.log else "")
+        self._wire("write", deployment.store, lambda *args: "manifest")
+        self._wire("send", deployment.channel, lambda message: "mail" if message.audience is Audience.OWNERS else "")
+        deployment.cloud.fail_on = self._called
+
+    def _wire(self, name: str, of: Any, step: Callable[..., str]) -> None:
+        real = getattr(of, name)
+
+        def wired(*args: Any, **named: Any) -> Any:
+            which = step(*args)
+            self._at("before", which)
+            answer = real(*args, **named)
+            self.meant |= which == "intent"
+            self._at("after", which)
+            return answer
+
+        setattr(of, name, wired)
+
+    def _written(self, id_: str, memory: Memory, *args: Any) -> str:
+        if memory.last_action_told_at:
+            return "told"
+        if memory.last_action_result:
+            return "outcome"
+        return "intent" if memory.last_action_run else ""
+
+    def _called(self, call: str, name: str) -> None:
+        self._at({"carry": "before", "carried": "after"}.get(call, ""), "call")
+
+    def _at(self, when: str, step: str) -> None:
+        if when and step:
+            self.snap(when, step)
+
+
+def due(action: str = "stop", **fields: Any) -> FakeDeployment:
+    """One resource whose owner was notified three days ago, so that the next sweep acts on it."""
+    deployment = FakeDeployment()
+    deployment.policy = policy(POLICY.replace("action: stop", f"action: {action}").replace("idle_after: 24h", "idle_after: 4h"))
+    deployment.cloud.add("churn", tags={"team": "risk"}, **fields)
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.channel.messages.clear()
+    return deployment
+
+
+def broken(deployment: FakeDeployment, when: str, step: str, failure: BaseException) -> None:
+    """The next sweep, in which that happens once at that step."""
+    armed = [failure]
+
+    def snap(now: str, at: str) -> None:
+        if armed and (now, at) == (when, step):
+            raise armed.pop()
+
+    Tripwire(deployment, snap)
+    with suppress(Killed):
+        deployment.sweep()
+    assert not armed, f"it never came to {when} {step}"
+
+
+def _about(text: str) -> bool:
+    return any(sentence in text for sentence in ("was stopped.", "was deleted.", "Already done:", "isn't known"))
+
+
+def about(deployment: FakeDeployment) -> list[str]:
+    """The mails to owners that say what became of an action."""
+    return [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS and _about(m.text)]
+
+
+def later(deployment: FakeDeployment) -> None:
+    """The next sweeps, as long as no new notice could be due."""
+    for wait in WAITS:
+        deployment.now += wait
+        deployment.sweep()
+
+
+@pytest.mark.parametrize("action", ["stop", "delete"])
+@pytest.mark.parametrize(("when", "step"), EVERY)
+def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: str, action: str):
+    deployment = due(action)
+    broken(deployment, when, step, Killed())
+    later(deployment)
+    at, sentence = (when, step), "was stopped" if action == "stop" else "was deleted"
+    texts = about(deployment)
+    assert len(texts) == (2 if at in TWICE else 1), texts
+    assert all(("isn't known" if at in NOT_KNOWN else sentence) in text for text in texts)
+    assert len(deployment.cloud.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
+    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    memory = deployment.memory("churn")
+    assert (memory.last_action_result, bool(memory.last_action_told_at)) == (
+        Result.FAILED if at in NOT_KNOWN else Result.DONE,
+        True,
+    )
+    told_anew = memory.warned_at is not None and memory.last_action_at is not None and memory.warned_at > memory.last_action_at
+    assert told_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
+
+
+@pytest.mark.parametrize("action", ["stop", "delete"])
+@pytest.mark.parametrize("wait", [timedelta(), timedelta(minutes=16)])
+@pytest.mark.parametrize(("when", "step"), EVERY)
+def test_restore_works_wherever_the_action_broke_off(when: str, step: str, wait: timedelta, action: str):
+    deployment = due(action)
+    broken(deployment, when, step, Killed())
+    if wait:
+        deployment.now += wait
+        deployment.sweep()
+    if (when, step) in BEFORE_INTENT and not wait:
+        with pytest.raises(SettingsError, match="has no action on this resource"):
+            restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
+        return
+    assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
+    thing = deployment.cloud.things["churn"]
+    assert (thing.running_since is not None, thing.tags, thing.variants) == (True, {"team": "risk"}, 1)
+    deployment.channel.messages.clear()
+    later(deployment)
+    assert about(deployment) == []
+    assert len(deployment.cloud.log) <= 1, "what was brought back needs a new notice"
+
+
+@pytest.mark.parametrize(("when", "step"), EVERY)
+def test_the_notice_for_the_rest_counts_only_with_its_mail(when: str, step: str):
+    deployment = due(variants=2)
+    broken(deployment, when, step, Killed())
+    deployment.now += timedelta(minutes=16)
+    deployment.sweep()
+    at, memory = (when, step), deployment.memory("churn")
+    if at in NOT_KNOWN:
+        assert memory.warned_at is None, "what may have been made is no part, and promises no rest"
+        return
+    assert memory.announced_action is AnnouncedAction.STOP
+    assert memory.warned_at is not None
+    assert memory.act_not_before == memory.warned_at + 3 * DAY
+    deployment.now = memory.act_not_before - timedelta(minutes=1)
+    deployment.sweep()
+    assert len(deployment.cloud.log) == 1
+    deployment.now += timedelta(minutes=1)
+    deployment.sweep()
+    assert [move for move, *_ in deployment.cloud.log] == [StepName.STOP, StepName.STOP]
+    assert deployment.cloud.things["churn"].running_since is None
+
+
+TROUBLES = [
+    pytest.param(Reason.DENIED, "before", id="denied"),
+    pytest.param(Reason.UNREACHABLE, "before", id="unreachable"),
+    pytest.param(Reason.UNREACHABLE, "after", id="lost reply"),
+]
+LEDGER = ("manifest", "hint", "intent", "permit", "outcome", "history", "told", "unhint")
+
+
+@pytest.mark.parametrize("action", ["stop", "delete"])
+@pytest.mark.parametrize("step", LEDGER)
+@pytest.mark.parametrize(("trouble", "when"), TROUBLES)
+def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reason, when: str, step: str, action: str):
+    deployment = due(action)
+    broken(
+        deployment,
+        when,
+        step,
+        CloudError(trouble, "dynamodb:UpdateItem", "no", missing="x" if trouble is Reason.DENIED else None),
+    )
+    later(deployment)
+    assert len(deployment.cloud.log) == 1, "what was not made comes with the next sweep, under the same notice"
+    [text] = about(deployment)
+    assert ("was stopped" if action == "stop" else "was deleted") in text
+    memory = deployment.memory("churn")
+    assert (memory.last_action_result, memory.warned_at, bool(memory.last_action_told_at)) == (Result.DONE, None, True)
+    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
+
+
+def test_a_run_killed_after_the_hours_mail_does_not_repeat_it():
+    deployment = FakeDeployment()
+    hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
+    deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += 2 * HOUR
+    broken(deployment, "after", "outcome", Killed())
+    deployment.channel.messages.clear()
+    later(deployment)
+    later(deployment)
+    assert len(about(deployment)) == 1
+    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+
+
+def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
+    deployment = due()
+    broken(deployment, "after", "call", Killed())
+    thing: FakeResource = deployment.cloud.things["churn"]
+    thing.running_since, thing.changed, thing.tags = deployment.now, deployment.now, {"owner": "sam@example.com"}
+    deployment.now += 5 * HOUR
+
+    real = deployment.channel.send
+
+    def send(message: Any) -> str:
+        if message.to == "sam@example.com":
+            raise CloudError(Reason.REFUSED, "post:Send", "no such mailbox")
+        return real(message)
+
+    deployment.channel.send = send  # type: ignore[method-assign]
+    report = deployment.sweep()
+    [finding] = report.findings
+    assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
+    assert deployment.memory("churn").warned_at is None
+    assert deployment.memory("churn").last_action_told_at is not None
+
+
+def test_an_action_is_reported_if_a_snooze_beats_its_close():
+    deployment = due("delete")
+    broken(deployment, "after", "call", Killed())
+    id_, real, raced = deployment.cloud.id("churn"), deployment.ledger.remember, []
+
+    def remember(*args: Any, **named: Any) -> bool:
+        if not raced:
+            raced.append(True)
+            memory = deployment.memory("churn")
+            real(
+                id_,
+                replace(memory, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
+                memory.version,
+                deployment.now,
+            )
+        return bool(real(*args, **named))
+
+    deployment.ledger.remember = remember  # type: ignore[method-assign]
+    later(deployment)
+    assert len(about(deployment)) == 1
+    assert deployment.memory("churn").last_action_result is Result.FAILED
+
+
+def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
+    deployment = due(variants=2)
+    broken(deployment, "before", "mail", Killed())
+    deployment.now += HOUR
+    deployment.sweep(Mode.NOTIFY)
+    [text] = about(deployment)
+    assert ("1 of 2 variants" in text, "The rest" in text) == (True, False)
+    assert deployment.memory("churn").warned_at is None
