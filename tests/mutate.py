@@ -40,21 +40,21 @@ PLANS = [
     ),
     *(
         "test_office_hours_in_mails",
-        "actions/test_acting_rules",
-        "actions/test_executor",
-        "actions/test_recheck",
-        "actions/test_unfinished",
+        "acting/test_acting_rules",
+        "acting/test_executor",
+        "acting/test_recheck",
+        "pending/test_unfinished",
         "test_conclude",
         "test_invariants",
     ),
 ]
 ACTS = [
     *(
-        "actions/test_executor",
-        "actions/test_recheck",
-        "actions/test_lost_answers",
-        "actions/test_crash",
-        "actions/test_acting_rules",
+        "acting/test_executor",
+        "acting/test_recheck",
+        "acting/test_lost_answers",
+        "acting/test_crash",
+        "acting/test_acting_rules",
     ),
     *("test_act", "test_limits", "test_invariants"),
 ]
@@ -70,13 +70,13 @@ TESTS = {
     "planning.enrolment": PLANS,
     "limits": ["test_limits", "test_account_limits", "test_breaker", "test_invariants"],
     "planning.jumps": ["test_jumps", "test_breaker"],
-    "actions.holds": ["actions/test_holds", "test_breaker", "test_limits", "test_account_limits"],
-    "actions.executor": ACTS,
-    "actions.recheck": ACTS,
+    "pending.holds": ["pending/test_holds", "test_breaker", "test_limits", "test_account_limits"],
+    "acting.executor": ACTS,
+    "acting.recheck": ACTS,
     "act": ACTS,
     "decide": ["test_decide", "test_limits", "test_invariants"],
-    "actions.intent": ACTS,
-    "actions.unfinished": ACTS,
+    "pending.intents": ACTS,
+    "pending.unfinished": ACTS,
 }
 EXAMPLES = 50
 PLAIN = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT)]

@@ -19,9 +19,7 @@ from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime.now(UTC)
-ACTING = re.compile(
-    r"reaper\.act|reaper\.actions\.(executor|recheck|contract|manifest|restore)|reaper\.(aws|azure)\.actions(\..+)?"
-)
+ACTING = re.compile(r"reaper\.act|reaper\.(.+\.)?acting(\..+)?")
 POLICY = """
 version: 1
 defaults: {{action: delete, idle_after: 24h, act_on: likely, grace: 1m}}

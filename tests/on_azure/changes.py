@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from on_azure.acting import PreparedAction, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
+from on_azure.prepared_actions import PreparedAction, prepare_action
 from reaper.azure.session import CloudSession
 from reaper.model import StepName
 from reaper_sandbox.azure.subscription import Workspace

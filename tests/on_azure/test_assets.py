@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import find_blocked, find_resource, prepare_action
 from on_azure.conftest import DEPLOYMENT, SUB
+from on_azure.prepared_actions import find_blocked, find_resource, prepare_action
 from reaper import registry
 from reaper.azure.kinds.azureml_online_deployment import details
 from reaper.azure.session import CloudSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.acting import find_resource, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
+from on_azure.prepared_actions import find_resource, prepare_action
 from reaper import registry
 from reaper.azure.kinds.azureml_online_deployment import listing
 from reaper.azure.session import CloudSession

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
+from on_azure.prepared_actions import find_resource
 from reaper import registry
 from reaper.azure import workspaces
 from reaper.azure.session import CloudSession

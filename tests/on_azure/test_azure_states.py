@@ -7,8 +7,8 @@ from enum import Enum
 import pytest
 from azure.mgmt.machinelearningservices import models
 
-from on_azure.acting import find_blocked
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
+from on_azure.prepared_actions import find_blocked
 from reaper.azure.session import CloudSession
 from reaper.model import State, StepName
 from reaper_sandbox.azure import signals

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import CLUSTER, NOW
+from on_azure.prepared_actions import PreparedAction, find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import INSTANCE, NOW
+from on_azure.prepared_actions import find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason

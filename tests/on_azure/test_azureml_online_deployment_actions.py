@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT, NOW
+from on_azure.prepared_actions import PreparedAction, find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.acting.contract import HalfDone, UndoResult
 from reaper.azure.kinds.azureml_online_deployment import details

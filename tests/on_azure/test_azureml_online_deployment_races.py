@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import PreparedAction, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
+from on_azure.prepared_actions import PreparedAction, find_resource, later, prepare_action
 from on_azure.test_azureml_online_deployment_actions import chat, delete, full, traffic, undo, waits
 from reaper import registry
 from reaper.acting.contract import HalfDone, PutBackResult, UndoResult

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import PreparedAction
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
 from on_azure.conftest import SUB
+from on_azure.prepared_actions import PreparedAction
 from reaper.azure import targets
 from reaper.azure.requests import ArmRequest
 from reaper.azure.session import CloudSession

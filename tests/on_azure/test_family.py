@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
+from on_azure.prepared_actions import find_resource
 from reaper.azure import computes
 from reaper.azure.session import CloudSession
 from reaper.model import State

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import PreparedAction, later
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
+from on_azure.prepared_actions import PreparedAction, later
 from reaper.acting.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
 from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
+from on_azure.prepared_actions import PreparedAction, later, prepare_action
 from reaper.acting.contract import UndoResult
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason

@@ -6,8 +6,6 @@ https://learn.microsoft.com/azure/azure-resource-manager/management/async-operat
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from azure.mgmt.core.tools import parse_resource_id
 
 from reaper.acting.contract import UndoState, any_members
-from reaper.azure.requests import ArmOperation, ArmRequest, Change, Json, parse_time
+from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-READ_ONLY_PROPERTIES = {"provisioningState", "scoringUri", "swaggerUri"}
-"""Properties of endpoints and deployments that Azure fills in."""
-LAST_OPERATION_PROPERTY = "azureasyncoperationuri"
-"""A free property of endpoints and deployments in which Azure notes the operation that last changed them."""
 CHANGING_STATES = frozenset(
     {
         "Creating",
@@ -83,33 +77,6 @@ def with_retry_advice(undo: Callable[[], T]) -> T:
             raise
         message = str(error).removeprefix(f"{error.operation}: ")
         raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
-
-
-def chosen_settings(body: Mapping[str, Any]) -> Json:
-    """What people chose about an endpoint or deployment: equal before and after an operation that changes none of it."""
-    settings = writable_body(body)
-    free = settings["properties"].get("properties")
-    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION_PROPERTY} if isinstance(free, dict) else free
-    return {**settings, "tags": settings.get("tags") or {}, "properties": {**settings["properties"], "properties": chosen or {}}}
-
-
-def settings_digest(settings: Mapping[str, Any]) -> str:
-    """The same for equal settings, and as good as never for others."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def writable_body(body: Mapping[str, Any]) -> Json:
-    """What PUT accepts of an endpoint or deployment as it was read: all but what Azure fills in."""
-    outer = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
-    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY_PROPERTIES}
-    identity = body.get("identity")
-    return {**outer, "properties": properties} | ({"identity": _identity_to_write(identity)} if identity else {})
-
-
-def _identity_to_write(identity: Mapping[str, Any]) -> Json:
-    """Identities by type and name. Azure assigns their object IDs."""
-    users = identity.get("userAssignedIdentities")
-    return {"type": identity["type"]} | ({"userAssignedIdentities": {user: {} for user in users}} if users else {})
 
 
 # MERGED Changes that go through the public operations of azure-mgmt-machinelearningservices. Which others don't, and why, is in `request`.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.kinds.acting import chosen_settings, settings_digest
 from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
 from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmRequest, Json, parse_time, valid_count
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 
 AUTOSCALE_NOT_READ = "its Azure Monitor autoscale, which might undo a scale-in, wasn't read"
+
+READ_ONLY_PROPERTIES = {"provisioningState", "scoringUri", "swaggerUri"}
+"""Properties of endpoints and deployments that Azure fills in."""
+LAST_OPERATION_PROPERTY = "azureasyncoperationuri"
+"""A free property of endpoints and deployments in which Azure notes the operation that last changed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,33 @@ def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
         return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
     except UNREADABLE_REPLY_ERRORS:
         return None
+
+
+def chosen_settings(body: Mapping[str, Any]) -> Json:
+    """What people chose about an endpoint or deployment: equal before and after an operation that changes none of it."""
+    settings = writable_body(body)
+    free = settings["properties"].get("properties")
+    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION_PROPERTY} if isinstance(free, dict) else free
+    return {**settings, "tags": settings.get("tags") or {}, "properties": {**settings["properties"], "properties": chosen or {}}}
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """The same for equal settings, and as good as never for others."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def writable_body(body: Mapping[str, Any]) -> Json:
+    """What PUT accepts of an endpoint or deployment as it was read: all but what Azure fills in."""
+    outer = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
+    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY_PROPERTIES}
+    identity = body.get("identity")
+    return {**outer, "properties": properties} | ({"identity": _identity_to_write(identity)} if identity else {})
+
+
+def _identity_to_write(identity: Mapping[str, Any]) -> Json:
+    """Identities by type and name. Azure assigns their object IDs."""
+    users = identity.get("userAssignedIdentities")
+    return {"type": identity["type"]} | ({"userAssignedIdentities": {user: {} for user in users}} if users else {})
 
 
 # MERGED The assets of an online deployment: a version of a model, an environment and code, each named in one of several spellings.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from reaper.acting.contract import HalfDone, Interrupted, Manifest, PutBackResult, UndoResult
 from reaper.azure.kinds import acting
-from reaper.azure.kinds.acting import RUN_AGAIN_LATER, chosen_settings, is_refused_for_now, require_settled, writable_body, write
+from reaper.azure.kinds.acting import RUN_AGAIN_LATER, is_refused_for_now, require_settled, write
 from reaper.azure.kinds.azureml_online_deployment import BROKEN_STATES, CHANGING_STATES, details, listing, status_text
 from reaper.azure.kinds.azureml_online_deployment import details as traffic
-from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails
+from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, chosen_settings, writable_body
 from reaper.azure.kinds.azureml_online_deployment.listing import READ_ENDPOINTS
 from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
