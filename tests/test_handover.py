@@ -65,7 +65,7 @@ ROW = Coverage(cloud="aws", account="1", region=None, kind="k", status=Status.PA
 
 
 def test_observed_reads_back_as_it_was_dumped():
-    observed = Observed(run=RUN, observed_at=NOW, targets=(TARGET,), coverage=(ROW,), cases=(full_case(),))
+    observed = Observed(run=RUN, targets=(TARGET,), coverage=(ROW,), cases=(full_case(),))
     assert handover.load_observed(handover.dump(observed)) == observed
 
 
@@ -113,7 +113,7 @@ def test_details_are_read_as_their_kinds_own_type(monkeypatch: pytest.MonkeyPatc
     sibling = resource(name="sibling", details=Details(copies=1))
     detailed = resource(details=Details(copies=2, siblings=(sibling,)), contained=(sibling,))
     case = replace(full_case(), resource=detailed)
-    observed = Observed(run=RUN, observed_at=NOW, targets=(), coverage=(), cases=(case,))
+    observed = Observed(run=RUN, targets=(), coverage=(), cases=(case,))
     assert handover.load_observed(handover.dump(observed)) == observed
 
 
@@ -125,7 +125,7 @@ def test_a_level_that_counts_any_value_crosses_as_null():
         busy_above=-math.inf,
     )
     case = replace(full_case(), evidence=(summarize(reading),))
-    text = handover.dump(Observed(run=RUN, observed_at=NOW, targets=(), coverage=(), cases=(case,)))
+    text = handover.dump(Observed(run=RUN, targets=(), coverage=(), cases=(case,)))
     [evidence] = json.loads(text)["cases"][0]["evidence"]
     assert evidence["busy_above"] is None
     assert "Infinity" not in text

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.builders import HOUR, TARGET
+from fakes.builders import TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED, FAKE_KIND, FakeSession
 from fakes.fake_deployment import FakeDeployment
@@ -139,10 +139,3 @@ def test_progress_is_printed_for_each_list(deployment: FakeDeployment):
     lines: list[str] = []
     observed(deployment, progress=lines.append)
     assert sorted(line.partition(":")[0] for line in lines) == ["1 of 2", "2 of 2"]
-
-
-def test_resources_are_judged_at_the_given_time_and_dated_at_the_end(deployment: FakeDeployment):
-    opened = deployment.open_run()
-    deployment.now += HOUR
-    part = observe(opened.run, next(iter(opened.observe)), opened.run.started_at)
-    assert part.observed_at == deployment.now == opened.run.started_at + HOUR

@@ -37,7 +37,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     ("id_", "key"),
     [
         pytest.param(NEW, OLD, id="the type of an app"),
-        pytest.param(OLD, OLD, id="as earlier versions wrote it"),
+        pytest.param(OLD, OLD, id="the type in lower case"),
         pytest.param(f"{STEM}/KernelGateway/a/B", f"{STEM}/kernelgateway/a/B", id="a name with a slash"),
         pytest.param(
             f"{STEM.replace('aws:', 'aws-us-gov:')}/Canvas/X", f"{STEM.replace('aws:', 'aws-us-gov:')}/canvas/X", id="gov"

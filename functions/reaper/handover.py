@@ -31,7 +31,6 @@ class Observed:
     """What `observe` read: every case in these targets, and the coverage of each kind."""
 
     run: Run
-    observed_at: datetime
     targets: tuple[Target, ...]
     coverage: tuple[Coverage, ...]
     cases: tuple[Case, ...]

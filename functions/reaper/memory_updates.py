@@ -167,10 +167,9 @@ def after_call(memory: Memory, now: datetime) -> Memory:
 def with_unknown_result(memory: Memory) -> Memory:
     """The memory once an action of an earlier run is closed with an unknown result."""
     when = memory.last_action_at.astimezone(UTC) if memory.last_action_at else None
-    run = f"run {memory.last_action_run}" if memory.last_action_run else "a run of an earlier version"
     because = (
-        f"it isn't known whether the action was carried out: {run} started it on {when:%Y-%m-%d %H:%M} UTC and stopped before "
-        "recording the result"
+        f"it isn't known whether the action was carried out: run {memory.last_action_run} started it on {when:%Y-%m-%d %H:%M} UTC "
+        "and stopped before recording the result"
     )
     return with_result(memory, Result.FAILED, because)
 

@@ -82,7 +82,6 @@ def observe(run: Run, context: ObserveContext, now: datetime) -> Observed:
     results = _observe_all(jobs, context)
     return Observed(
         run=run,
-        observed_at=context.clock(),
         targets=tuple(dict.fromkeys(session.target for session in context.sessions)),
         coverage=(*(row for row, _ in results), *context.unopened),
         cases=tuple(case for _, cases in results for case in cases),

@@ -46,8 +46,7 @@ var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_jso
 // The timer's starts. The second start in a row that is skipped means that a run takes longer than the schedule allows.
 var starts = 'AppTraces | where AppRoleName =~ "${appName}" | extend m = parse_json(Message) | where tostring(m.event) in ("run started", "start skipped") and tobool(m.scheduled)'
 
-// An app of an earlier version writes no such line, but its host logs each successful call.
-var succeeded = 'union (${sweeps} and Success == true), (AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) == "scheduled sweep succeeded")'
+var succeeded = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) == "scheduled sweep succeeded"'
 var thrown = 'AppExceptions | where AppRoleName =~ "${appName}" and OperationName'
 
 resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {

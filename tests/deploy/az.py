@@ -54,7 +54,6 @@ OPTIONS = {
     "role assignment list": "all assignee scope",
     "role definition delete": "name custom-role-only scope",
     "role definition list": "custom-role-only scope",
-    "storage account show": "name",
     "storage account update": "name default-action",
     "storage container immutability-policy delete": "account-name container-name if-match",
     "storage container immutability-policy show": "account-name container-name",
@@ -436,7 +435,6 @@ COMMANDS: dict[str, Callable[[Json, Options], Any]] = {
     "role assignment list": assignments,
     "role definition delete": undefine,
     "role definition list": definitions,
-    "storage account show": lambda tenant, options: {"id": "/subscriptions/x/storageAccounts/" + one(options, "name")},
     "storage container immutability-policy delete": lift,
     "storage container immutability-policy show": policy,
 }

@@ -65,7 +65,6 @@ ROLES_OF_GROUP, DROP_GROUP = blocks("A management group")
 [LEAVE_ENFORCE] = blocks("On top of that in mode enforce")
 [DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
 [LIFT] = blocks("Immutable manifests")
-OLD_ROLE, OLD_RECORDS = blocks("From an earlier version")
 SWEEP, ASK, TIMER = blocks("Try it")
 WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")
 REMOVE = f"{WHOSE}\n{DELETE}"
@@ -352,7 +351,6 @@ TAKES_RIGHTS = {
     "drop": DROP,
     "drop a management group": DROP_GROUP,
     "drop an endpoint": DROP_ENDPOINT,
-    "old role": OLD_ROLE,
     "orphans": ORPHANS,
 }
 
@@ -438,15 +436,6 @@ def test_an_identity_that_is_there_keeps_its_roles_when_orphans_go(newcomer: New
     assert newcomer.grants() == had
 
 
-def test_records_of_earlier_versions_can_be_deleted(newcomer: Newcomer) -> None:
-    installed(newcomer)
-    before = newcomer.leftovers()
-    for name in ("reaper-role", "reaper-role-x", "reaper-access-x", "reaper-enforce", "reaper-enforce-x"):
-        newcomer.tenant["subscriptions"][ANOTHER]["records"][name] = {"location": "westeurope"}
-    newcomer.run(OLD_RECORDS)
-    assert newcomer.leftovers() == before
-
-
 def test_the_kept_outputs_are_those_of_the_deployment() -> None:
     values = properties(properties(properties(value(declared(MAIN, "module")["kept"]))["params"])["values"])
     outputs = {name: text(value(node)) for name, node in declared(MAIN, "output").items()}
@@ -507,11 +496,6 @@ def test_the_pipeline_signs_in_from_one_environment_only(newcomer: Newcomer) -> 
         (role, id_) for role in ("Contributor", "User Access Administrator") for id_ in (SUBSCRIPTION, ANOTHER)
     }
     assert {a["principalId"] for a in newcomer.tenant["assignments"]} == {"principal-of-app-of-ml-reaper-deploy"}
-
-
-def test_the_role_of_an_earlier_version_can_be_taken_away(newcomer: Newcomer) -> None:
-    newcomer.run(SIGN_IN, DEPLOY, OLD_ROLE)
-    assert newcomer.tenant["refused"] == []
 
 
 def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:

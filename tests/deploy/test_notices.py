@@ -182,7 +182,7 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
     assert (looked, first, again, longer, shorter, anew) == ([200, 200], 200, 200, 200, 200, 200)
     assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})
     assert {name for name in row if row[name] != after[name]} == {"expires", "touched", "version", "writer", "written"}
-    assert "state#format" not in rows(server), "only a sweep marks a ledger of an earlier version"
+    assert "state#format" not in rows(server), "only a sweep marks the ledger"
     wrote = [wire.table_keys(call.params) for call in server.calls[started:] if call.operation == "UpdateItem"]
     statements = {s["Sid"]: s for s in policies.statements(keeping.documents)}
     granted = statements["Keep"]["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]

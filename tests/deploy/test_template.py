@@ -11,7 +11,6 @@ import parliament
 import pytest
 
 from deploy import policies, sam
-from deploy.translate import translate
 from fakes.sample_findings import report
 from reaper import registry
 from reaper.aws import targets
@@ -620,17 +619,6 @@ def test_an_audit_offers_no_links_even_where_the_page_is_still_there(cloudformat
     assert variables[setting]["Fn::If"][0] == "OffersSnooze"
     condition = {"Fn::And": [{"Condition": "Tells"}, {"Condition": "HasSnooze"}]}
     assert cloudformation["Conditions"]["OffersSnooze"] == condition
-
-
-def test_a_stack_of_an_earlier_version_keeps_the_address_of_its_page(cloudformation, tmp_path: Path):
-    """Earlier ones had it from SAM, whose names and properties these are: another name would be another address."""
-    text = (ROOT / "template.yaml").read_text()
-    ours = text[text.index("  # Not as a FunctionUrlConfig") : text.index("  SnoozeLogs:\n")]
-    config = "      FunctionUrlConfig: {AuthType: NONE, InvokeMode: BUFFERED}\n"
-    environment = "      Environment:\n        Variables:\n          AWS_MAX_ATTEMPTS"
-    earlier = tmp_path / "template.yaml"
-    earlier.write_text(text.replace(ours, "").replace(environment, config + environment))
-    assert translate(earlier)["Resources"] == cloudformation["Resources"]
 
 
 def test_every_role_has_the_permissions_boundary_where_one_is_given(cloudformation):

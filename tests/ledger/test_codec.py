@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import COLUMNS, memory_columns, memory_from_row
+from reaper.ledger.codec import COLUMNS, memory_from_row
 from reaper.ledger.port import SNOOZE_FIELDS
 from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
 
@@ -82,18 +82,6 @@ def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
 def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
     assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
     assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
-
-
-def test_a_row_of_version_49f8b6c_is_read_as_written():
-    old = {"warned_at": "2026-11-18T08:00:00.000000+00:00", "announced": "delete", "last_act": "stop", "manifest": "/m.json"}
-    memory = memory_from_row(old, 4, ARN)
-    assert (memory.announced_action, memory.last_action, memory.last_action_run, memory.version) == (
-        AnnouncedAction.DELETE,
-        StepName.STOP,
-        None,
-        4,
-    )
-    assert memory_columns(memory) == old
 
 
 @pytest.mark.parametrize("column", ["snoozed_until", "last_act", "receipt"])

@@ -112,7 +112,9 @@ def test_a_named_row_without_a_version_is_unreadable(ledger_location):
     with pytest.raises(CloudError) as raised:
         ledger_location.open_ledger().read_row("pause")
     assert raised.value.reason is Reason.UNREADABLE
-    assert stop_switch.paused_until(ledger_location.open_ledger(), NOW) == UNTIL_RESUMED
+    pause = stop_switch.read_pause(ledger_location.open_ledger(), NOW)
+    assert pause is not None
+    assert pause.until == UNTIL_RESUMED
 
 
 def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(ledger_location, server):

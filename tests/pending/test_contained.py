@@ -41,7 +41,7 @@ def carried(host: Finding, guest: Finding, ended: Outcome | None) -> list[Findin
     )
     outcomes |= {guest.case.resource.id: ended} if ended else {}
     run = Run(id="r", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="")
-    part = Observed(run=run, observed_at=NOW, targets=(TARGET,), coverage=(), cases=cases)
+    part = Observed(run=run, targets=(TARGET,), coverage=(), cases=cases)
     decided = Decided(run=run, decided_at=NOW, leased=(TARGET,), decisions=decisions)
     return join_findings([part], decided, [Acted(run=run, target=TARGET, outcomes=outcomes)])
 

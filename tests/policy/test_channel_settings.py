@@ -42,7 +42,7 @@ def problem(line: str, head: str = OWNERS) -> str:
 def test_every_channel_type_parses_and_fits_the_schema():
     policy = parse(EVERY)
     assert {c.type for c in policy.channels} == set(CHANNEL_MODELS)
-    data = yaml_lines.parse_yaml(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")
+    data = yaml_lines.parse_with_lines(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")[0]
     jsonschema.validate(data, Policy.model_json_schema())
     assert [list(c.readers) for c in policy.channels[1:4]] == [["owners"], ["owners", "admins"], ["admins"]]
 

@@ -35,7 +35,7 @@ def keys(part: dict[str, Any] = SCHEMA, name: str = "") -> Iterator[tuple[str, d
 
 
 def fits(text: str) -> list[str]:
-    errors = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.parse_yaml(text, "policy.yaml"))
+    errors = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.parse_with_lines(text, "policy.yaml")[0])
     return [error.message for error in errors]
 
 

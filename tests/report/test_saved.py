@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -69,19 +68,6 @@ def test_every_written_finding_can_be_explained(findings: Any, tmp_path: Path):
     explanation = explained(sample_reports.report((findings,)), findings.case.resource.name, tmp_path) or ""
     assert f"  verdict   {findings.case.verdict.state}" in explanation
     assert "None" not in explanation
-
-
-def test_a_report_of_an_older_version_can_be_read(tmp_path: Path):
-    file, old = tmp_path / "old.json", plain.report_json(report(FOUND))
-    [row] = old["findings"]
-    for key in ("rule_detail", "memory", "rule_notes"):
-        del row[key]
-    del row["owner"]["claimed"]
-    row["evidence"][0]["busy_above"] = -inf
-    file.write_text(json.dumps(old), encoding="utf-8")
-    explanation = saved.render(saved.load_report(file), "churn") or ""
-    assert "  rule      test\n" in explanation
-    assert "alive at any value" in explanation
 
 
 def test_other_peoples_text_becomes_harmless_lines(tmp_path: Path):

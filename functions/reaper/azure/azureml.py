@@ -264,9 +264,9 @@ def _id_parts(arm_id: str) -> dict[str, str]:
 BELOW_ANY = float("-inf")
 
 
-def activity_reading(signal: str, result: MetricResult, busy_above: float = 0.0) -> Reading:
+def activity_reading(signal: str, result: MetricResult) -> Reading:
     """The result as an activity signal."""
-    return Reading(signal=signal, role=Role.ACTIVITY, series=result.series, complete=result.complete, busy_above=busy_above)
+    return Reading(signal=signal, role=Role.ACTIVITY, series=result.series, complete=result.complete, busy_above=0.0)
 
 
 def heartbeat_reading(signal: str, result: MetricResult) -> Reading:

@@ -17,7 +17,7 @@ from reaper.ledger.port import Ledger, NamedRow
 from reaper.ledger.update import write_until_accepted
 
 FORMAT, FORMAT_ROW = 2, "format"
-"""The format that this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
+"""The format that this version writes, and the named row that says so."""
 MODULE_BY_SCHEME = {
     "memory": "reaper.ledger.in_memory",
     "sqlite": "reaper.ledger.sqlite",

@@ -125,7 +125,6 @@ class HoldRow:
 
 HoldRows = Mapping[str, HoldRow]
 """The rows of some accounts, by `account_key`, and that of whole runs under ALL_ACCOUNTS."""
-NO_ROWS: HoldRows = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

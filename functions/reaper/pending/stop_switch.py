@@ -28,12 +28,6 @@ def read_pause(ledger: Ledger, now: datetime) -> Pause | None:
     return pause_in_row(row, now)
 
 
-def paused_until(ledger: Ledger, now: datetime) -> datetime | None:
-    """The end of the pause at `now`, `UNTIL_RESUMED` if it has none; None if the switch is off."""
-    pause = read_pause(ledger, now)
-    return pause.until if pause else None
-
-
 def pause_in_row(row: NamedRow, now: datetime) -> Pause | None:
     """The pause in the row, unless it is over. Only an empty row and `off` are no pause."""
     state = row.values.get("state")

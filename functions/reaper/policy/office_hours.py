@@ -105,11 +105,6 @@ def opened_today(hours: Hours, at: datetime) -> datetime | None:
     return None if opened is None else max(opened, _utc_instant(midnight, time_zone(hours.tz), fold=0))
 
 
-def next_open(hours: Hours, at: datetime) -> datetime | None:
-    """The first opening after `at`. None if the hours never close."""
-    return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
-
-
 def next_close(hours: Hours, at: datetime) -> datetime | None:
     """The first closing after `at`, whether the hours are open then or not. None if the hours never close."""
     return min((end for _, end in _nearby_stretches(hours, at) if _to_utc(at) < end < NEVER), default=None)

@@ -23,8 +23,6 @@ from reaper.urls import split_address
 SECRET_PREFIX = "REAPER_SECRET_"
 SECRETS_SETTING, KEYS_SETTING = "REAPER_SECRETS", "REAPER_SNOOZE_KEYS"
 _ENV_REF = re.compile(rf"env:{SECRET_PREFIX}[A-Z0-9_]+")
-_ANY_SUFFIX = "-??????"
-"""The pattern for what Secrets Manager appends to a name."""
 _RANDOM_SUFFIX = re.compile(r"-(?:[A-Za-z0-9]{6}|\?{6})$")
 _WORD_SUFFIX = re.compile(r"-(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]*$")
 """An end that looks like a word, a year or both. About 3 in 100 random ends do."""

@@ -72,11 +72,6 @@ class LineMap:
         return _place(self.source, self.line(path), path)
 
 
-def parse_yaml(text: str, source: str) -> Any:
-    """The text as plain data, without validating it. Raises PolicyError if it isn't YAML."""
-    return parse_with_lines(text, source)[0]
-
-
 def parse_with_lines(text: str, source: str) -> tuple[dict[str, Any], LineMap]:
     """The text as plain data, and the lines of its keys. Raises PolicyError if it isn't a YAML mapping."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:

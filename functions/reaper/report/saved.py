@@ -1,7 +1,6 @@
 """Reads a saved JSON report and explains one of its resources without calls to a cloud.
 
-What isn't in the report (what the kind can do, the history) is left out. Reports of older versions lack some keys, and numbers in them may
-be -Infinity, which Python's parser accepts.
+What isn't in the report (what the kind can do, the history) is left out.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -65,13 +63,13 @@ class SavedSignal(_Section):
     """One line of `evidence`."""
 
     signal: str
-    subject: str | None = None
+    subject: str | None
     role: Role
     points: int
     last_busy: AwareDatetime | None
     peak: float | None
     complete: bool
-    busy_above: float | None = None
+    busy_above: float | None
 
 
 class SavedFinding(_Section):
@@ -83,16 +81,16 @@ class SavedFinding(_Section):
     account: str
     region: str
     size: str | None
-    status: str | None = None
-    created: AwareDatetime | None = None
-    changed: AwareDatetime | None = None
+    status: str | None
+    created: AwareDatetime | None
+    changed: AwareDatetime | None
     state: str
     confidence: str | None
     because: str
     idle_for_s: Annotated[int, Field(ge=0, le=10**9)] | None
     rule: str
-    rule_detail: SavedRule | None = None
-    rule_notes: tuple[str, ...] = ()
+    rule_detail: SavedRule | None
+    rule_notes: tuple[str, ...]
     tags: dict[str, str] | None
     owner: Owner
     usd_per_hour: float | None
@@ -100,9 +98,9 @@ class SavedFinding(_Section):
     step: str
     step_because: str
     outcome: str
-    outcome_because: str | None = None
+    outcome_because: str | None
     error: str | None
-    memory: SavedMemory | None = None
+    memory: SavedMemory | None
     evidence: tuple[SavedSignal, ...]
 
 
@@ -112,7 +110,7 @@ class SavedRun(_Section):
     id: str
     started_at: AwareDatetime
     mode: str
-    policy_sha256: str | None = None
+    policy_sha256: str
 
 
 class SavedCoverage(_Section):
@@ -227,6 +225,4 @@ def _memory_lines(row: SavedFinding) -> Iterator[str]:
 
 
 def _as_evidence(signal: SavedSignal) -> Evidence:
-    """The signal as it was; if its level is null or not finite, it counts at any value."""
-    level = signal.busy_above if signal.busy_above is not None and isfinite(signal.busy_above) else None
-    return Evidence(**{**signal.model_dump(), "subject": signal.subject or "", "busy_above": level})
+    return Evidence(**{**signal.model_dump(), "subject": signal.subject or ""})

@@ -4,7 +4,7 @@ HMAC-SHA256 (RFC 2104) over `version.key.payload`, so that nothing is parsed bef
 is compared, not its bytes: base64 has several spellings of the same bytes (RFC 4648, section 3.5), and only one of them is valid here.
 
 Form `v2` is signed together with its deployment, and no other deployment accepts it, even with the same secret. Form `v1` names no
-deployment: links of earlier versions, and of a sweep without REAPER_DEPLOYMENT. Each form signs under its own context, so that a
+deployment: links of a sweep without REAPER_DEPLOYMENT. Each form signs under its own context, so that a
 signature of one form is never valid for the other.
 """
 

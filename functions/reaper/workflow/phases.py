@@ -298,7 +298,7 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime)
         for kind in kinds(account.cloud)
         if not stored.kinds or kind.name in stored.kinds
     )
-    return Observed(run=stored.run, observed_at=now, targets=(), coverage=rows, cases=())
+    return Observed(run=stored.run, targets=(), coverage=rows, cases=())
 
 
 def _acting_row(target: Target, because: str) -> Coverage:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
 
-SIMULATE, GET_ROLE = "iam:SimulatePrincipalPolicy", "iam:GetRole"
+GET_ROLE = "iam:GetRole"
 MAX_ACTIONS = 50
 """Actions in one call."""
 ELSEWHERE = "in other accounts the doctor's session can only read what a sweep reads, so it can't simulate there"

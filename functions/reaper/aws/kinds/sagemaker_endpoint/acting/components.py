@@ -18,7 +18,6 @@ from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 
 NAME_KEYS = restorable.COMPONENT_MEMBERS
-CREATED_STATUSES = ("InService", "Updating")
 SPECIFICATION_MEMBERS: Members = {
     **any_members(*restorable.SPECIFICATION_MEMBERS),
     "Container": any_members("Image", *restorable.CONTAINER_MEMBERS),
