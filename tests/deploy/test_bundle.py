@@ -195,11 +195,11 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
 
 
 STORE_TWICE = """
-from reaper.aws import text_store
+from reaper.aws.stores import texts
 from reaper.errors import CloudError
 for text in ("first", "second"):
     try:
-        print(text_store.write("s3://reports-bucket/manifests", "run/one.json", text))
+        print(texts.write("s3://reports-bucket/manifests", "run/one.json", text))
     except CloudError as error:
         print(error.reason)
 """

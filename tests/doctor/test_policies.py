@@ -20,7 +20,7 @@ from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.ledger.port import RunStatistics
 from reaper.model import Mode
-from reaper.policy.file import policy_digest
+from reaper.policy.parse import policy_digest
 from reaper.report.json import report_json
 from reaper.report.saved import SavedReport, parse_report
 from reaper.settings import Settings

@@ -13,7 +13,8 @@ from reaper.case import Report
 from reaper.settings import Settings
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
-from reaper.workflow.store import ACT_ITEMS, ITEMS, EngineState, FolderStore
+from reaper.workflow.store import ACT_ITEMS, ITEMS, FolderStore
+from reaper.workflow.stored_run import EngineState
 
 
 @dataclass

@@ -20,7 +20,8 @@ from reaper.model import Hours, Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, EngineState, FolderStore, StoredRun, require_run, store_run
+from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper.workflow.stored_run import EngineState, StoredRun, require_run, store_run
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from workflow.conftest import REGIONS, Scene

@@ -21,7 +21,7 @@ from reaper.sessions import CloudSession, open_account, session_of
 from reaper.settings import Settings
 from reaper.workflow import lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
-from reaper.workflow.store import EngineState, StoredRun
+from reaper.workflow.stored_run import EngineState, StoredRun
 
 
 def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, context: WorkflowContext) -> Acted:

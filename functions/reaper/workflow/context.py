@@ -15,7 +15,8 @@ from reaper.planning import run_age
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
 from reaper.settings import Settings
-from reaper.workflow.store import EngineState, RunStore, StoredRun
+from reaper.workflow.store import RunStore
+from reaper.workflow.stored_run import EngineState, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

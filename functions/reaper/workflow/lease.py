@@ -22,7 +22,7 @@ from reaper.ledger.update import write_until_accepted
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.workflow.context import WorkflowContext, run_settings
-from reaper.workflow.store import StoredRun
+from reaper.workflow.stored_run import StoredRun
 
 LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
 CLAIMS_COLUMN = "claims"

@@ -31,7 +31,8 @@ from reaper.workflow import lease as conclude_claim
 from reaper.workflow import lease as run_lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
 from reaper.workflow.lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, EngineState, RunItem, RunStore, StoredRun, require_run, store_run
+from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, RunStore
+from reaper.workflow.stored_run import EngineState, RunItem, StoredRun, require_run, store_run
 
 TAKEN_OVER = "another run has taken over from this one"
 

@@ -17,7 +17,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper.aws.functions.delivery import logger, publish_figures
 from reaper.aws.functions.event import event_settings, options_of
-from reaper.aws.stores import texts
 from reaper.coverage import is_skipped
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Status
@@ -25,7 +24,8 @@ from reaper.report.figures import skipped_figures
 from reaper.report.totals import report_totals
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext, current_policy
-from reaper.workflow.store import EngineState, open_run_store
+from reaper.workflow.store import open_run_store
+from reaper.workflow.stored_run import EngineState
 
 Event = Mapping[str, Any]
 
@@ -59,7 +59,6 @@ def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
 
 
 def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
-    # MOVED  # imports boto3, which would slow every cold start
 
     return phases.decide_run(_open_context(event["run"], deadline), _engine_state(event), item_failures(event["results"]))
 
@@ -70,7 +69,6 @@ def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
 
 def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     """Send the messages, then deliver the report."""
-    # MOVED  # imports boto3, which would slow every cold start
     from reaper.aws.functions.delivery import deliver_report
 
     context, engine = _open_context(event["run"], deadline), _engine_state(event)
@@ -160,6 +158,8 @@ def _result_files(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
     """A JSON file beside the manifest, if it is there and of that form."""
+    from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
+
     try:
         content = json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))
     except (ReaperError, ValueError) as error:

@@ -27,7 +27,7 @@ from reaper.workflow.store import open_run_store
 
 if TYPE_CHECKING:
     from reaper.workflow.context import WorkflowContext
-    from reaper.workflow.store import EngineState
+    from reaper.workflow.stored_run import EngineState
 
 
 ACTIVITY_LIMIT = timedelta(minutes=20)
@@ -124,7 +124,7 @@ def _context(call: Call, settings: Settings) -> WorkflowContext:
 
 def _engine_state(call: Call) -> EngineState:
     """What the orchestration carries from activity to activity. Where it carries nothing, no stored run agrees with it."""
-    from reaper.workflow.store import EngineState
+    from reaper.workflow.stored_run import EngineState
 
     return EngineState(run=call["run"], **{name: str(call.get(name, "")) for name in CARRIED})
 

@@ -1,0 +1,128 @@
+"""A run as its workflow stores it: what every later step needs, written once when the targets are listed.
+
+It is stored under its own hash, which the engine carries from step to step. So a step believes the store only what the run itself listed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from reaper.errors import CloudError, Reason
+from reaper.model import Account, Run, Target
+from reaper.workflow.store import ITEMS, RUN_PREFIX, RunStore
+
+REGIONS_PER_ITEM = 4
+"""Regions that one step reads. A region of 50,000 endpoints takes most of a function's 15 minutes, an ordinary one a few seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """What the engine itself carries: the run, the execution that it is, and the hashes of its policy and of what it listed."""
+
+    run: str
+    execution: str
+    policy_sha256: str
+    listed_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunItem:
+    """One step of observing: an account, or some of its regions."""
+
+    item: int
+    account: str
+    regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """The run, the execution that it is, the kinds to observe and the accounts to sweep. It contains no secret and no external ID."""
+
+    run: Run
+    execution: str
+    kinds: tuple[str, ...]
+    accounts: tuple[Account, ...]
+
+    def account(self, account_id: str) -> Account:
+        """The account of that ID. Raises CloudError if the run has none."""
+        account = next((account for account in self.accounts if account.id == account_id), None)
+        if account is None:
+            raise _refused(f"account {account_id!r} isn't part of run {self.run.id}")
+        return account
+
+    def account_of_item(self, item: RunItem) -> Account:
+        """The item's account, with the item's regions only."""
+        return replace(self.account(item.account), regions=item.regions)
+
+    def items(self) -> list[RunItem]:
+        """The items in the order of the accounts. An item's number is its index."""
+        groups = [(account.id, group) for account in self.accounts for group in _region_groups(account)]
+        return [RunItem(item=number, account=account, regions=group) for number, (account, group) in enumerate(groups)]
+
+    def item(self, number: int) -> RunItem:
+        """The item of that number. Raises CloudError if the run has none."""
+        items = self.items()
+        if not 0 <= number < len(items):
+            raise _refused(f"run {self.run.id} has no item {number}")
+        return items[number]
+
+    def require_target(self, target: Target) -> None:
+        """Raises CloudError if the target is outside what the run sweeps."""
+        account = self.account(target.account)
+        in_regions = not account.regions or not {"all", target.region}.isdisjoint(account.regions)
+        if account.cloud != target.cloud or not in_regions:
+            raise _refused(f"{target.account} {target.region or ''} isn't part of run {self.run.id}")
+
+
+def _region_groups(account: Account) -> list[tuple[str, ...]]:
+    regions = account.regions
+    return [regions[start : start + REGIONS_PER_ITEM] for start in range(0, len(regions), REGIONS_PER_ITEM)] or [()]
+
+
+def store_run(stored: StoredRun, store: RunStore) -> EngineState:
+    """Write the run and its items. Returns what the engine has to carry: a repeated step may have listed something else. Raises CloudError."""
+    text = _adapter().dump_json(stored).decode()
+    digest = sha256(text.encode()).hexdigest()
+    store.create(f"{RUN_PREFIX}{digest}.json", text)
+    store.write(ITEMS, json.dumps([_item_json(item) for item in stored.items()]))
+    return EngineState(
+        run=stored.run.id, execution=stored.execution, policy_sha256=stored.run.policy_sha256, listed_sha256=digest
+    )
+
+
+def require_run(store: RunStore, engine: EngineState) -> StoredRun:
+    """The run that the engine is carrying out. Raises CloudError if the store hasn't exactly what the run listed."""
+    name = f"{RUN_PREFIX}{engine.listed_sha256}.json"
+    text = store.read(name)
+    if text is None:
+        raise CloudError(Reason.GONE, "workflow", f"the run isn't in its store ({name} is missing)")
+    if sha256(text.encode()).hexdigest() != engine.listed_sha256:
+        raise _refused(f"{name} was changed since the run was listed")
+    try:
+        stored = _adapter().validate_json(text)
+    except ValueError as error:
+        raise CloudError(Reason.UNREADABLE, "workflow", f"{name} can't be read: {error}") from error
+    if (stored.run.id, stored.execution, stored.run.policy_sha256) != (engine.run, engine.execution, engine.policy_sha256):
+        raise _refused(f"run {stored.run.id} of {stored.execution} isn't the run that called, {engine.run} of {engine.execution}")
+    return stored
+
+
+def _item_json(item: RunItem) -> Mapping[str, Any]:
+    """What the map reads. Only the number is used: the rest is for people."""
+    return {"item": item.item, "account": item.account, "regions": list(item.regions)}
+
+
+def _refused(because: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "workflow", because)
+
+
+@cache
+def _adapter() -> TypeAdapter[StoredRun]:
+    return TypeAdapter(StoredRun)
