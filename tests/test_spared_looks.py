@@ -20,7 +20,7 @@ from reaper.observation import CachedDescription, Observation, Reading, RecentSi
 from reaper.observing import cache, windows
 from reaper.observing.windows import observation_window
 from reaper.policy import rules
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 

@@ -19,7 +19,7 @@ from reaper.judge import judge_resource
 from reaper.model import Role, State, Verdict
 from reaper.observation import Observation, Reading, Series, Window
 from reaper.observing.windows import LAG, observation_window
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 
 NIGHT = datetime.fromisoformat("2026-11-21T00:00:00+00:00")
 MINUTE = timedelta(minutes=1)

@@ -15,7 +15,7 @@ from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import registry, settings
 from reaper.notices.channels import delivery
 from reaper.policy import schema, secret_grants, tags
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}

@@ -16,12 +16,12 @@ import trustme
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from reaper import registry, secret_store
-from reaper.cli import notify
+from reaper.cli import sample
 from reaper.errors import CloudError
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, Delivery
 from reaper.notices.message import Audience, Message
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example.com}\nchannels:\n"
@@ -55,7 +55,7 @@ def error(lines: list[delivery.OpenChannel], *messages: Message) -> CloudError:
 
 
 def digest(to: str = "dana@example.com") -> Message:
-    return notify.sample_message(to, NOW)
+    return sample.sample_message(to, NOW)
 
 
 def summary() -> Message:

@@ -20,7 +20,8 @@ from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.model import Mode
-from reaper.policy.file import PolicySource, parse_policy
+from reaper.policy.file import PolicySource
+from reaper.policy.parse import parse_policy
 from reaper.settings import Settings
 from reaper.snooze.handler import open_handler
 from reaper.snooze.request import Request

@@ -28,7 +28,7 @@ from reaper.observe import ObserveContext
 from reaper.pending import hold_ledger
 from reaper.pending.holds import Hold, KindInTarget
 from reaper.pending.plan_file import PlanFile
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.registry import kind_names
 from reaper.run import HandOver, OpenRun, run_phases, unchanged

@@ -15,7 +15,7 @@ from reaper import registry
 from reaper.aws import targets
 from reaper.case import Coverage, Finding, Report
 from reaper.model import State
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 

@@ -14,7 +14,7 @@ from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
 from reaper.aws import targets
 from reaper.model import Confidence, State
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, denied, on

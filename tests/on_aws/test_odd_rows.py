@@ -17,7 +17,7 @@ from reaper.case import Report
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, State, Target
 from reaper.observing import conformance
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, on

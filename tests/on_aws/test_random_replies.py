@@ -15,7 +15,7 @@ from reaper import registry
 from reaper.aws.session import CloudSession
 from reaper.case import Report
 from reaper.model import Confidence, State, Status, Target
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.server import Server
 
 FLEETS, A_TEST = 240, 40

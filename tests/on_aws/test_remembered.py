@@ -27,7 +27,7 @@ from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
 from reaper.notices import commands
 from reaper.observing import cache
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, on

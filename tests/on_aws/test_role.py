@@ -13,7 +13,7 @@ from reaper.aws import targets
 from reaper.aws.stores import dynamodb
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Mode
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account

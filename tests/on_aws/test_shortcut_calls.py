@@ -22,7 +22,7 @@ from reaper.model import Resource, State, Target
 from reaper.observation import RecentSince, Window
 from reaper.observing import windows
 from reaper.policy import rules
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.records import Variant

@@ -20,7 +20,7 @@ from reaper.azure import targets
 from reaper.azure.session import CloudSession
 from reaper.case import Coverage, Finding, Report
 from reaper.model import Confidence, State
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes
 from reaper_sandbox.azure.fault import Fault, Guard
 from reaper_sandbox.azure.request import Reply, Request

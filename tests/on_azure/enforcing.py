@@ -24,7 +24,7 @@ from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience
 from reaper.observe import ObserveContext
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.run import OpenRun, run_phases
 from reaper_sandbox.azure import signals

@@ -12,7 +12,7 @@ from on_azure.conftest import NOW, changed
 from reaper import registry
 from reaper.azure import targets
 from reaper.case import Report
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.fault import Guard, cut, error, garbage, on, throttled
 from reaper_sandbox.azure.rights import deny

@@ -13,7 +13,7 @@ from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.request import Reply, Request
 from reaper_sandbox.azure.route import Route

@@ -12,7 +12,7 @@ from reaper.azure.kinds.azureml_online_deployment import listing
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply

@@ -15,7 +15,7 @@ from reaper.azure import workspaces
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply, Request

@@ -11,7 +11,7 @@ from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
 from reaper.case import Finding, Report
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 

@@ -13,7 +13,7 @@ from reaper.notices.channels.mail import recipient_addresses
 from reaper.notices.message import Audience, Message
 from reaper.policy import channel_settings, yaml_lines
 from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"

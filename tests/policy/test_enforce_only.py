@@ -13,7 +13,7 @@ from reaper import registry
 from reaper.errors import PolicyError
 from reaper.model import Ceiling, Target
 from reaper.policy import lint, rules
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 TEXT = "version: 1\ndefaults: {{action: delete, act_on: proven}}\nlimits: {{max_acts: 5}}\nenforce_only: {}\n"

@@ -7,7 +7,7 @@ import pytest
 from reaper import registry
 from reaper.errors import PolicyError
 from reaper.policy import lint
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.text import did_you_mean
 

@@ -9,7 +9,7 @@ import pytest
 from reaper import registry
 from reaper.model import Ceiling, Confidence, StepName
 from reaper.policy import lint
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy, RuleSpec
 
 KINDS = registry.kind_names()

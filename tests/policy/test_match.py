@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import NOW, resource
 from reaper import registry
 from reaper.model import BilledPart, Ceiling
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, idle_after_range, shortest_idle_after
 from reaper.policy.schema import Policy
 

@@ -13,7 +13,7 @@ from reaper.errors import PolicyError
 from reaper.model import StepName
 from reaper.policy import file as policy_file
 from reaper.policy import lint, schema, yaml_lines
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))

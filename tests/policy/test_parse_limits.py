@@ -12,7 +12,7 @@ from reaper import registry
 from reaper.errors import PolicyError
 from reaper.policy import file as policy_file
 from reaper.policy import lint, yaml_lines
-from reaper.policy.file import MAX_PROBLEMS, parse_policy
+from reaper.policy.parse import MAX_PROBLEMS, parse_policy
 from reaper.policy.schema import MAX_RULES, Policy
 
 HEAD = "version: 1\n"

@@ -13,8 +13,8 @@ from fakes.builders import resource
 from reaper import registry
 from reaper.model import Ceiling, Confidence, Hours, Rule
 from reaper.policy import office_hours
-from reaper.policy.file import parse_policy
 from reaper.policy.office_hours import is_open, parse_hours
+from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, shortest_idle_after
 from reaper.policy.schema import Policy
 from reaper.policy.tags import MIN_IDLE_AFTER

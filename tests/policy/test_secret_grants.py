@@ -9,7 +9,7 @@ from reaper import secret_store, settings
 from reaper.errors import CloudError, SettingsError
 from reaper.notices.context import open_context
 from reaper.policy import secret_grants
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 
 VAULT = "https://team.vault.azure.net/secrets"
 ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reaper import registry
 from reaper.errors import PolicyError
 from reaper.policy import lint
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 
 PLACES = [
     "limits: {{max_usd_per_hour: {}}}",

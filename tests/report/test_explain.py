@@ -13,7 +13,7 @@ from reaper import registry
 from reaper.case import Blocked, Evidence, Finding, Step
 from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
 from reaper.policy import office_hours
-from reaper.policy.file import parse_policy
+from reaper.policy.parse import parse_policy
 from reaper.report.explain import ExplainContext, render
 
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())

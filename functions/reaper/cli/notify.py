@@ -5,30 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reaper import secret_store, settings
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
-from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
 from reaper.cli.options import PolicyOption, current_time
-from reaper.duration import format_duration
 from reaper.errors import SettingsError
-from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
-from reaper.model import Ceiling, Confidence, Mode, Resource, Result, Role, Rule, State, StepName, Target, Verdict
-from reaper.notices.channels import delivery
-from reaper.notices.item import NoticeContext
-from reaper.notices.message import Message, is_deliverable
-from reaper.notices.owner_notice import owner_notices
 from reaper.policy.file import load_policy
-from reaper.policy.schema import Owners
 
 if TYPE_CHECKING:
     from reaper.policy.channel_settings import Channel
-    from reaper.policy.schema import Policy
 
 
 app = typer.Typer(no_args_is_help=True, help="Test the notification channels.")
@@ -46,14 +33,20 @@ def send_sample(
     channel: Annotated[list[str] | None, typer.Option(help="Channel to test, by name or type. Default: all")] = None,
 ) -> None:
     """Send a sample notice through each channel and print the receipts. Exits with 3 if any channel fails."""
-    from reaper.notices.channels.delivery import with_deployment_channels
+    from reaper.cli import sample
+    from reaper.notices.channels import delivery
+    from reaper.notices.message import is_deliverable
 
     base = settings.from_env(os.environ)
-    source = load_policy(base.policy if policy is None else policy)
-    message = _sample_message(to, source.policy)
-    chosen = _selected_channels(with_deployment_channels(source.policy.channels, os.environ), channel or [])
+    chosen = load_policy(base.policy if policy is None else policy).policy
+    owners = chosen.owners
+    if not is_deliverable(to, owners.domains, owners.fallback):
+        domains = ", ".join(owners.domains) or "empty"
+        raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and owners.fallback; use one of these")
+    message = sample.sample_message(to, current_time(), owners.contact or owners.fallback)
+    channels = _selected_channels(delivery.with_deployment_channels(chosen.channels, os.environ), channel or [])
     context = delivery.ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, os.environ), clock=current_time)
-    deliveries = [delivery.deliver_one(message, opened) for opened in delivery.open_channels(chosen, context)]
+    deliveries = [delivery.deliver_one(message, opened) for opened in delivery.open_channels(channels, context)]
     for result in deliveries:
         sys.stdout.write(f"{result.channel}: {f'FAILED {result.error}' if result.error else result.receipt}\n")
     raise typer.Exit(3 if any(result.error for result in deliveries) else 0)
@@ -68,113 +61,3 @@ def _selected_channels(channels: Sequence[Channel], names: Sequence[str]) -> lis
             known = ", ".join(dict.fromkeys(channel.name or channel.type for channel in channels))
             raise SettingsError(f"--channel {name!r}: no channel has this name or type; use {known}")
     return [channel for channel in channels if not names or {channel.name, channel.type} & set(names)]
-
-
-def _sample_message(to: str, policy: Policy) -> Message:
-    # MOVED
-
-    if not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
-        domains = ", ".join(policy.owners.domains) or "empty"
-        raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and owners.fallback; use one of these")
-    return sample_message(to, current_time(), policy.owners.contact or policy.owners.fallback)
-
-
-# MERGED The sample notice: three idle resources of one owner, as a sweep in enforce mode would report them.
-
-
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-VIRGINIA = Target(cloud="aws", account="123456789012", region="us-east-1")
-AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
-WORKSPACE = (
-    f"/subscriptions/{AZURE.account}/resourceGroups/vision/providers/Microsoft.MachineLearningServices/workspaces/vision-dev"
-)
-
-
-def sample_findings(address: str, now: datetime) -> list[Finding]:
-    """Two endpoints and a compute instance, all owned by `address`."""
-    endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
-    churn = Resource(
-        kind="sagemaker-endpoint", id=f"{endpoint}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
-        created=now - 90 * DAY, size="ml.g5.4xlarge x2", details=EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={"AllTraffic": 1})),
-    )  # fmt: skip
-    ranker = Resource(
-        kind="sagemaker-endpoint", id=f"{endpoint}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
-        region="us-east-1", created=now - 30 * DAY, size="ml.g4dn.xlarge",
-    )  # fmt: skip
-    instance = Resource(
-        kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
-        created=now - 45 * DAY, size="Standard_NC6s_v3",
-    )  # fmt: skip
-    at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
-    return [
-        _sample_finding(churn, _proven_verdict(9 * DAY + 4 * HOUR, now), (4.06, None), address),
-        _sample_finding(ranker, _proven_verdict(3 * DAY + HOUR, now), (0.736, at_minimum), address),
-        _sample_finding(instance, _likely_verdict(4 * DAY, now), (3.06, None), address),
-    ]
-
-
-def sample_message(address: str, now: datetime, contact: str | None = None) -> Message:
-    """The sample mail to `address`: a real notice that says in its subject and first line that it's a sample."""
-    context = replace(sample_context(address, now, contact), sample=True)
-    [message] = owner_notices(sample_findings(address, now), context)
-    return message
-
-
-def sample_context(address: str, now: datetime, contact: str | None = None) -> NoticeContext:
-    """The context of the sample mail. Its snooze links lead to no page."""
-    return NoticeContext(
-        now=now,
-        mode=Mode.ENFORCE,
-        owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
-        run_id="sample",
-        snooze_link=lambda resource_id: "https://sample.invalid/keep?t=sample",
-    )
-
-
-def _proven_verdict(idle_for: timedelta, now: datetime) -> Verdict:
-    because = f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour"
-    return _idle_verdict(idle_for, because, Confidence.PROVEN, now)
-
-
-def _likely_verdict(idle_for: timedelta, now: datetime) -> Verdict:
-    return _idle_verdict(idle_for, f"running for {format_duration(idle_for)}, no job since", Confidence.LIKELY, now)
-
-
-def _idle_verdict(idle_for: timedelta, because: str, confidence: Confidence, now: datetime) -> Verdict:
-    return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
-
-
-def _sample_finding(resource: Resource, verdict: Verdict, stop: tuple[float, Blocked | None], address: str) -> Finding:
-    """`stop`: the cost in dollars an hour, of which a stop saves half, and what blocks the stop."""
-    usd_per_hour, blocked = stop
-    idle_for = verdict.idle_for or timedelta(0)
-    case = Case(
-        resource=resource,
-        rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
-        verdict=verdict,
-        usd_per_hour=usd_per_hour,
-        blocked={StepName.STOP: blocked, StepName.DELETE: None},
-        saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
-    )
-    return Finding(
-        case=case,
-        step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
-        outcome=Outcome(result=Result.PLANNED),
-        owner=Owner(address=address, source="tag reaper:owner"),
-        price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
-        wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
-        evidence=_sample_evidence(idle_for, verdict.confidence),
-    )
-
-
-def _sample_evidence(idle_for: timedelta, confidence: Confidence | None) -> tuple[Evidence, ...]:
-    """Traffic on weekdays until the resource fell silent."""
-    if confidence is Confidence.LIKELY:
-        return ()
-    busy = MAX_SLOTS - int(idle_for / SLOT_LENGTH)
-    day = (6, 88, 100, 31)
-    slots = tuple(day[i % 4] * (9 - i % 7) // 9 if i < busy and i // 4 % 7 < 5 else 0 for i in range(MAX_SLOTS))
-    signal = Evidence(
-        signal="Invocations", subject="", role=Role.ACTIVITY, points=0, last_busy=None, peak=0, complete=True, slots=slots
-    )
-    return (signal,)

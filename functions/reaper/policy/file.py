@@ -1,33 +1,23 @@
-"""The policy's text from where it is kept: a file, an S3 object, a parameter, a blob, or the setting itself."""
+"""The policy from where it is kept: a file, an S3 object, a parameter, a blob, or the setting itself."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING
 
 from reaper.errors import PolicyError, SettingsError
 from reaper.model import StepName
-from reaper.policy import channel_settings
-from reaper.policy.schema import Policy
-from reaper.policy.yaml_lines import MAX_BYTES, TOO_LONG, KeyPath, LineMap, parse_with_lines
 from reaper.registry import kind_names, kinds
-from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten
+from reaper.text import MAX_LINE_LENGTH, short_repr, shorten
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Policy
 
 BUILT_IN_POLICY = "version: 1\n"
 """The policy if none is set: notify about what was idle for 24 hours, stop nothing."""
-
-
 POLICY_CHANGED = "the policy has changed since this run began; the next run goes by the new one"
 
 
@@ -42,29 +32,31 @@ class PolicySource:
 
     @property
     def sha256(self) -> str:
-        """The hash of the text, for reports."""
-        # MOVED
-
+        """The hash that reports and plan files carry to name their policy."""
         return policy_digest(self.text)
+
+
+def policy_digest(text: str) -> str:
+    """The hash of a policy's text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_policy(where: str | None) -> PolicySource:
     """The policy at `where`, or the built-in one. Raises SettingsError if it can't be read, PolicyError if it isn't valid."""
-    from reaper.policy import yaml_lines  # these load pydantic and PyYAML, which `--help` and cold starts don't need
+    from reaper.policy import parse, yaml_lines  # these load pydantic and PyYAML, which `--help` and cold starts don't need
 
     name, content = _read_content(where, yaml_lines.MAX_BYTES + 1)
-    text = decode_policy(content, name) if isinstance(content, bytes) else content
-    policy = parse_policy(text, name, kind_names(), _startable_kinds())
-    return PolicySource(where=where, name=name, text=text, policy=policy)
-
-
-def _startable_kinds() -> list[str]:
-    """The kinds that can be restarted after a stop."""
-    return [kind.name for kind in kinds() if StepName.START in kind.actions]
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        problem = yaml_lines.TOO_LONG if len(content) > yaml_lines.MAX_BYTES else f"not valid UTF-8: {error}"
+        raise PolicyError([f"{name}:1: {problem}"]) from error
+    startable = [kind.name for kind in kinds() if StepName.START in kind.actions]
+    return PolicySource(where=where, name=name, text=text, policy=parse.parse_policy(text, name, kind_names(), startable))
 
 
 def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
-    """The policy's name, and its text or the first `max_bytes` of it."""
+    """The policy's name, and its text or the first `max_bytes` of it: one more than a policy may have."""
     if where is None:
         return "built-in policy", BUILT_IN_POLICY
     if not where.strip():
@@ -78,20 +70,14 @@ def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
     if where.startswith("https://"):
         # Errors and logs name the blob without its signature, which grants access.
         return where.partition("?")[0], _read_stored("azure", where, max_bytes)
-    return where, _read_file(where, max_bytes)
-
-
-def _read_file(where: str, max_bytes: int) -> bytes:
-    """The start of the file. `max_bytes` is one more than a policy may have, so that a longer one is recognized."""
     try:
         with Path(where).open("rb") as file:
-            return file.read(max_bytes)
+            return where, file.read(max_bytes)
     except (OSError, ValueError) as error:
         raise SettingsError(f"policy {short_repr(where)}: can't be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
 
 
 def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
-    """The same from a cloud's store."""
     try:
         store = import_module(f"reaper.{cloud}.stores.texts")
     except ImportError as error:
@@ -99,168 +85,3 @@ def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
             f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`; pip install 'ml-idle-reaper[{cloud}]' ({error})"
         ) from error
     return bytes(store.read_bytes(where, max_bytes))
-
-
-# MERGED A policy's text as a `Policy`, or every problem in it with its line.
-
-
-MAX_PROBLEMS = 100
-"""The most problems in one error."""
-MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
-"""The keys that mean nothing if nothing is below them."""
-
-
-def parse_policy(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
-    """The policy in `text`. Raises PolicyError with every problem, one line each.
-
-    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `hours` aren't checked.
-    """
-    data, lines = parse_with_lines(text, source)
-    try:
-        policy = Policy.model_validate(_without_empty_keys(data))
-    except ValidationError as error:
-        errors = error.errors()
-        raise _policy_error([problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
-    problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
-    if startable is not None:
-        problems += _hours_without_restart(policy, lines, startable)
-    if problems:
-        raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
-    return policy
-
-
-def decode_policy(raw: bytes, source: str) -> str:
-    """The text of a policy, of which at most MAX_BYTES + 1 were read. Raises PolicyError if it's too long or not UTF-8."""
-    if len(raw) > MAX_BYTES:
-        raise PolicyError([f"{source}:1: {TOO_LONG}"])
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise PolicyError([f"{source}:1: not valid UTF-8: {error}"]) from error
-
-
-def policy_digest(text: str) -> str:
-    """The hash that reports and plan files carry to name their policy."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _without_empty_keys(data: dict[str, Any]) -> dict[str, Any]:
-    """The policy without empty sections, such as `defaults:` when every line below is a comment."""
-    return {key: value for key, value in data.items() if value is not None or key not in MAY_BE_EMPTY}
-
-
-def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
-    """The error for `count` problems, of which `problems` are the first. Long lines are cut."""
-    more = [f"{source}: {count - len(problems)} more problems"] if count > len(problems) else []
-    return PolicyError([shorten(problem, MAX_LINE_LENGTH) for problem in (*problems, *more)])
-
-
-def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
-    for index, spec in enumerate(policy.rules):
-        for name in spec.match.kind or []:
-            if not any(fnmatchcase(kind, name) for kind in kinds):
-                place = lines.place(("rules", index, "match", "kind"))
-                yield f"{place}: unknown kind {short_repr(name)}{suggestion_text(name, sorted(kinds))}"
-
-
-def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
-    """Rules with hours whose kinds can't be started again: what they stop in the evening would stay stopped."""
-    for index, spec in enumerate(policy.rules):
-        globs = spec.match.kind
-        if spec.hours and globs and not any(fnmatchcase(kind, glob) for kind in startable for glob in globs):
-            place = lines.place(("rules", index, "hours"))
-            names = " or ".join(sorted(startable))
-            yield (
-                f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
-                f"kind that can be, such as {names}"
-            )
-
-
-# MERGED One validation error of a policy as one line for people: place, value, what was expected, and the nearest valid word.
-
-
-EXPECTED_BY_ERROR = dict.fromkeys(
-    ("model_type", "dict_type", "model_attributes_type"), "expected keys and values, such as `key: value`"
-) | {
-    "list_type": "expected a list, such as [a, b]",
-    "string_type": "expected a string",
-    "int_type": "expected a whole number",
-    "int_parsing": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "float_type": "expected a number",
-    "float_parsing": "expected a number",
-    "bool_type": "expected true or false",
-    "bool_parsing": "expected true or false",
-}
-"""Our words for pydantic's errors about types."""
-PYDANTIC_STEPS = ("list[", "function-", "literal")
-"""How parts of a location begin that name pydantic's validators and not a key."""
-
-
-def problem_line(lines: LineMap, error: ErrorDetails) -> str:
-    """The line for one of pydantic's errors."""
-    path, channel_type = _key_path(error["loc"])
-    place, value = lines.place(path), error["input"]
-    if error["type"] == "extra_forbidden":
-        model = channel_settings.CHANNEL_MODELS.get(channel_type) if channel_type else None
-        return f"{place}: unknown key{suggestion_text(str(path[-1]), _keys_of(model) if model else _keys_at(path[:-1]))}"
-    if error["type"].startswith("union_tag_"):
-        return f"{place}: {_channel_type_problem(value)}"
-    if error["type"] == "missing":
-        return f"{place}: this key is missing{'; add `version: 1`' if path == ('version',) else ''}"
-    return f"{place}: {_value_problem(error, value)}"
-
-
-def suggestion_text(word: str, valid: Sequence[str]) -> str:
-    """`; did you mean x?`, or the list of valid words if none is near."""
-    near = get_close_matches(shorten(word), valid, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; valid here: {', '.join(valid)}" if valid else ""
-
-
-def _key_path(location: Sequence[str | int]) -> tuple[KeyPath, str | None]:
-    """The path of keys in the file, and the channel's type, which pydantic adds to the path of a channel."""
-    path = tuple(part for part in location if not (isinstance(part, str) and part.startswith(PYDANTIC_STEPS)))
-    if path[:1] == ("channels",) and len(path) > 2 and path[2] in channel_settings.CHANNEL_MODELS:
-        return path[:2] + path[3:], str(path[2])
-    return path, None
-
-
-def _channel_type_problem(value: Any) -> str:
-    written = value.get("type", "") if isinstance(value, dict) else ""
-    name = written if isinstance(written, str) else short_repr(written)
-    advice = channel_settings.channel_advice(name) or suggestion_text(name, list(channel_settings.CHANNEL_MODELS))
-    return f"unknown channel type {short_repr(name)}{advice}"
-
-
-def _value_problem(error: ErrorDetails, value: Any) -> str:
-    expected = EXPECTED_BY_ERROR.get(error["type"]) or error["msg"].removeprefix("Value error, ")
-    expected = (expected[0].lower() + expected[1:]).replace("input should be", "expected")
-    if isinstance(value, dict | list | BaseModel):
-        return expected
-    if error["type"] == "string_type" and isinstance(value, int | float):
-        return f"{short_repr(value)} is a number; put it in quotes"
-    is_choice = error["type"] in {"enum", "literal_error"}
-    hint = suggestion_text(str(value), re.findall(r"'([^']+)'", expected)) if is_choice else ""
-    return f"{short_repr(value)} is not valid: {expected}{hint}"
-
-
-def _keys_at(path: KeyPath) -> list[str]:
-    """The valid keys of the mapping at `path`."""
-    model: Any = Policy
-    for part in path:
-        if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
-            model = _model_of(model.model_fields[part].annotation) if part in model.model_fields else None
-    return _keys_of(model) if model else []
-
-
-def _keys_of(model: type[BaseModel]) -> list[str]:
-    """The keys of a section, as the file spells them."""
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _model_of(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((model for arg in get_args(annotation) if (model := _model_of(arg))), None)

@@ -15,8 +15,8 @@ from reaper import prices, registry
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
-from reaper.policy.file import MAX_PROBLEMS
 from reaper.policy.match import Match
+from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten

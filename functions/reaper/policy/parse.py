@@ -1,0 +1,151 @@
+"""A policy's text as a `Policy`, or every problem in it: its line, the value, what was expected, and the nearest valid word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from reaper.errors import PolicyError
+from reaper.policy import channel_settings
+from reaper.policy.schema import Policy
+from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
+from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten
+
+MAX_PROBLEMS = 100
+"""The most problems in one error."""
+MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
+"""The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
+EXPECTED_BY_ERROR = {
+    "model": "expected keys and values, such as `key: value`",
+    "dict": "expected keys and values, such as `key: value`",
+    "list": "expected a list, such as [a, b]",
+    "string": "expected a string",
+    "int": "expected a whole number",
+    "float": "expected a number",
+    "bool": "expected true or false",
+}
+"""Our words for pydantic's errors about types, by the first word of their names: `int_type`, `int_parsing`, `int_from_float`."""
+TYPE_ERROR = re.compile(r"(model|dict|list|string|int|float|bool)_(type|attributes_type|parsing|from_float)")
+PYDANTIC_STEPS = ("list[", "function-", "literal")
+"""How parts of a location begin that name pydantic's validators and not a key."""
+
+
+def parse_policy(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
+    """The policy in `text`. Raises PolicyError with every problem, one line each.
+
+    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `hours` aren't checked.
+    """
+    data, lines = parse_with_lines(text, source)
+    try:
+        policy = Policy.model_validate({k: v for k, v in data.items() if v is not None or k not in MAY_BE_EMPTY})
+    except ValidationError as error:
+        errors = error.errors()
+        raise _policy_error([_problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
+    problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
+    if startable is not None:
+        problems += _hours_without_restart(policy, lines, startable)
+    if problems:
+        raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
+    return policy
+
+
+def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
+    """The error for `count` problems, of which `problems` are the first. Long lines are cut."""
+    more = [f"{source}: {count - len(problems)} more problems"] if count > len(problems) else []
+    return PolicyError([shorten(problem, MAX_LINE_LENGTH) for problem in (*problems, *more)])
+
+
+def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
+    for index, spec in enumerate(policy.rules):
+        for name in spec.match.kind or []:
+            if not any(fnmatchcase(kind, name) for kind in kinds):
+                place = lines.place(("rules", index, "match", "kind"))
+                yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
+
+
+def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
+    """Rules with hours whose kinds can't be started again: what they stop in the evening would stay stopped."""
+    for index, spec in enumerate(policy.rules):
+        globs = spec.match.kind
+        if spec.hours and globs and not any(fnmatchcase(kind, glob) for kind in startable for glob in globs):
+            place = lines.place(("rules", index, "hours"))
+            yield (
+                f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
+                f"kind that can be, such as {' or '.join(sorted(startable))}"
+            )
+
+
+def _problem_line(lines: LineMap, error: ErrorDetails) -> str:
+    path, channel_type = _key_path(error["loc"])
+    place, value = lines.place(path), error["input"]
+    if error["type"] == "extra_forbidden":
+        model = channel_settings.CHANNEL_MODELS[channel_type] if channel_type else _model_at(path[:-1])
+        return f"{place}: unknown key{_suggestion_text(str(path[-1]), _keys_of(model))}"
+    if error["type"].startswith("union_tag_"):
+        return f"{place}: {_channel_type_problem(value)}"
+    if error["type"] == "missing":
+        return f"{place}: this key is missing{'; add `version: 1`' if path == ('version',) else ''}"
+    return f"{place}: {_value_problem(error, value)}"
+
+
+def _suggestion_text(word: str, valid: Sequence[str]) -> str:
+    """`; did you mean x?`, or the list of valid words if none is near."""
+    near = get_close_matches(shorten(word), valid, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; valid here: {', '.join(valid)}" if valid else ""
+
+
+def _key_path(location: Sequence[str | int]) -> tuple[KeyPath, str | None]:
+    """The path of keys in the file, and the channel's type, which pydantic adds to the path of a channel."""
+    path = tuple(part for part in location if not (isinstance(part, str) and part.startswith(PYDANTIC_STEPS)))
+    if path[:1] == ("channels",) and len(path) > 2 and path[2] in channel_settings.CHANNEL_MODELS:
+        return path[:2] + path[3:], str(path[2])
+    return path, None
+
+
+def _channel_type_problem(value: Any) -> str:
+    written = value.get("type", "") if isinstance(value, dict) else ""
+    name = written if isinstance(written, str) else short_repr(written)
+    advice = channel_settings.channel_advice(name) or _suggestion_text(name, list(channel_settings.CHANNEL_MODELS))
+    return f"unknown channel type {short_repr(name)}{advice}"
+
+
+def _value_problem(error: ErrorDetails, value: Any) -> str:
+    type_error = TYPE_ERROR.fullmatch(error["type"])
+    expected = EXPECTED_BY_ERROR[type_error[1]] if type_error else error["msg"].removeprefix("Value error, ")
+    expected = (expected[0].lower() + expected[1:]).replace("input should be", "expected")
+    if isinstance(value, dict | list | BaseModel):
+        return expected
+    if error["type"] == "string_type" and isinstance(value, int | float):
+        return f"{short_repr(value)} is a number; put it in quotes"
+    is_choice = error["type"] in {"enum", "literal_error"}
+    hint = _suggestion_text(str(value), re.findall(r"'([^']+)'", expected)) if is_choice else ""
+    return f"{short_repr(value)} is not valid: {expected}{hint}"
+
+
+def _model_at(path: KeyPath) -> type[BaseModel] | None:
+    """The section whose keys are at `path`; None if there is none."""
+    model: type[BaseModel] | None = Policy
+    for part in path:
+        if model and isinstance(part, str):
+            model = _model_of(model.model_fields[part].annotation) if part in model.model_fields else None
+    return model
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for arg in get_args(annotation) if (model := _model_of(arg))), None)
+
+
+def _keys_of(model: type[BaseModel] | None) -> list[str]:
+    """The keys of a section, as the file spells them."""
+    return [field.alias or name for name, field in model.model_fields.items()] if model else []
