@@ -16,7 +16,7 @@ import trustme
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from reaper import registry, secret_store
-from reaper.cli import sample_notice
+from reaper.cli import sample
 from reaper.errors import CloudError
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, Delivery
@@ -55,7 +55,7 @@ def error(lines: list[delivery.OpenChannel], *messages: Message) -> CloudError:
 
 
 def digest(to: str = "dana@example.com") -> Message:
-    return sample_notice.sample_message(to, NOW)
+    return sample.sample_message(to, NOW)
 
 
 def summary() -> Message:

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.builders import NOW
 from reaper.case import Coverage, FinishedRun, Report
-from reaper.cli import sample_notice
+from reaper.cli import sample
 from reaper.model import Mode, Status
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
@@ -32,14 +32,14 @@ PICTURE = "PICTURES"
 def owner_mail() -> Message:
     """The sample as the real notice that it shows."""
     [made] = owner_notice.owner_notices(
-        sample_notice.sample_findings("dana@example.com", NOW),
-        sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
+        sample.sample_findings("dana@example.com", NOW),
+        sample.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     return made
 
 
 def sample_mail() -> Message:
-    return sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    return sample.sample_message("dana@example.com", NOW, "ml-admins@example.com")
 
 
 def admin_mail() -> Message:
@@ -53,9 +53,9 @@ def admin_mail() -> Message:
         missing="sagemaker:ListNotebookInstances",
         error="sagemaker:ListNotebookInstances: access denied",
     )
-    findings = tuple(sample_notice.sample_findings("dana@example.com", NOW))
+    findings = tuple(sample.sample_findings("dana@example.com", NOW))
     report = Report(run=run, coverage=(denied,), findings=findings)
-    message = admin_summary(report, sample_notice.sample_context("dana@example.com", NOW), {findings[0].case.resource.id})
+    message = admin_summary(report, sample.sample_context("dana@example.com", NOW), {findings[0].case.resource.id})
     assert message is not None
     return message
 

@@ -12,7 +12,7 @@ from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.case import Coverage, Finding, Outcome, Step
-from reaper.cli import sample_notice
+from reaper.cli import sample
 from reaper.model import Memory, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
@@ -214,7 +214,7 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
 
 
 def test_the_sample_promises_no_stop_and_its_links_lead_nowhere():
-    made = sample_notice.sample_message("dana@example.com", NOW)
+    made = sample.sample_message("dana@example.com", NOW)
     assert made.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert "https://sample.invalid/" in made.text
     for body in (made.text, made.html):

@@ -21,7 +21,7 @@ from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleIn
 from reaper.aws.kinds.sagemaker_inference_component.blocked import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.case import Blocked, Case, Finding, Outcome, Step
-from reaper.cli import sample_notice
+from reaper.cli import sample
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
 from reaper.notices import commands, owner_notice
 from reaper.notices import item as console_links
@@ -390,17 +390,17 @@ def test_an_address_with_blanks_is_one_argument():
 
 
 def test_the_sample_says_that_none_of_its_three_resources_is_stopped():
-    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    message = sample.sample_message("dana@example.com", NOW, "ml-admins@example.com")
     assert message.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert message.text.startswith("This is a sample. All 3 resources in it are made up, and nothing will be stopped.\n")
     assert "All 3 resources in it are made up, and nothing will be stopped." in message.html
 
 
 def test_the_sample_shows_what_a_real_notice_shows():
-    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    message = sample.sample_message("dana@example.com", NOW, "ml-admins@example.com")
     [real] = owner_notice.owner_notices(
-        sample_notice.sample_findings("dana@example.com", NOW),
-        sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
+        sample.sample_findings("dana@example.com", NOW),
+        sample.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     assert message.text.partition("\n\n")[2] == real.text
     for text in (

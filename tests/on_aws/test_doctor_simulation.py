@@ -11,8 +11,8 @@ import pytest
 
 from on_aws.conftest import NOW
 from reaper import registry
-from reaper.aws.doctor.checks import channels
-from reaper.aws.doctor.checks import checks as doctor
+from reaper.aws.doctor import channels
+from reaper.aws.doctor import checks as doctor
 from reaper.aws.doctor.grants import PrincipalType, grant_line, parse_principal, resource_arn
 from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
 from reaper.doctor.check import Check, CheckStatus

@@ -13,7 +13,7 @@ from reaper.azure import clients
 from reaper.azure.channels.acs import Channel
 from reaper.azure.stores import secrets, texts, trusted_hosts
 from reaper.case import FinishedRun, Report
-from reaper.cli.sample_notice import sample_message
+from reaper.cli.sample import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode

@@ -47,7 +47,7 @@ def _warm() -> None:
     for module in walk_packages(import_module("reaper").__path__, "reaper."):
         if not any(part in LEFT_OUT for part in module.name.split(".")):
             import_module(module.name)
-    import_module("reaper.cli.sample_notice").sample_message("warm@example.com", datetime.now(UTC))
+    import_module("reaper.cli.sample").sample_message("warm@example.com", datetime.now(UTC))
     botocore.session.create_loader = models_once.loader
     for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
         for name in pages.list_templates():

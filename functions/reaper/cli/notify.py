@@ -12,13 +12,10 @@ import typer
 from reaper import secret_store, settings
 from reaper.cli.options import PolicyOption, current_time
 from reaper.errors import SettingsError
-from reaper.notices.channels import delivery
-from reaper.notices.message import Message, is_deliverable
 from reaper.policy.file import load_policy
 
 if TYPE_CHECKING:
     from reaper.policy.channel_settings import Channel
-    from reaper.policy.schema import Policy
 
 
 app = typer.Typer(no_args_is_help=True, help="Test the notification channels.")
@@ -36,14 +33,20 @@ def send_sample(
     channel: Annotated[list[str] | None, typer.Option(help="Channel to test, by name or type. Default: all")] = None,
 ) -> None:
     """Send a sample notice through each channel and print the receipts. Exits with 3 if any channel fails."""
-    from reaper.notices.channels.delivery import with_deployment_channels
+    from reaper.cli import sample
+    from reaper.notices.channels import delivery
+    from reaper.notices.message import is_deliverable
 
     base = settings.from_env(os.environ)
-    source = load_policy(base.policy if policy is None else policy)
-    message = _sample_message(to, source.policy)
-    chosen = _selected_channels(with_deployment_channels(source.policy.channels, os.environ), channel or [])
+    chosen = load_policy(base.policy if policy is None else policy).policy
+    owners = chosen.owners
+    if not is_deliverable(to, owners.domains, owners.fallback):
+        domains = ", ".join(owners.domains) or "empty"
+        raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and owners.fallback; use one of these")
+    message = sample.sample_message(to, current_time(), owners.contact or owners.fallback)
+    channels = _selected_channels(delivery.with_deployment_channels(chosen.channels, os.environ), channel or [])
     context = delivery.ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, os.environ), clock=current_time)
-    deliveries = [delivery.deliver_one(message, opened) for opened in delivery.open_channels(chosen, context)]
+    deliveries = [delivery.deliver_one(message, opened) for opened in delivery.open_channels(channels, context)]
     for result in deliveries:
         sys.stdout.write(f"{result.channel}: {f'FAILED {result.error}' if result.error else result.receipt}\n")
     raise typer.Exit(3 if any(result.error for result in deliveries) else 0)
@@ -58,12 +61,3 @@ def _selected_channels(channels: Sequence[Channel], names: Sequence[str]) -> lis
             known = ", ".join(dict.fromkeys(channel.name or channel.type for channel in channels))
             raise SettingsError(f"--channel {name!r}: no channel has this name or type; use {known}")
     return [channel for channel in channels if not names or {channel.name, channel.type} & set(names)]
-
-
-def _sample_message(to: str, policy: Policy) -> Message:
-    from reaper.cli.sample_notice import sample_message  # loads the templates
-
-    if not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
-        domains = ", ".join(policy.owners.domains) or "empty"
-        raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and owners.fallback; use one of these")
-    return sample_message(to, current_time(), policy.owners.contact or policy.owners.fallback)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reaper import accounts, settings
-from reaper.acting import manifest
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
 from reaper.cli.output import print_message
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
@@ -145,7 +144,7 @@ def _account_key(name: str) -> str:
 
 
 def _restore_context(role_name: str | None, external_id: str | None) -> RestoreContext:
-    from reaper.acting import restore
+    from reaper.acting import manifest, restore
 
     base = with_external_id(settings.from_env(os.environ), external_id)
     role = None if role_name is None else accounts.role_name("--role-name", role_name)
@@ -162,9 +161,9 @@ def _restore_context(role_name: str | None, external_id: str | None) -> RestoreC
 
 def _print_named_parts(restored: Manifest) -> None:
     """On stderr, before anything is created."""
-    from reaper.acting import manifest as manifest_check
+    from reaper.acting import manifest
 
-    for part in manifest_check.named_parts(restored):
+    for part in manifest.named_parts(restored):
         print_message(f"{restored.id} names the {part}")
 
 

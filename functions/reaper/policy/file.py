@@ -1,13 +1,14 @@
-"""The policy's text from where it is kept: a file, an S3 object, a parameter, a blob, or the setting itself."""
+"""The policy from where it is kept: a file, an S3 object, a parameter, a blob, or the setting itself."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reaper.errors import SettingsError
+from reaper.errors import PolicyError, SettingsError
 from reaper.model import StepName
 from reaper.registry import kind_names, kinds
 from reaper.text import MAX_LINE_LENGTH, short_repr, shorten
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 BUILT_IN_POLICY = "version: 1\n"
 """The policy if none is set: notify about what was idle for 24 hours, stop nothing."""
-
-
 POLICY_CHANGED = "the policy has changed since this run began; the next run goes by the new one"
 
 
@@ -33,10 +32,13 @@ class PolicySource:
 
     @property
     def sha256(self) -> str:
-        """The hash of the text, for reports."""
-        from reaper.policy import parse
+        """The hash that reports and plan files carry to name their policy."""
+        return policy_digest(self.text)
 
-        return parse.policy_digest(self.text)
+
+def policy_digest(text: str) -> str:
+    """The hash of a policy's text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_policy(where: str | None) -> PolicySource:
@@ -44,18 +46,17 @@ def load_policy(where: str | None) -> PolicySource:
     from reaper.policy import parse, yaml_lines  # these load pydantic and PyYAML, which `--help` and cold starts don't need
 
     name, content = _read_content(where, yaml_lines.MAX_BYTES + 1)
-    text = parse.decode_policy(content, name) if isinstance(content, bytes) else content
-    policy = parse.parse_policy(text, name, kind_names(), _startable_kinds())
-    return PolicySource(where=where, name=name, text=text, policy=policy)
-
-
-def _startable_kinds() -> list[str]:
-    """The kinds that can be restarted after a stop."""
-    return [kind.name for kind in kinds() if StepName.START in kind.actions]
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        problem = yaml_lines.TOO_LONG if len(content) > yaml_lines.MAX_BYTES else f"not valid UTF-8: {error}"
+        raise PolicyError([f"{name}:1: {problem}"]) from error
+    startable = [kind.name for kind in kinds() if StepName.START in kind.actions]
+    return PolicySource(where=where, name=name, text=text, policy=parse.parse_policy(text, name, kind_names(), startable))
 
 
 def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
-    """The policy's name, and its text or the first `max_bytes` of it."""
+    """The policy's name, and its text or the first `max_bytes` of it: one more than a policy may have."""
     if where is None:
         return "built-in policy", BUILT_IN_POLICY
     if not where.strip():
@@ -69,20 +70,14 @@ def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
     if where.startswith("https://"):
         # Errors and logs name the blob without its signature, which grants access.
         return where.partition("?")[0], _read_stored("azure", where, max_bytes)
-    return where, _read_file(where, max_bytes)
-
-
-def _read_file(where: str, max_bytes: int) -> bytes:
-    """The start of the file. `max_bytes` is one more than a policy may have, so that a longer one is recognized."""
     try:
         with Path(where).open("rb") as file:
-            return file.read(max_bytes)
+            return where, file.read(max_bytes)
     except (OSError, ValueError) as error:
         raise SettingsError(f"policy {short_repr(where)}: can't be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
 
 
 def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
-    """The same from a cloud's store."""
     try:
         store = import_module(f"reaper.{cloud}.stores.texts")
     except ImportError as error:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
-
-import typer
 
 from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
@@ -18,42 +15,13 @@ from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.policy.schema import Owners
 
-if TYPE_CHECKING:
-    pass
-
-
-app = typer.Typer(no_args_is_help=True, help="Test the notification channels.")
-
-
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 VIRGINIA = Target(cloud="aws", account="123456789012", region="us-east-1")
 AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
+ENDPOINTS = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 WORKSPACE = (
     f"/subscriptions/{AZURE.account}/resourceGroups/vision/providers/Microsoft.MachineLearningServices/workspaces/vision-dev"
 )
-
-
-def sample_findings(address: str, now: datetime) -> list[Finding]:
-    """Two endpoints and a compute instance, all owned by `address`."""
-    endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
-    churn = Resource(
-        kind="sagemaker-endpoint", id=f"{endpoint}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
-        created=now - 90 * DAY, size="ml.g5.4xlarge x2", details=EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={"AllTraffic": 1})),
-    )  # fmt: skip
-    ranker = Resource(
-        kind="sagemaker-endpoint", id=f"{endpoint}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
-        region="us-east-1", created=now - 30 * DAY, size="ml.g4dn.xlarge",
-    )  # fmt: skip
-    instance = Resource(
-        kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
-        created=now - 45 * DAY, size="Standard_NC6s_v3",
-    )  # fmt: skip
-    at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
-    return [
-        _sample_finding(churn, _proven_verdict(9 * DAY + 4 * HOUR, now), (4.06, None), address),
-        _sample_finding(ranker, _proven_verdict(3 * DAY + HOUR, now), (0.736, at_minimum), address),
-        _sample_finding(instance, _likely_verdict(4 * DAY, now), (3.06, None), address),
-    ]
 
 
 def sample_message(address: str, now: datetime, contact: str | None = None) -> Message:
@@ -74,24 +42,41 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
     )
 
 
-def _proven_verdict(idle_for: timedelta, now: datetime) -> Verdict:
+def sample_findings(address: str, now: datetime) -> list[Finding]:
+    """Two endpoints and a compute instance, all owned by `address`."""
+    churn = Resource(
+        kind="sagemaker-endpoint", id=f"{ENDPOINTS}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
+        created=now - 90 * DAY, size="ml.g5.4xlarge x2", details=EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={"AllTraffic": 1})),
+    )  # fmt: skip
+    ranker = Resource(
+        kind="sagemaker-endpoint", id=f"{ENDPOINTS}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
+        region="us-east-1", created=now - 30 * DAY, size="ml.g4dn.xlarge",
+    )  # fmt: skip
+    instance = Resource(
+        kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
+        created=now - 45 * DAY, size="Standard_NC6s_v3",
+    )  # fmt: skip
+    at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
+    return [
+        _finding(_case(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now)), address),
+        _finding(_case(ranker, 0.736, _proven(3 * DAY + HOUR, now), blocked=at_minimum), address),
+        _finding(_case(instance, 3.06, _likely(4 * DAY, now)), address),
+    ]
+
+
+def _proven(idle_for: timedelta, now: datetime) -> Verdict:
     because = f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour"
-    return _idle_verdict(idle_for, because, Confidence.PROVEN, now)
+    return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=Confidence.PROVEN, last_busy=now - idle_for)
 
 
-def _likely_verdict(idle_for: timedelta, now: datetime) -> Verdict:
-    return _idle_verdict(idle_for, f"running for {format_duration(idle_for)}, no job since", Confidence.LIKELY, now)
+def _likely(idle_for: timedelta, now: datetime) -> Verdict:
+    because = f"running for {format_duration(idle_for)}, no job since"
+    return replace(_proven(idle_for, now), because=because, confidence=Confidence.LIKELY)
 
 
-def _idle_verdict(idle_for: timedelta, because: str, confidence: Confidence, now: datetime) -> Verdict:
-    return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
-
-
-def _sample_finding(resource: Resource, verdict: Verdict, stop: tuple[float, Blocked | None], address: str) -> Finding:
-    """`stop`: the cost in dollars an hour, of which a stop saves half, and what blocks the stop."""
-    usd_per_hour, blocked = stop
-    idle_for = verdict.idle_for or timedelta(0)
-    case = Case(
+def _case(resource: Resource, usd_per_hour: float, verdict: Verdict, blocked: Blocked | None = None) -> Case:
+    """The case of a resource of which a stop would save half."""
+    return Case(
         resource=resource,
         rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
         verdict=verdict,
@@ -99,6 +84,10 @@ def _sample_finding(resource: Resource, verdict: Verdict, stop: tuple[float, Blo
         blocked={StepName.STOP: blocked, StepName.DELETE: None},
         saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
     )
+
+
+def _finding(case: Case, address: str) -> Finding:
+    usd_per_hour, idle_for = case.usd_per_hour or 0, case.verdict.idle_for or timedelta(0)
     return Finding(
         case=case,
         step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
@@ -106,18 +95,14 @@ def _sample_finding(resource: Resource, verdict: Verdict, stop: tuple[float, Blo
         owner=Owner(address=address, source="tag reaper:owner"),
         price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
         wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
-        evidence=_sample_evidence(idle_for, verdict.confidence),
+        evidence=(_traffic(idle_for),) if case.verdict.confidence is Confidence.PROVEN else (),
     )
 
 
-def _sample_evidence(idle_for: timedelta, confidence: Confidence | None) -> tuple[Evidence, ...]:
+def _traffic(idle_for: timedelta) -> Evidence:
     """Traffic on weekdays until the resource fell silent."""
-    if confidence is Confidence.LIKELY:
-        return ()
-    busy = MAX_SLOTS - int(idle_for / SLOT_LENGTH)
-    day = (6, 88, 100, 31)
+    busy, day = MAX_SLOTS - int(idle_for / SLOT_LENGTH), (6, 88, 100, 31)
     slots = tuple(day[i % 4] * (9 - i % 7) // 9 if i < busy and i // 4 % 7 < 5 else 0 for i in range(MAX_SLOTS))
-    signal = Evidence(
+    return Evidence(
         signal="Invocations", subject="", role=Role.ACTIVITY, points=0, last_busy=None, peak=0, complete=True, slots=slots
     )
-    return (signal,)
