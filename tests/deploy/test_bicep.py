@@ -464,12 +464,12 @@ def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
     query = text(value(declared(ALERTS, "variable")["succeeded"]))
     assert query.startswith("'AppTraces | ")
     [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', query)
-    report = ast.parse((AZURE / "run_report.py").read_text())
+    report = ast.parse((AZURE / "functions/report.py").read_text())
     [publish] = [node for node in report.body if isinstance(node, ast.FunctionDef) and node.name == "publish"]
     last = publish.body[-2]
     assert isinstance(last, ast.If), "the last thing it does, after all that can fail"
     assert ast.unparse(last) == f"if scheduled and (not troubles):\n    log_event(logging.INFO, '{line}', run=report.run.id)"
-    assert sum(path.read_text().count(line) for path in AZURE.glob("*.py")) == 1
+    assert sum(path.read_text().count(line) for path in AZURE.rglob("*.py")) == 1
 
 
 def test_an_alert_rings_when_the_workspace_takes_in_no_more_logs() -> None:
@@ -491,7 +491,7 @@ def test_the_alert_rules_ask_for_functions_that_there_are(parameter: str) -> Non
 
 
 def test_the_alert_fires_for_every_error_that_the_function_logs() -> None:
-    sources = "".join(path.read_text() for path in AZURE.glob("*.py"))
+    sources = "".join(path.read_text() for path in AZURE.rglob("*.py"))
     [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", ALERTS.read_text())
     logged = set(re.findall(r'logging\.ERROR,\s+"([^"]+)"', sources)) - {"failed"}
     assert set(re.findall(r'"([^"]+)"', watched)) == logged
@@ -520,7 +520,7 @@ def logged_lines(path: Path) -> list[str]:
 
 
 def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
-    logged = logged_lines(ROOT / "functions/reaper/azure/snooze_route.py")
+    logged = logged_lines(ROOT / "functions/reaper/azure/triggers.py")
     [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
     assert logged, "the route logs something"
     assert [line for line in logged if not line.startswith(begins)] == []
@@ -531,7 +531,7 @@ def test_the_alert_for_the_snooze_page_is_there_with_the_page() -> None:
     assert text(declared(ALERTS, "resource")["page"]).partition("{")[0].endswith("= if (!empty(pageFunction)) ")
     passed = properties(properties(value(declared(MAIN, "module")["alerts"]))["params"])
     [name] = re.findall(r"^empty\(snoozeKeys\) \? '' : '(\w+)'$", text(passed["pageFunction"]))
-    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/snooze_route.py").read_text()
+    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/triggers.py").read_text()
 
 
 def level(category: str) -> str:

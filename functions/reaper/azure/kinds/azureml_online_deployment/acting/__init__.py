@@ -171,7 +171,7 @@ ACTS = ActionFunctions(
     undo=undo,
     side_changes=side_changes,
     put_back=endpoint_traffic.put_back,
-    undo_permissions=(WRITE_PERMISSION, endpoint_traffic.WRITE_PERMISSION, listing.ASSIGN_IDENTITY),
+    undo_permissions=(WRITE_PERMISSION, endpoint_traffic.TRAFFIC_PERMISSION, listing.ASSIGN_IDENTITY),
     undo_members={StepName.STOP: UNDO_MEMBERS, StepName.DELETE: UNDO_MEMBERS},
     id_pattern=acting.DEPLOYMENT_ID,
 )
