@@ -520,7 +520,7 @@ def logged_lines(path: Path) -> list[str]:
 
 
 def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
-    logged = logged_lines(AZURE / "triggers.py")
+    logged = logged_lines(ROOT / "functions/reaper/azure/triggers.py")
     [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
     assert logged, "the route logs something"
     assert [line for line in logged if not line.startswith(begins)] == []
@@ -531,7 +531,7 @@ def test_the_alert_for_the_snooze_page_is_there_with_the_page() -> None:
     assert text(declared(ALERTS, "resource")["page"]).partition("{")[0].endswith("= if (!empty(pageFunction)) ")
     passed = properties(properties(value(declared(MAIN, "module")["alerts"]))["params"])
     [name] = re.findall(r"^empty\(snoozeKeys\) \? '' : '(\w+)'$", text(passed["pageFunction"]))
-    assert f'function_name("{name}")' in (AZURE / "triggers.py").read_text()
+    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/triggers.py").read_text()
 
 
 def level(category: str) -> str:

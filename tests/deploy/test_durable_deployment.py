@@ -119,7 +119,7 @@ def test_two_skipped_starts_of_the_timer_in_a_row_ring() -> None:
     assert "where skipped == 2" in query
     starts = text(value(declared(ALERTS, "variable")["starts"]))
     assert '("run started", "start skipped") and tobool(m.scheduled)' in starts
-    logged = (ROOT / "functions/reaper/azure/starting.py").read_text() + (
+    logged = (ROOT / "functions/reaper/azure/functions/starting.py").read_text() + (
         ROOT / "functions/reaper/azure/activities.py"
     ).read_text()
     assert logged.count('"start skipped"') == 2

@@ -111,7 +111,7 @@ def _display_name(row: Any) -> str | None:
 # https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
 
 
-PERMISSION = "Microsoft.ResourceGraph/resources/read"
+GRAPH_PERMISSION = "Microsoft.ResourceGraph/resources/read"
 """A name to count by: Resource Graph needs no permission of its own."""
 PATH = "/providers/Microsoft.ResourceGraph/resources"
 PAGE_SIZE = 1000
@@ -127,17 +127,17 @@ def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]
     while True:
         options = {"resultFormat": "objectArray", "$top": PAGE_SIZE} | ({"$skipToken": token} if token else {})
         body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
-        reply = cloud.call(ArmRequest(permission=PERMISSION, path=PATH, body=body, required_keys=("data",)))
-        for row in requests.valid_rows(PERMISSION, reply["data"], ROW_KEYS):
+        reply = cloud.call(ArmRequest(permission=GRAPH_PERMISSION, path=PATH, body=body, required_keys=("data",)))
+        for row in requests.valid_rows(GRAPH_PERMISSION, reply["data"], ROW_KEYS):
             if row["type"].lower() not in wanted:
-                raise CloudError(Reason.UNREADABLE, PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested")
+                raise CloudError(Reason.UNREADABLE, GRAPH_PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested")
             count += 1
             yield row
         token = reply.get("$skipToken") or ""
         if not token:
             break
         if not isinstance(token, str) or token in tokens:
-            raise CloudError(Reason.UNREADABLE, PERMISSION, "the same page came twice")
+            raise CloudError(Reason.UNREADABLE, GRAPH_PERMISSION, "the same page came twice")
         tokens.add(token)
     _require_complete(reply, count)
 
@@ -145,15 +145,15 @@ def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]
 def _require_complete(reply: dict[str, Any], count: int) -> None:
     """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
     if str(reply.get("resultTruncated")).lower() == "true":
-        raise CloudError(Reason.PARTIAL, PERMISSION, f"the result was cut off after {count} rows")
+        raise CloudError(Reason.PARTIAL, GRAPH_PERMISSION, f"the result was cut off after {count} rows")
     total = reply.get("totalRecords")
     if isinstance(total, int) and total > count:
-        raise CloudError(Reason.PARTIAL, PERMISSION, f"{count} of {total} rows came back")
+        raise CloudError(Reason.PARTIAL, GRAPH_PERMISSION, f"{count} of {total} rows came back")
 
 
 PROVIDER = "Microsoft.MachineLearningServices"
-PERMISSION_OF_workspaces = f"{PROVIDER}/workspaces/read"
-PERMISSIONS = (READ_SUBSCRIPTION, PERMISSION_OF_workspaces)
+READ_WORKSPACES = f"{PROVIDER}/workspaces/read"
+PERMISSIONS = (READ_SUBSCRIPTION, READ_WORKSPACES)
 TYPE = f"{PROVIDER}/workspaces"
 STANDALONE_KINDS = {"default", "featurestore"}
 """Kinds of workspaces that don't share their computes."""
@@ -228,7 +228,7 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     try:
         rows, row_errors = cloud.read_once("workspaces", lambda: _list_rows(cloud))
     except CloudError as error:
-        if error.reason is not Reason.DENIED or error.operation != PERMISSION_OF_workspaces:
+        if error.reason is not Reason.DENIED or error.operation != READ_WORKSPACES:
             raise
         errors.append(error)
         rows, row_errors = cloud.read_once("visible workspaces", lambda: (list(list_resources(cloud, TYPE)), []))
@@ -247,17 +247,17 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
     is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
     if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
         raise CloudError(
-            Reason.REFUSED, PERMISSION_OF_workspaces, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}"
+            Reason.REFUSED, READ_WORKSPACES, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}"
         )
 
 
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
-    row = cloud.call(ArmRequest(permission=PERMISSION_OF_workspaces, path=space.id, required_keys=("id", "name", "location")))
+    row = cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id", "name", "location")))
     try:
         return _parse_workspace(row)
     except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION_OF_workspaces, f"{space.id} can't be read ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, READ_WORKSPACES, f"{space.id} can't be read ({error!r})") from error
 
 
 def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudError]]:
@@ -265,7 +265,7 @@ def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudErr
     path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
     errors: list[CloudError] = []
     try:
-        return list(cloud.paged_rows(PERMISSION_OF_workspaces, path, required_keys=("id",), on_bad_row=errors.append)), errors
+        return list(cloud.paged_rows(READ_WORKSPACES, path, required_keys=("id",), on_bad_row=errors.append)), errors
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
@@ -276,7 +276,7 @@ def _parse_or_unreadable(row: dict[str, Any], errors: list[CloudError]) -> Works
     try:
         return _parse_workspace(row)
     except UNREADABLE_REPLY_ERRORS as error:
-        errors.append(CloudError(Reason.UNREADABLE, PERMISSION_OF_workspaces, f"{row['id']} can't be read ({error!r})"))
+        errors.append(CloudError(Reason.UNREADABLE, READ_WORKSPACES, f"{row['id']} can't be read ({error!r})"))
         return Workspace(
             id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shares_computes=True, is_unreadable=True
         )
@@ -309,7 +309,7 @@ def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) 
     if error.reason is not Reason.GONE:
         return False
     try:
-        cloud.call(ArmRequest(permission=PERMISSION_OF_workspaces, path=space.id, required_keys=("id",)))
+        cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id",)))
     except CloudError as second_error:
         return second_error.reason is Reason.GONE
     return False

@@ -130,9 +130,9 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
     asked = {
         workspaces.READ_SUBSCRIPTION: lambda: cloud.call(_subscription_request(cloud)),
         details.PERMISSION: lambda: cloud.call(_autoscale_request(home)),
-        workspaces.PERMISSION: list_workspaces,
+        workspaces.READ_WORKSPACES: list_workspaces,
     }
-    known = [permission for permission in asked if permission in {*permissions, workspaces.PERMISSION}]
+    known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
     rights = [_right_of(permission, home, asked[permission], principal) for permission in known]
     return [right for right in rights if right.permission in permissions], listed
 
@@ -171,7 +171,7 @@ def _workspaces(cloud: CloudSession) -> list[Json]:
     """The workspaces of the subscription; none if the provider isn't registered there. Raises CloudError."""
     path = f"{_home(cloud)}/providers/{WORKSPACE_TYPE}"
     try:
-        return list(cloud.paged_rows(workspaces.PERMISSION, path, required_keys=("id",)))
+        return list(cloud.paged_rows(workspaces.READ_WORKSPACES, path, required_keys=("id",)))
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
