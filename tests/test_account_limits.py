@@ -16,7 +16,7 @@ from fakes.judged_cases import case
 from reaper.case import Case, Step
 from reaper.limits import count_places, hold_over_limits
 from reaper.model import Mode, Result, StepName
-from reaper.pending import hold_ledger, holds
+from reaper.pending import holds
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, HoldRow, LimitName, RunScope
 from reaper.policy.schema import Limits, RunLimits
 
@@ -151,7 +151,7 @@ def test_a_hold_of_the_run_lasts_until_a_run_has_read_all_of_it():
 def test_a_release_of_one_account_covers_only_that_account():
     deployment = organization({FIRST: 4, SECOND: 4}, **RUN_ENOUGH)
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, accounts=[f"aws/{SECOND}"])
+    holds.release_actions(deployment.ledger, "lee", deployment.now, accounts=[f"aws/{SECOND}"])
     deployment.now += HOUR
     assert steps(deployment) == {FIRST: {"hold"}, SECOND: {"stop"}}
 
@@ -159,7 +159,7 @@ def test_a_release_of_one_account_covers_only_that_account():
 def test_a_release_of_one_account_covers_it_under_the_runs_hold_too():
     deployment = organization({FIRST: 2, SECOND: 3}, run={"max_acts": 1, "max_share": "100%"})
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, accounts=[f"aws/{SECOND}"])
+    holds.release_actions(deployment.ledger, "lee", deployment.now, accounts=[f"aws/{SECOND}"])
     deployment.now += HOUR
     assert steps(deployment) == {FIRST: {"hold"}, SECOND: {"stop"}}
 
@@ -167,9 +167,9 @@ def test_a_release_of_one_account_covers_it_under_the_runs_hold_too():
 def test_a_release_of_all_covers_every_account():
     deployment = organization({FIRST: 4, SECOND: 4}, **RUN_ENOUGH)
     deployment.sweep()
-    assert set(hold_ledger.standing_rows(deployment.ledger, deployment.now)) == {f"aws/{FIRST}", f"aws/{SECOND}"}
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
-    assert hold_ledger.standing_rows(deployment.ledger, deployment.now) == {}
+    assert set(holds.standing_rows(deployment.ledger, deployment.now)) == {f"aws/{FIRST}", f"aws/{SECOND}"}
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
+    assert holds.standing_rows(deployment.ledger, deployment.now) == {}
     deployment.now += HOUR
     assert steps(deployment) == {FIRST: {"stop"}, SECOND: {"stop"}}
 
@@ -262,9 +262,9 @@ def test_only_a_release_of_all_ends_the_runs_jump():
     deployment = spread()
     silence(deployment)
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, accounts=["aws/000000000001"])
+    holds.release_actions(deployment.ledger, "lee", deployment.now, accounts=["aws/000000000001"])
     assert jumped_places(deployment) == {("aws/*/-", KIND)}
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     assert jumped_places(deployment) == set()
 
 

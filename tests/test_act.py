@@ -11,6 +11,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.histories import history_of
 from reaper.act import act
+from reaper.acting import recheck
 from reaper.case import Outcome
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
@@ -18,7 +19,7 @@ from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
 from reaper.model import Memory, Mode, Result
 from reaper.observe import observe
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 
 
 class Killed(BaseException):
@@ -217,7 +218,7 @@ def test_acting_stops_at_max_acts_whatever_was_decided():
 
 def test_released_actions_do_not_count_toward_max_acts_in_acting():
     deployment = many_due()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     assert limited_outcomes(deployment, decided_run(deployment)) == [Result.DONE] * 5
 
 
@@ -226,7 +227,7 @@ def test_what_cannot_be_counted_is_not_carried_out():
     decided, reads = decided_run(deployment), iter(range(99))
 
     def first_read_fails(call: str, name: str) -> None:
-        if call == "row" and name.startswith(hold_ledger.ACTED_ROW) and next(reads) == 0:
+        if call == "row" and name.startswith(recheck.ACTED_ROW) and next(reads) == 0:
             raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", "still throttled")
 
     deployment.ledger.fail_on = first_read_fails  # type: ignore[attr-defined]

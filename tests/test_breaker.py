@@ -13,7 +13,7 @@ from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy,
 from fakes.judged_cases import case
 from reaper import limits
 from reaper.model import State, StepName
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"
@@ -188,11 +188,11 @@ def test_lasting_jump_does_not_become_usual():
 
 def test_release_restarts_the_usual_share_of_that_place():
     deployment = in_a_jump()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     deployment.sweep()
     assert (acted(deployment, "us-east-1"), jumped_places(deployment)) == (0, set())
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += 3 * DAY
     deployment.sweep()
     assert (acted(deployment, "us-east-1"), jumped_places(deployment)) == (10, set()), "a later release forgets nothing of it"
@@ -206,7 +206,7 @@ def test_resources_on_office_hours_are_not_part_of_the_idle_share():
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
     [count] = limits.count_places(cases).values()
-    assert limits.idle_share(count) == limits.IdleShare(seen=3, idle=2)
+    assert limits.idle_share(count) == holds.IdleShare(seen=3, idle=2)
 
 
 def test_half_a_fleet_on_office_hours_stops_every_evening():

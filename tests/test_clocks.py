@@ -17,9 +17,9 @@ from reaper.case import Blocked
 from reaper.ledger.port import Unfinished
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.pending import hold_ledger, holds
+from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
-from reaper.planning import enrolment
+from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.run import run_phases
 
@@ -185,7 +185,7 @@ MONDAY = datetime(2026, 11, 16, 22, tzinfo=UTC)
 
 def test_a_void_enrolment_is_replaced_at_once():
     at_night = case(idle_for=5 * DAY, acts={StepName.STOP: None}, hours=OFFICE, remind_every=30 * DAY)
-    ahead = {"announced_action": AnnouncedAction.HOURS, "enrolment_digest": enrolment.hours_digest(OFFICE)}
+    ahead = {"announced_action": AnnouncedAction.HOURS, "enrolment_digest": dates.hours_digest(OFFICE)}
     assert move(at_night, Memory(warned_at=MONDAY - DAY, **{**ahead, "enrolment_digest": "-"}), MONDAY) is StepName.NONE
     assert move(at_night, Memory(warned_at=MONDAY + 8 * DAY, **ahead), MONDAY) is StepName.WARN
 
@@ -228,7 +228,7 @@ def test_the_end_of_a_jump_dated_ahead_voids_no_later_notice():
     deployment.cloud.add("churn")
     ended = Breaker(target="aws/123456789012/us-east-1", kind=KIND, lapsed_at=NOW + 9 * DAY)
     row = holds.row_columns(HoldRow(breakers=(ended,)))
-    assert deployment.ledger.write_row(hold_ledger.row_name("aws/123456789012"), row, 0, NOW)
+    assert deployment.ledger.write_row(holds.row_name("aws/123456789012"), row, 0, NOW)
     steps = [only(deployment.sweep_after(hours=1)).step.name for _ in range(4)]
     assert steps == [StepName.WARN, StepName.NONE, StepName.NONE, StepName.NONE]
 

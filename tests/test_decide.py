@@ -58,14 +58,13 @@ def test_what_is_due_is_decided_once_with_the_version_of_its_row(deployment: Fak
 
 def test_each_case_is_planned_once(deployment: FakeDeployment, monkeypatch: pytest.MonkeyPatch):
     planned: list[str] = []
-    known = plan.plan_steps
+    known = plan.plan_step
 
-    def counted(cases, *args, **more):
-        cases = list(cases)
-        planned.extend(case.resource.id for case in cases)
-        return known(cases, *args, **more)
+    def counted(case, *args, **more):
+        planned.append(case.resource.id)
+        return known(case, *args, **more)
 
-    monkeypatch.setattr(plan, "plan_steps", counted)
+    monkeypatch.setattr(plan, "plan_step", counted)
     decided_run(deployment)
     assert planned == [deployment.cloud.id("churn")]
 

@@ -27,12 +27,12 @@ from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, unchanged
 from reaper.acting.manifest import parse_manifest
-from reaper.case import Pause, Report, Step
+from reaper.case import PLANNED, Pause, Report, Step
 from reaper.errors import CloudError, Reason
-from reaper.handover import PLANNED, Decided
+from reaper.handover import Decided
 from reaper.model import Memory, Mode, Result, Status, StepName
 from reaper.notices.message import Message
-from reaper.pending import hold_ledger, stop_switch
+from reaper.pending import holds, stop_switch
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}
 PROFILE = os.environ.get("REAPER_INVARIANTS", "")
@@ -312,7 +312,7 @@ class Deployment(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        hold_ledger.release_actions(self.ledger, "lee@example.com", self.deployment.now)
+        holds.release_actions(self.ledger, "lee@example.com", self.deployment.now)
         self.released = self.deployment.now
 
     @rule(which=which, refused=st.sampled_from([True, True, False]), swapped=st.booleans())

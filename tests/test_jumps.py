@@ -17,7 +17,7 @@ from reaper import plan
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Memory, Mode, StepName
-from reaper.pending import hold_ledger, holds
+from reaper.pending import holds
 from reaper.pending.holds import Breaker
 from reaper.planning import jumps, possible_actions
 from reaper.policy import office_hours
@@ -119,7 +119,7 @@ def test_a_run_over_single_resources_reminds_of_nothing_that_a_jump_holds():
 def test_notices_from_before_a_jump_lead_to_no_action_after_a_release():
     deployment = outage(fleet())
     sweep_for(deployment, 3 * DAY)
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.channel.messages.clear()
     deployment.now += HOUR
     deployment.sweep()
@@ -192,7 +192,7 @@ def test_unreadable_holds_send_no_notice_and_carry_out_nothing():
     deployment.channel.messages.clear()
 
     def unreadable(call: str, name: str) -> None:
-        if call == "row" and name == hold_ledger.HOLD_ROW:
+        if call == "row" and name == holds.HOLD_ROW:
             raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", "still throttled")
 
     deployment.ledger.fail_on = unreadable  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ def test_an_action_is_refused_if_a_jump_is_recorded_after_deciding():
 
     def jump(call: str, name: str) -> None:
         if call == "look":
-            row_name = hold_ledger.row_name("aws/123456789012")
+            row_name = holds.row_name("aws/123456789012")
             row = deployment.ledger.read_row(row_name)
             written = holds.row_columns(holds.HoldRow(breakers=(place,)))
             assert deployment.ledger.write_row(row_name, written, row.version, deployment.now)
@@ -261,7 +261,7 @@ breakers = st.builds(
 def test_a_jump_only_takes_actions_and_dated_notices_away(memory: Memory, breaker: Breaker, idle_days: int):
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
-    [step] = plan.plan_steps([judged], {judged.resource.id: memory}, NOW)
+    step = plan.plan_step(judged, memory, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
     after, _ = jumps.after_jumps(decision, memory, [breaker], NOW, acting=True)
     assert after.step.name not in ENDING_ACTIONS or step.name in ENDING_ACTIONS
@@ -277,6 +277,6 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(memory: Memory, breake
 def test_a_jump_leaves_what_office_hours_decide(memory: Memory, breaker: Breaker):
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
-    [step] = plan.plan_steps([judged], {judged.resource.id: memory}, NOW)
+    step = plan.plan_step(judged, memory, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
     assert jumps.after_jumps(decision, memory, [breaker], NOW, acting=True) == (decision, memory)

@@ -14,10 +14,10 @@ from fakes.judged_cases import case
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.limits import IdleShare, LimitedSteps, count_places, hold_over_limits, idle_jumps
+from reaper.limits import LimitedSteps, count_places, hold_over_limits, idle_jumps
 from reaper.model import Mode, Result, State, Status, StepName
-from reaper.pending import hold_ledger, holds
-from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
+from reaper.pending import holds
+from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, IdleShare, LimitName, RunScope
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 
@@ -109,7 +109,7 @@ def test_release_allows_actions_on_hold_when_given():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
     deployment.now += HOUR
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += HOUR
     assert moves(deployment) == ["stop"] * 4
 
@@ -117,13 +117,13 @@ def test_release_allows_actions_on_hold_when_given():
 def test_release_at_the_moment_of_the_hold_counts():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     assert moves(deployment) == ["stop"] * 4
 
 
 def test_release_does_not_cover_later_actions():
     deployment = fleet(4, max_acts=3)
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now - HOUR)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now - HOUR)
     assert moves(deployment) == ["hold"] * 4
     deployment.now += HOUR
     assert moves(deployment) == ["hold"] * 4
@@ -135,7 +135,7 @@ def test_hold_is_known_until_its_release_and_from_the_next_hold_on():
     deployment.sweep()
     [hold] = standing_holds(deployment)
     assert (hold.run, hold.since, hold.exceeded.limit) == (f"run-{deployment.runs}", deployment.now, LimitName.ACTIONS)
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     assert standing_holds(deployment) == []
     deployment.now += DAY
     deployment.sweep()
@@ -145,7 +145,7 @@ def test_hold_is_known_until_its_release_and_from_the_next_hold_on():
 def test_release_ends_after_a_day():
     deployment = fleet(4, max_acts=3)
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += DAY
     assert moves(deployment) == ["hold"] * 4
 
@@ -169,7 +169,7 @@ def test_jump_of_the_idle_share_trips_the_breaker_until_a_release(every):
     assert step.name is StepName.HOLD
     assert "are idle, up from 20%" in step.because or "suddenly many more were idle" in step.because
     assert deployment.cloud.log == []
-    hold_ledger.release_actions(deployment.ledger, "lee@example.com", deployment.now)
+    holds.release_actions(deployment.ledger, "lee@example.com", deployment.now)
     deployment.now += HOUR
     assert moves(deployment) == ["warn"] * 2, "notices from before the jump lapsed"
     deployment.now += 3 * DAY
@@ -217,7 +217,7 @@ def test_most_expensive_resource_is_stopped_first():
 
 def test_release_lasts_for_its_given_time():
     deployment = fleet(4, max_acts=3)
-    assert hold_ledger.release_actions(
+    assert holds.release_actions(
         deployment.ledger, "lee", deployment.now, timedelta(hours=2)
     ).valid_until == deployment.now + timedelta(hours=2)
 
@@ -251,7 +251,7 @@ def test_narrower_sweeps_do_not_carry_out_a_wider_sweeps_hold():
         assert {f.step.name for f in findings} == {StepName.HOLD}
     assert "4 actions in account 123456789012 exceed max_acts: 3" in findings[0].step.because
     assert deployment.cloud.log == []
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     deployment.sweep(regions=("eu-west-1",))
     assert len(deployment.cloud.log) == 2
@@ -283,7 +283,7 @@ def test_release_in_one_region_leaves_the_breaker_of_another():
     deployment = fleet(2, 8, max_jump="25%", max_acts=1)
     deployment.now = NOW + 3 * DAY
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     for _ in range(2):
         deployment.now += HOUR
         deployment.sweep()

@@ -11,7 +11,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper import memory_updates
 from reaper.model import AnnouncedAction, Ceiling, Hours, Memory, Result, StepName
-from reaper.planning import dates, enrolment
+from reaper.planning import dates
 
 WARNED = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW - 2 * DAY, announced_action=AnnouncedAction.STOP)
 
@@ -74,6 +74,6 @@ def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction |
 def test_when_a_weekly_summary_is_due(changes: dict[str, Any], due: bool):
     hours = Hours(days=frozenset(range(7)), start=7 * 60, end=19 * 60, tz="UTC", by_rule=True)
     judged = case(action=Ceiling.STOP, remind_every=7 * DAY, hours=hours)
-    digest = enrolment.hours_digest(hours)
+    digest = dates.hours_digest(hours)
     memory = Memory(warned_at=NOW - 7 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=digest)
-    assert enrolment.is_summary_due(judged, replace(memory, **changes), NOW) is due
+    assert dates.is_summary_due(judged, replace(memory, **changes), NOW) is due

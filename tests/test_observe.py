@@ -13,12 +13,12 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED, FAKE_KIND, FakeSession
 from fakes.fake_deployment import FakeDeployment
 from reaper.case import Coverage
+from reaper.coverage import NOT_REACHED
 from reaper.errors import CloudError, Reason
 from reaper.handover import Observed
 from reaper.model import Resource, State, Status
 from reaper.observation import Observation
 from reaper.observe import observe
-from reaper.planning.run_age import NOT_REACHED
 
 
 @pytest.fixture

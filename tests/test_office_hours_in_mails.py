@@ -15,7 +15,7 @@ from reaper import memory_updates
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.planning import enrolment, possible_actions
+from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"
@@ -72,7 +72,7 @@ def test_summary_mentions_a_forced_stop_but_is_no_notice_of_the_day():
 
 def test_enrolment_dated_by_a_wrong_clock_is_replaced_at_once():
     memory = Memory(
-        warned_at=MONDAY + 400 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=enrolment.hours_digest(OFFICE)
+        warned_at=MONDAY + 400 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=dates.hours_digest(OFFICE)
     )
     assert move(case(hours=OFFICE, acts={StepName.STOP: None}), memory, MONDAY) is StepName.WARN
 
@@ -86,10 +86,10 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
 
 
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
-    memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=enrolment.hours_digest(OFFICE))
+    memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=dates.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={StepName.STOP: None})
     updated = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
-    assert enrolment.enrolled_since(case(hours=OFFICE), updated, MONDAY + 2 * DAY) == MONDAY
+    assert dates.enrolled_since(case(hours=OFFICE), updated, MONDAY + 2 * DAY) == MONDAY
 
 
 OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, HOUR, NOW, resource
+from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, WEEK, case, move
 from reaper.case import Step
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName, Verdict
-from reaper.plan import plan_steps
+from reaper.plan import plan_step
 from reaper.planning.dates import valid_notice_at
-from reaper.planning.possible_actions import may_act
-from reaper.planning.snoozed_cases import with_snooze
+from reaper.planning.possible_actions import may_act, with_snooze
 
 WARN = Step(name=StepName.WARN, because="idle")
 
@@ -27,15 +26,9 @@ def warned(ago: timedelta, **fields: Any) -> Memory:
 
 
 def test_plan_warns_the_first_time_a_resource_is_idle():
-    [step] = plan_steps([case()], {}, NOW)
+    step = plan_step(case(), Memory(), NOW)
     assert step.name is StepName.WARN
     assert "idle for more than 1 day under test" in step.because
-
-
-def test_steps_are_in_the_order_of_the_cases():
-    memories = {"b": warned(DAY)}
-    cases = [replace(case(), resource=resource(id=id)) for id in ("a", "b", "c")]
-    assert [step.name for step in plan_steps(cases, memories, NOW)] == [StepName.WARN, StepName.NONE, StepName.WARN]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +115,7 @@ def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
         because="snoozed until 2026-11-30 08:00 UTC by jo@example.com: demo on Friday",
         last_busy=NOW - 3 * DAY,
     )
-    [step] = plan_steps([case()], {case().resource.id: memory}, NOW)
+    step = plan_step(case(), memory, NOW)
     assert step.because == spared.verdict.because
 
 

@@ -24,11 +24,9 @@ from reaper.memory_updates import (
 )
 from reaper.model import AnnouncedAction, Ceiling, Confidence, ManifestReference, Memory, Result, State, StepName
 from reaper.pending import intents
-from reaper.plan import plan_steps
-from reaper.planning.dates import action_due_at, earliest_action_at, valid_notice_at
-from reaper.planning.enrolment import hours_digest
-from reaper.planning.possible_actions import is_forced, may_start, strongest_action
-from reaper.planning.snoozed_cases import with_snooze
+from reaper.plan import plan_step
+from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
+from reaper.planning.possible_actions import is_forced, may_start, strongest_action, with_snooze
 from reaper.policy import office_hours
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
@@ -54,7 +52,7 @@ def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Memory:
 
 
 def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> StepName:
-    [planned] = plan_steps([of], {of.resource.id: memory}, now, acting=acting)
+    planned = plan_step(of, memory, now, acting=acting)
     return planned.name
 
 
@@ -149,7 +147,7 @@ def test_gap_in_proof_after_the_notice_voids_the_notice():
 
 def test_warning_remembers_its_action_and_its_date():
     of = case(acts=BOTH)
-    [warning] = plan_steps([of], {}, NOW)
+    warning = plan_step(of, Memory(), NOW)
     memory = after_notice(of, Memory(), warning, "r", NOW)
     assert (memory.announced_action, memory.act_not_before) == (StepName.STOP, NOW + 3 * DAY)
     quiet = after_notice(of, Memory(), warning, "r", NOW, acting=False)
@@ -414,7 +412,7 @@ def test_unreadable_tags_rule_out_forced_stops_and_starts():
 
 
 def reason(of: Case, memory: Memory, now: datetime = NOW) -> str:
-    [planned] = plan_steps([of], {of.resource.id: memory}, now)
+    planned = plan_step(of, memory, now)
     return planned.because
 
 

@@ -11,10 +11,8 @@ from fakes.judged_cases import LOOKBACK, case, move
 from reaper.case import Case, Step
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName
-from reaper.planning.dates import valid_notice_at
-from reaper.planning.enrolment import CLOCK_JITTER
-from reaper.planning.possible_actions import may_act
-from reaper.planning.snoozed_cases import with_snooze
+from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
+from reaper.planning.possible_actions import may_act, with_snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(

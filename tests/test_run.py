@@ -13,7 +13,7 @@ from reaper import handover
 from reaper.case import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.model import Mode, Result, StepName
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 from reaper.run import HandedOver
 
 RULES = """
@@ -60,7 +60,7 @@ def eventful(deployment: FakeDeployment) -> list[Report]:
     for day in range(14):
         deployment.channel.is_closed = day in {6, 7, 8}
         if day == 5:
-            hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=2))
+            holds.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=2))
         deployment.now += DAY if day % 3 else DAY - 13 * HOUR
         reports.append(deployment.sweep())
     return reports

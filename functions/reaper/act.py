@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from reaper import __version__
+from reaper import __version__, handover
 from reaper.acting.executor import ActContext, execute
 from reaper.acting.interruption import settle_interrupted
 from reaper.case import Coverage, Outcome
@@ -19,8 +19,7 @@ from reaper.coverage import failure_row
 from reaper.handover import Acted, Decided, Decision, KindCalls
 from reaper.model import ACTIONS, Result, Target
 from reaper.pending import stop_switch
-from reaper.pending.own_intent import earlier_attempt
-from reaper.planning import run_age
+from reaper.pending.intents import earlier_attempt
 from reaper.policy.file import POLICY_CHANGED
 
 
@@ -34,7 +33,7 @@ def act(decided: Decided, context: ActContext) -> Acted:
     if because := _refused_because(decided, context):
         return refuse_target(decided, target, because)
     lease_failures = list(context.leases.failures)
-    is_late = run_age.no_time_to_act(decided.run, context.clock(), context.deadline) is not None
+    is_late = handover.no_time_to_act(decided.run, context.clock(), context.deadline) is not None
     settled, rows = settle_interrupted(() if is_late else decided.interrupted, context)
     outcomes: dict[str, Outcome] = {}
     inside: dict[str, Outcome] = {}
@@ -44,8 +43,9 @@ def act(decided: Decided, context: ActContext) -> Acted:
         if decision.case.resource.id in inside:
             continue  # it went with its host just now
         context.leases.prolong_all()
-        if attempt := earlier_attempt(decision, decided.run.id, context.ledger, context.clock()):
-            outcomes[decision.case.resource.id] = attempt
+        resource_id = decision.case.resource.id
+        if attempt := earlier_attempt(resource_id, decision.step.name, decided.run.id, context.ledger, context.clock()):
+            outcomes[resource_id] = attempt
             continue
         step = execute(decision, decided.run, context)
         calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)

@@ -119,6 +119,9 @@ class Outcome:
     host_id: str | None = None
 
 
+PLANNED = Outcome(result=Result.PLANNED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One line of the report. `memory`: its ledger record; None if none was read or there is none."""

@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import memory_updates
-from reaper.case import Case, Coverage, Finding, Outcome, Report, Step
+from reaper.case import PLANNED, Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
-from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
+from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
@@ -43,7 +43,7 @@ from reaper.notices.sending import (
 from reaper.notices.summary_mail import send_admin_summary
 from reaper.notices.take_back import send_take_backs
 from reaper.pending import intents, unfinished
-from reaper.pending.own_intent import own_outcome, own_outcome_inside
+from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.report.run_report import finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from reaper import handover
 from reaper.case import Coverage
 from reaper.coverage import PlaceName
 from reaper.ledger import opening
 from reaper.model import Run
-from reaper.planning import run_age
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
 
@@ -52,7 +52,7 @@ class RunSetup:
     clock: Callable[[], datetime]
     progress: Callable[[str], None] = no_progress
     deadline: datetime | None = None
-    observe_share: float = run_age.SHARE_OF_ALL
+    observe_share: float = handover.SHARE_OF_ALL
 
 
 def clouds_of(settings: Settings) -> list[str]:
@@ -95,7 +95,7 @@ def observe_context(
         unopened=tuple(unopened),
         read_first=read_first,
         in_full=in_full,
-        deadline=run_age.observe_deadline(run, setup.clock(), setup.deadline, setup.observe_share),
+        deadline=handover.observe_deadline(run, setup.clock(), setup.deadline, setup.observe_share),
     )
 
 

@@ -15,6 +15,7 @@ OWN = "reaper"
 RUNS = "runs"
 """The kind of rows about runs as such: a start that was skipped, a run that was ended or could do nothing."""
 SKIPPED = "this run was skipped: another sweep is processing every target that it wanted"
+NOT_REACHED = "not read, because the run's time was over; the next run reads it first"
 PlaceName = tuple[str, str, str | None, str]
 """Cloud, account, region and kind of a row."""
 

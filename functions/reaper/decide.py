@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import __version__, idle_period, limits, memory_updates, plan
+from reaper import __version__, coverage, handover, idle_period, limits, memory_updates, plan
 from reaper.case import Blocked, Case, Coverage, Step
 from reaper.coverage import OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -22,12 +22,12 @@ from reaper.ledger.port import Ledger, Recalled, Unfinished
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCount, PlaceCounts
 from reaper.model import ENDING_ACTIONS, NOTICES, Memory, Mode, Result, Run, State, Status, StepName, Target
-from reaper.pending import hold_ledger, holds, intents, plan_file, unfinished
+from reaper.pending import holds, intents, plan_file, unfinished
 from reaper.pending.holds import Breaker, HoldRows, KindInTarget, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import contained, jumps, possible_actions, reminders, run_age, snoozed_cases
+from reaper.planning import contained, jumps, possible_actions, reminders
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -134,7 +134,7 @@ def _new_draft(run: Run, context: DecideContext) -> _Draft:
 def _decide_part(part: Observed, draft: _Draft) -> None:
     draft.coverage += part.coverage
     if because := _refused_because(part, draft):
-        refused = [row for row in part.coverage if row.cloud != OWN and run_age.NOT_REACHED not in (row.error or "")]
+        refused = [row for row in part.coverage if row.cloud != OWN and coverage.NOT_REACHED not in (row.error or "")]
         draft.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
         _leave_alone(part.cases, because, draft)
         return
@@ -171,7 +171,7 @@ def _decide_resources(cases: Sequence[Case], leases: RunLeases, draft: _Draft) -
 def _refused_because(part: Observed, draft: _Draft) -> str | None:
     if part.run.version != __version__:
         return f"version {part.run.version} observed it, and this is {__version__}"
-    return draft.context.refused_because or run_age.too_old_to_decide(part.run, draft.now)
+    return draft.context.refused_because or handover.too_old_to_decide(part.run, draft.now)
 
 
 def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -> None:
@@ -231,8 +231,8 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     host = intents.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
     memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, draft.now), host)
-    reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
-    [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
+    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
+    step = plan.plan_step(reported, memory, draft.now, acting=draft.announces)
     if because := _interrupted_because(case, memories, draft):
         step = step if step.name is StepName.START else Step(name=StepName.NONE, because=because)
         draft.blocked_ids.add(case.resource.id)
@@ -314,23 +314,23 @@ def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
 
     def attempt() -> HoldRows | None:
         draft.decisions, draft.memories = list(planned[0]), dict(planned[1])
-        read = hold_ledger.read_hold_rows(ledger, targets, draft.now)
+        read = holds.read_hold_rows(ledger, targets, draft.now)
         if draft.context.notices_only:
             _apply_jumps(read.rows, draft)
             draft.decisions = [
                 replace(d, step=limits.step_under_jumps(d.step, d.reported_case, read.rows)) for d in draft.decisions
             ]
             return read.rows
-        shares = hold_ledger.past_shares(ledger, counts, read.rows)
+        shares = holds.usual_shares(ledger, limits.places_that_may_jump(counts), read.rows)
         rows: HoldRows = limits.rows_with_jumps(counts, draft.context.policy.limits, shares, read.rows, scope)
         _apply_jumps(rows, draft)
         if draft.announces:
             rows = _apply_caps(rows, counts, scope, draft)
         rows = holds.with_held_accounts(rows)
-        recorded = not draft.run.mode.writes or hold_ledger.record_rows(ledger, rows, read, draft.now)
+        recorded = not draft.run.mode.writes or holds.record_rows(ledger, rows, read, draft.now)
         return rows if recorded else None
 
-    rows = write_until_accepted(attempt, f"the row {hold_ledger.HOLD_ROW!r}")
+    rows = write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
     jumped = tuple(breaker for row in rows.values() for breaker in row.jumps)
     return _Unusual(places=frozenset(jump.place for jump in jumped), jumps=jumped)
 

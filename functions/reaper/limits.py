@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
@@ -18,25 +18,27 @@ from typing import TYPE_CHECKING
 from reaper.case import Case, Step
 from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
 from reaper.pending import holds
-from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, HoldRow, HoldRows, KindInTarget, LimitName, RunScope
-from reaper.planning.enrolment import is_stopped_by_hours
+from reaper.pending.holds import (
+    ALL_ACCOUNTS,
+    Breaker,
+    Exceeded,
+    Hold,
+    HoldRow,
+    HoldRows,
+    IdleShare,
+    KindInTarget,
+    LimitName,
+    RunScope,
+    Shares,
+)
+from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.text import format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
 
-RELEASE_FOR = timedelta(hours=24)
-"""How long a release lasts by default."""
 MIN_FOR_JUMP = 3
 """This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier sweeps to compare with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleShare:
-    """One place in one sweep: how many resources it had a verdict on, and how many of them were idle."""
-
-    seen: int
-    idle: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,6 @@ class PlaceCount:
 
 
 PlaceCounts = Mapping[KindInTarget, PlaceCount]
-Shares = Mapping[KindInTarget, Sequence[IdleShare]]
-"""The idle shares of earlier runs by place, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ PlannedCases = Sequence[tuple[Case, Step]]
 def rows_with_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, rows: HoldRows, scope: RunScope) -> dict[str, HoldRow]:
     """The rows with the places, and the kinds over the whole run, in which many more resources are idle than in earlier runs."""
     sound = places_with_known_share(counts, scope.read_places)
-    after_places = holds.rows_after_breakers(rows, idle_jumps(counts, limits, shares), sound, scope)
+    after_places = _rows_with_breakers(rows, idle_jumps(counts, limits, shares), sound, scope)
     jumping = {breaker.place for row in after_places.values() for breaker in row.jumps}
     run_counts = counts_over_run(counts, jumping)
     sudden = idle_jumps(run_counts, limits, shares, " in this run")
-    return holds.rows_after_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), scope)
+    return _rows_with_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), scope)
 
 
 def hold_over_limits(
@@ -175,9 +175,9 @@ def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str =
     return {place: because for place, because in jumps.items() if because}
 
 
-def can_jump(count: PlaceCount) -> bool:
-    """Whether so many are idle that it may be a jump, whatever was usual."""
-    return count.idle > MIN_FOR_JUMP
+def places_that_may_jump(counts: PlaceCounts) -> list[KindInTarget]:
+    """The places, and the kinds over the run, with so many idle resources that it may be a jump, whatever was usual."""
+    return [place for each in (counts, counts_over_run(counts)) for place, n in each.items() if n.idle > MIN_FOR_JUMP]
 
 
 def idle_share(count: PlaceCount) -> IdleShare:
@@ -216,11 +216,72 @@ def _rows_after_limits(
         key: _exceeded_limits(cases, totals[key], _account_caps(limits, cases[0].resource.target))
         for key, cases in by_account.items()
     }
-    after = holds.rows_after_limits({key: row for key, row in rows.items() if key != ALL_ACCOUNTS}, exceeded, scope)
+    after = rows_with_holds({key: row for key, row in rows.items() if key != ALL_ACCOUNTS}, exceeded, scope)
     left = [case for case in due if not holds.holds_over(case, after)]
     over_run = _exceeded_limits(left, totals[ALL_ACCOUNTS], _run_caps(limits))
     run_row = {ALL_ACCOUNTS: rows.get(ALL_ACCOUNTS, HoldRow())}
-    return {**after, **holds.rows_after_limits(run_row, {ALL_ACCOUNTS: over_run}, scope)}
+    return {**after, **rows_with_holds(run_row, {ALL_ACCOUNTS: over_run}, scope)}
+
+
+def _rows_with_breakers(
+    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
+) -> dict[str, HoldRow]:
+    """The rows with the jumps of this run. `sound`: the places that show their share: a jump there that isn't in `jumped` any more is over."""
+    updated = dict(rows)
+    for key, row in rows.items():
+        known = {breaker.place: breaker for breaker in row.breakers}
+        for place, because in jumped.items():
+            if holds.key_of_place(place) == key:
+                before = known.get(place, Breaker(target=place[0], kind=place[1]))
+                known[place] = replace(before, because=because, since=before.since or scope.now, run=before.run or scope.run)
+        for place, breaker in known.items():
+            if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
+                known[place] = holds.ended_breaker(breaker, scope.now)
+        updated[key] = replace(row, breakers=tuple(known.values()))
+        if key == ALL_ACCOUNTS and jumped.keys() & known.keys():
+            kinds = {kind for place, kind in jumped if (place, kind) in known}
+            updated[key] = _with_places(updated[key], {p for p in scope.read_places if p[1] in kinds})
+    return updated
+
+
+def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str]], scope: RunScope) -> dict[str, HoldRow]:
+    """The rows with the limits that this run exceeded. A limit that it didn't exceed holds on until a run has read all places of its row."""
+    updated = {}
+    for key, row in rows.items():
+        now_over, before = exceeded.get(key, {}), {hold.exceeded: hold for hold in row.holds}
+        stays = [hold for limit, hold in before.items() if limit not in now_over and not row.places <= scope.read_places]
+        new = [_new_hold(limit, because, before.get(limit), scope) for limit, because in now_over.items()]
+        row = replace(row, holds=(*stays, *new))
+        if new:
+            row = _with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, holds.key_of_place(p)}})
+        elif not row.holds and not (key == ALL_ACCOUNTS and row.jumps):
+            row = replace(row, reads=())
+        updated[key] = row
+    return updated
+
+
+def _new_hold(limit: Exceeded, because: str, earlier: Hold | None, scope: RunScope) -> Hold:
+    if earlier:
+        return replace(earlier, because=because)
+    return Hold(exceeded=limit, since=scope.now, run=scope.run, because=because)
+
+
+def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
+    """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
+    if holds.key_of_place(place) != ALL_ACCOUNTS:
+        return place in scope.read_places
+    return {p for p in row.places if holds.run_place(p) == place} <= scope.read_places
+
+
+def _with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
+    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
+    kinds_by_target: dict[str, set[str]] = defaultdict(set)
+    for target, kind in row.places | set(more):
+        kinds_by_target[target].add(kind)
+    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for target, kinds in sorted(kinds_by_target.items()):
+        targets[tuple(sorted(kinds))].append(target)
+    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
 
 
 def _account_caps(limits: Limits, target: Target) -> _Caps:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
-from reaper.planning import dates, enrolment, possible_actions, snoozed_cases
+from reaper.planning import dates, possible_actions
 
 
 def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
@@ -28,7 +28,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     if step.name is not StepName.REMIND:
         return memory
     action = possible_actions.strongest_action(case, now) if acting else None
-    is_enrolled = enrolment.enrolled_since(case, memory, now) is not None
+    is_enrolled = dates.enrolled_since(case, memory, now) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
     reminded = replace(
@@ -52,7 +52,7 @@ def _with_claim(case: Case, memory: Memory, now: datetime) -> Memory:
 
 def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
     action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
-    enrols = action is not None and hours is not None and enrolment.is_stopped_by_hours(case)
+    enrols = action is not None and hours is not None and possible_actions.is_stopped_by_hours(case)
     warned = replace(
         memory,
         warned_at=now,
@@ -62,7 +62,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         notified_fingerprint=case.resource.fingerprint,
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
         act_not_before=dates.earliest_action_at(case, now) if action else None,
-        enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
+        enrolment_digest=dates.hours_digest(hours) if enrols and hours else None,
     )
     return idle_period.without_claim(warned) if enrols else _with_claim(case, warned, now)
 
@@ -206,7 +206,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
         return memory
     memory = idle_period.without_wrong_notice(case, memory, now)
     case = idle_period.since_own_call(case, memory, now)
-    if memory.snoozed_until and not snoozed_cases.is_snoozed(case, memory, now):
+    if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(
             case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now
         )
@@ -224,7 +224,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     answers that notice too, and their rows may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
-    stays = counts and case.resource.contained and not snoozed_cases.is_recreated(case, memory)
+    stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 
 
@@ -232,7 +232,7 @@ def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice lasts although the resource isn't idle now: a notice of office hours, or of the rest of an action that made it young.
 
     A notice of office hours lasts even while the hours only protect, for example under a rule with a price condition while the price is
-    unknown. `enrolment.enrolled_since` decides each time whether the enrolment counts.
+    unknown. `dates.enrolled_since` decides each time whether the enrolment counts.
     """
     if idle_period.notice_outlasts_use(case, memory):
         return case.rule.hours is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from reaper.assess import assess
 from reaper.case import Case, Coverage
-from reaper.coverage import PlaceName
+from reaper.coverage import NOT_REACHED, PlaceName
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
@@ -22,7 +22,6 @@ from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache, conformance
 from reaper.observing.cache import ConfigurationCache
 from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
-from reaper.planning.run_age import NOT_REACHED
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook

@@ -8,29 +8,44 @@ enrolment notice instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.model import Memory, State, StepName
-from reaper.planning import enrolment, reasons
-from reaper.planning.dates import action_due_at, forced_stop_at, valid_notice_at
-from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_act, may_keep_hours, may_start, strongest_action
-from reaper.planning.snoozed_cases import is_snoozed, snooze_sentence
+from reaper.planning import reasons
+from reaper.planning.dates import (
+    action_due_at,
+    enrolled_since,
+    forced_stop_at,
+    next_reminder_at,
+    next_summary_at,
+    valid_notice_at,
+)
+from reaper.planning.possible_actions import (
+    is_forced,
+    is_snoozed,
+    is_stopped_by_hours,
+    is_unconfirmed,
+    may_act,
+    may_keep_hours,
+    may_start,
+    snooze_sentence,
+    strongest_action,
+)
 
 
-def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datetime, *, acting: bool = True) -> list[Step]:
-    """One step per case, in the same order. `memories` is keyed by resource ID; a resource that has none was never warned about.
+def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True) -> Step:
+    """The step of one case. An empty memory: it was never warned about.
 
     Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
     that announce.
     """
-    steps = [(case, _plan_step(case, memories.get(case.resource.id, Memory()), now, acting)) for case in cases]
-    return [reasons.with_blocked_target(reasons.with_canary_reason(step, case), case) for case, step in steps]
+    step = _planned_step(case, memory, now, acting)
+    return reasons.with_blocked_target(reasons.with_canary_reason(step, case), case)
 
 
-def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
+def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     if because := idle_period.dated_ahead_because(memory, now):
         return _no_step(because)
     memory = idle_period.without_void_times(memory, now)
@@ -56,18 +71,18 @@ def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) ->
 
 def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours may be kept, and its owner has a valid enrolment notice."""
-    return may_keep_hours(case) and enrolment.enrolled_since(case, memory, now) is not None
+    return may_keep_hours(case) and enrolled_since(case, memory, now) is not None
 
 
 def _has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice that still counts announced an action."""
-    notified_at = valid_notice_at(case, memory, now) or enrolment.enrolled_since(case, memory, now)
+    notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory, now)
     return notified_at is not None and memory.announced_action is not None
 
 
 def follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours, and not idleness alone, decide about it."""
-    can_enrol = enrolment.is_stopped_by_hours(case) and strongest_action(case, now) is not None
+    can_enrol = is_stopped_by_hours(case) and strongest_action(case, now) is not None
     return can_enrol or _is_enrolled(case, memory, now)
 
 
@@ -79,7 +94,7 @@ def _start_step(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
     """The step of a rule's office hours: first an enrolment notice, then a stop after each day, and a summary every week."""
-    if enrolment.enrolled_since(case, memory, now) is None:
+    if enrolled_since(case, memory, now) is None:
         return _enrolment_step(case, memory, now)
     step = _due_step(case, memory, now)
     if step and step.name is not StepName.NONE:
@@ -94,7 +109,7 @@ def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _enrolment_step(case: Case, memory: Memory, now: datetime) -> Step:
     """The enrolment notice, unless the last notice was too recent to replace it."""
-    next_notice_at = enrolment.next_summary_at(case, memory, now)
+    next_notice_at = next_summary_at(case, memory, now)
     if next_notice_at and now < next_notice_at:
         return _no_step(reasons.void_enrolment_because(next_notice_at, now))
     return Step(name=StepName.WARN, because=reasons.not_enrolled_because(case))
@@ -102,7 +117,7 @@ def _enrolment_step(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _summary_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     """The weekly summary, if it is due."""
-    summary_at = enrolment.next_summary_at(case, memory, now)
+    summary_at = next_summary_at(case, memory, now)
     if summary_at is None or now < summary_at or case.verdict.state is State.UNKNOWN:
         return None
     return Step(name=StepName.REMIND, because=reasons.kept_hours_because(memory, now))
@@ -139,7 +154,7 @@ def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Ste
         return Step(name=StepName.WARN, because=reasons.first_notice_because(case))
     if action and action_due_at(case, memory, now) is None:
         return Step(name=StepName.WARN, because=reasons.unannounced_because(action))
-    if now < enrolment.next_reminder_at(case, last):
+    if now < next_reminder_at(case, last):
         return _no_step(reasons.waiting_because(case, memory, action, last, now))
     return _repeated_notice_step(case, memory, last, now)
 

@@ -12,13 +12,12 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from reaper import __version__, contexts
+from reaper import __version__, contexts, coverage
 from reaper.case import Coverage, Report
 from reaper.contexts import RunSetup, no_progress
 from reaper.coverage import failure_row, unopened_rows
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.model import Account, Run
-from reaper.planning import run_age
 from reaper.sessions import list_all_accounts, open_account, open_accounts, session_of
 from reaper.settings import Settings
 
@@ -185,7 +184,7 @@ def _opened_context(
 
 def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> list[Coverage]:
     """The rows of accounts for which the time is over."""
-    error = CloudError(Reason.UNREACHABLE, "observe", run_age.NOT_REACHED)
+    error = CloudError(Reason.UNREACHABLE, "observe", coverage.NOT_REACHED)
     return [
         row
         for account in accounts

@@ -12,10 +12,10 @@ import pytest
 from deploy.bicep import INFRA, MAIN, ROOT, at, declared, properties, text, value
 from deploy.test_bicep import ALERTS, APP, ENFORCE, GROUP, STORAGE, actions
 from on_azure.orchestrated import FUNCTIONS
+from reaper import handover
 from reaper.azure.functions import activities, orchestration, starting
 from reaper.azure.functions.orchestration import ACTIVITY_TIMER, WIDTH
 from reaper.azure.workspaces import READ_BELOW
-from reaper.planning import run_age
 
 DURABLE = INFRA / "modules/durable.bicep"
 HOST_JSON: dict[str, Any] = json.loads((ROOT / "host.json").read_text())
@@ -66,7 +66,7 @@ def test_an_activity_ends_before_the_host_ends_it_and_the_timer_after_that() -> 
 
 
 def test_a_run_that_is_ended_could_not_have_acted_any_more() -> None:
-    assert starting.RUN_LIMIT > run_age.ACT_WITHIN + ACTIVITY_TIMER
+    assert starting.RUN_LIMIT > handover.ACT_WITHIN + ACTIVITY_TIMER
 
 
 def test_no_activity_waits_for_another_while_its_timer_runs() -> None:

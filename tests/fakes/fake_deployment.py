@@ -25,7 +25,7 @@ from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
 from reaper.observe import ObserveContext
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 from reaper.pending.holds import Hold, KindInTarget
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.parse import parse_policy
@@ -171,13 +171,13 @@ def due(deployment: FakeDeployment) -> FakeDeployment:
 
 def standing_holds(deployment: FakeDeployment) -> list[Hold]:
     """The holds of limits that stand now, those of accounts before those of whole runs."""
-    rows = hold_ledger.standing_rows(deployment.ledger, deployment.now)
+    rows = holds.standing_rows(deployment.ledger, deployment.now)
     return [hold for key in sorted(rows, reverse=True) for hold in rows[key].holds]
 
 
 def jumped_places(deployment: FakeDeployment) -> set[KindInTarget]:
     """The places whose idle share jumped, and the kinds over whole runs."""
-    rows = hold_ledger.standing_rows(deployment.ledger, deployment.now)
+    rows = holds.standing_rows(deployment.ledger, deployment.now)
     return {breaker.place for row in rows.values() for breaker in row.jumps}
 
 

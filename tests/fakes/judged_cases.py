@@ -8,7 +8,7 @@ from typing import Any
 from fakes.builders import DAY, NOW, resource, rule
 from reaper.case import Case
 from reaper.model import Confidence, Memory, State, StepName, Verdict
-from reaper.plan import plan_steps
+from reaper.plan import plan_step
 
 WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
@@ -28,5 +28,5 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **fiel
 
 
 def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> StepName:
-    [step] = plan_steps([of], {of.resource.id: memory} if memory else {}, now)
+    step = plan_step(of, memory or Memory(), now)
     return step.name

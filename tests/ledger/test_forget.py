@@ -21,7 +21,7 @@ from reaper.model import Memory, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Audience, Message
-from reaper.pending import hold_ledger, stop_switch
+from reaper.pending import holds, stop_switch
 from reaper.pending.holds import ALL_ACCOUNTS, Release
 from reaper.policy.channel_settings import Folder
 
@@ -52,7 +52,7 @@ def fill(ledger: Ledger) -> None:
     ledger.add_unfinished(replace(HINT, target=THERE, id=ARM, owner="ann@example.com"))
     for entry in (KEPT, WARNED):
         ledger.add_history(entry)
-    hold_ledger.release_actions(ledger, JO, NOW)
+    holds.release_actions(ledger, JO, NOW)
     stop_switch.set_pause(ledger, Pause(by=JO), NOW)
 
 
@@ -114,7 +114,7 @@ def test_everything_else_about_a_resource_stays(ledger):
     assert ledger.unfinished_targets(NOW) == sorted([HERE, THERE], key=str)
     assert history_of(ledger, ARN) == [replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it"), WARNED]
     assert stop_switch.read_pause(ledger, NOW) == Pause(by=FORGOTTEN, at=NOW)
-    release = hold_ledger.read_hold_rows(ledger, [], NOW).rows[ALL_ACCOUNTS].release
+    release = holds.read_hold_rows(ledger, [], NOW).rows[ALL_ACCOUNTS].release
     assert release == Release(given_at=NOW, valid_until=NOW + DAY, by=FORGOTTEN)
 
 

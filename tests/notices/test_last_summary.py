@@ -12,7 +12,7 @@ from reaper.model import StepName
 from reaper.notices import summary_mail
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
 
@@ -91,7 +91,7 @@ def test_a_lasting_hold_is_reported_once():
 
 def test_a_hold_that_returns_is_reported_again():
     deployment = held_once()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(minutes=30))
+    holds.release_actions(deployment.ledger, "lee", deployment.now, timedelta(minutes=30))
     deployment.now += HOUR
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
     assert summaries(deployment) == 3

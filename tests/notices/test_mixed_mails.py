@@ -14,7 +14,7 @@ from reaper.case import Coverage, Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT
-from reaper.planning import enrolment
+from reaper.planning import dates
 from reaper.policy import office_hours
 
 OFFICE = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), by_rule=True)
@@ -42,7 +42,7 @@ def _subject(*findings: Finding) -> str:
         f.case.resource.id: Memory(
             warned_at=EVENING - 3 * DAY,
             announced_action=AnnouncedAction.HOURS,
-            enrolment_digest=enrolment.hours_digest(f.case.rule.hours),
+            enrolment_digest=dates.hours_digest(f.case.rule.hours),
             notified_owner=f.case.owner.address,
             notice_receipt="r",
         )

@@ -17,7 +17,7 @@ from reaper.notices.admin_summary import admin_summary
 from reaper.notices.item import NoticeContext, notice_item
 from reaper.notices.message import Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
-from reaper.planning import enrolment
+from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 from reaper.report.totals import report_totals
@@ -374,7 +374,7 @@ def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
     memory = Memory(
         warned_at=now - 3 * DAY,
         announced_action=AnnouncedAction.HOURS,
-        enrolment_digest=enrolment.hours_digest(HOURS),
+        enrolment_digest=dates.hours_digest(HOURS),
         notified_owner=item.case.owner.address,
         notice_receipt="r",
     )

@@ -16,7 +16,7 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import RETENTION, HistoryEntry
 from reaper.model import Memory, Target
-from reaper.pending import hold_ledger, stop_switch
+from reaper.pending import holds, stop_switch
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.server import Server
@@ -101,7 +101,7 @@ def test_the_hold_rows_of_a_hundred_accounts_take_one_request(ledger_location, s
         [Target(cloud="aws", account=f"{n:012}", region="us-east-1") for n in range(99)],
     )
     server.calls.clear()
-    assert len(hold_ledger.read_hold_rows(ledger, targets, NOW).rows) == 100
+    assert len(holds.read_hold_rows(ledger, targets, NOW).rows) == 100
     assert [call.operation for call in server.calls] == ["BatchGetItem"]
 
 

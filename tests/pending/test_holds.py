@@ -12,18 +12,19 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
+from reaper import limits
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.update import MAX_TRIES
 from reaper.model import Mode, Result, Status, StepName
-from reaper.pending import hold_ledger, holds
+from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release, RunScope
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
 KIND = "sagemaker-endpoint"
 ACCOUNT = "aws/123456789012"
-ACCOUNT_ROW = hold_ledger.row_name(ACCOUNT)
+ACCOUNT_ROW = holds.row_name(ACCOUNT)
 TOO_MANY = {ACCOUNT: {Exceeded(limit=LimitName.ACTIONS): "too many"}}
 EMPTY = {ACCOUNT: HoldRow()}
 
@@ -60,7 +61,7 @@ def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> 
 
 def places(deployment: FakeDeployment) -> frozenset[holds.KindInTarget]:
     """What a run must have read to end the account's holds."""
-    return hold_ledger.read_hold_rows(deployment.ledger, [TARGET], deployment.now).rows[ACCOUNT].places
+    return holds.read_hold_rows(deployment.ledger, [TARGET], deployment.now).rows[ACCOUNT].places
 
 
 def moves(deployment: FakeDeployment, **fields: Any) -> set[StepName]:
@@ -135,21 +136,21 @@ def test_a_hold_covers_only_what_was_read():
     read = holds.read_places([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
     assert read == {(EAST, KIND)}
     look = RunScope(run="r", now=NOW, read_places=read)
-    standing = holds.rows_after_limits(EMPTY, TOO_MANY, look)
-    assert holds.rows_after_limits(standing, {}, look) == EMPTY
+    standing = limits.rows_with_holds(EMPTY, TOO_MANY, look)
+    assert limits.rows_with_holds(standing, {}, look) == EMPTY
 
 
 def test_a_run_that_missed_a_place_does_not_end_its_hold():
     everywhere = frozenset((target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook"))
     look = RunScope(run="r", now=NOW, read_places=everywhere)
     missed = replace(look, read_places=look.read_places - {(EAST, KIND)})
-    standing = holds.rows_after_limits(EMPTY, TOO_MANY, look)
-    assert holds.rows_after_limits(standing, {}, missed) == standing
-    assert holds.rows_after_limits(standing, {}, look) == EMPTY
-    never_read = holds.rows_after_limits(EMPTY, TOO_MANY, missed)
-    assert holds.rows_after_limits(never_read, {}, missed) == EMPTY
-    widened = holds.rows_after_limits(never_read, TOO_MANY, replace(look, read_places=frozenset({(EAST, KIND)})))
-    assert holds.rows_after_limits(widened, {}, missed) == widened
+    standing = limits.rows_with_holds(EMPTY, TOO_MANY, look)
+    assert limits.rows_with_holds(standing, {}, missed) == standing
+    assert limits.rows_with_holds(standing, {}, look) == EMPTY
+    never_read = limits.rows_with_holds(EMPTY, TOO_MANY, missed)
+    assert limits.rows_with_holds(never_read, {}, missed) == EMPTY
+    widened = limits.rows_with_holds(never_read, TOO_MANY, replace(look, read_places=frozenset({(EAST, KIND)})))
+    assert limits.rows_with_holds(widened, {}, missed) == widened
 
 
 def test_places_read_in_part_count_but_not_those_of_another_run():
@@ -190,9 +191,9 @@ def test_a_sweep_that_only_notifies_neither_makes_nor_ends_a_hold():
 
 def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     deployment = due()
-    before = deployment.ledger.read_rows([hold_ledger.HOLD_ROW, ACCOUNT_ROW])
+    before = deployment.ledger.read_rows([holds.HOLD_ROW, ACCOUNT_ROW])
     assert moves(deployment, mode=Mode.AUDIT) == {StepName.HOLD}
-    assert deployment.ledger.read_rows([hold_ledger.HOLD_ROW, ACCOUNT_ROW]) == before
+    assert deployment.ledger.read_rows([holds.HOLD_ROW, ACCOUNT_ROW]) == before
 
 
 def test_a_plan_of_one_region_cannot_bypass_the_hold_of_a_wide_sweep():
@@ -220,20 +221,20 @@ def test_a_sweep_that_announces_makes_a_hold_too():
 def test_a_release_without_a_hold_covers_what_was_due():
     deployment = due()
     assert standing_holds(deployment) == []
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
     assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_release_does_not_cover_what_comes_due_after_it():
     deployment = due()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now - timedelta(minutes=1))
+    holds.release_actions(deployment.ledger, "lee", deployment.now - timedelta(minutes=1))
     assert moves(deployment) == {StepName.HOLD}
 
 
 def test_what_a_release_covers_counts_for_no_limit():
     deployment = due()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now)
+    holds.release_actions(deployment.ledger, "lee", deployment.now)
     deployment.cloud.add("late")
     deployment.sweep()
     assert len(deployment.cloud.log) == 4
@@ -243,7 +244,7 @@ def test_what_a_release_covers_counts_for_no_limit():
 
 def test_a_use_after_the_release_takes_an_action_out_of_it():
     deployment = due(5, max_acts=0)
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    holds.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
     deployment.cloud.things["idle-0"].uses.append(deployment.now + HOUR)
     deployment.now += 2 * DAY
     deployment.sweep()
@@ -255,7 +256,7 @@ def test_a_use_after_the_release_takes_an_action_out_of_it():
 def test_a_release_that_is_over_holds_again_since_then():
     deployment = due()
     deployment.sweep()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(hours=1))
+    holds.release_actions(deployment.ledger, "lee", deployment.now, timedelta(hours=1))
     deployment.now += HOUR
     assert moves(deployment) == {StepName.HOLD}
     assert [h.since for h in standing_holds(deployment)] == [deployment.now]
@@ -263,7 +264,7 @@ def test_a_release_that_is_over_holds_again_since_then():
 
 def test_a_release_dated_in_the_future_covers_nothing():
     deployment = due()
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now + DAY)
+    holds.release_actions(deployment.ledger, "lee", deployment.now + DAY)
     assert moves(deployment) == {StepName.HOLD}
 
 
@@ -276,7 +277,7 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
     deployment.sweep()
     deployment.now = deployment.now.replace(hour=20)
     assert moves(deployment) == {StepName.HOLD}
-    hold_ledger.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    holds.release_actions(deployment.ledger, "lee", deployment.now, timedelta(days=7))
     assert moves(deployment) == {StepName.STOP}
     deployment.cloud.things["desk"].running_since, deployment.cloud.things["desk"].changed = (
         deployment.now + 12 * HOUR,

@@ -13,7 +13,7 @@ from reaper.case import Case
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.memory_updates import after_judging
 from reaper.model import Memory, State, StepName
-from reaper.planning.snoozed_cases import with_snooze
+from reaper.planning.possible_actions import with_snooze
 
 
 def snooze_memory(ago: timedelta | None) -> Memory:

@@ -14,7 +14,7 @@ from reaper.ledger.port import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 from reaper.pending.holds import Breaker, HoldRow, row_columns
 from reaper.policy.file import load_policy
 from reaper_sandbox.aws.account import Account
@@ -74,12 +74,12 @@ def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
     assert scene.ledger.read_row(UNREACHED_ROW).values == place
     target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
     assert scene.ledger.statistics(target, "sagemaker-endpoint", 10) == []
-    assert scene.ledger.read_row(SUMMARY_ROW).version == scene.ledger.read_row(hold_ledger.HOLD_ROW).version == 0
+    assert scene.ledger.read_row(SUMMARY_ROW).version == scene.ledger.read_row(holds.HOLD_ROW).version == 0
     assert not [mail for mail in scene.mails() if "To: admins@example.com" in mail]
 
 
 def test_an_alarm_run_sends_no_notice_where_the_idle_share_jumped(scene: Scene):
-    account = hold_ledger.row_name(f"aws/{ACCOUNT}")
+    account = holds.row_name(f"aws/{ACCOUNT}")
     target = f"aws/{ACCOUNT}/us-east-1"
     jump = Breaker(target=target, kind="sagemaker-endpoint", since=scene.server.now, run="r", because="9 of 10 are idle")
     assert scene.ledger.write_row(account, row_columns(HoldRow(breakers=(jump,))), 0, scene.server.now)
@@ -89,7 +89,7 @@ def test_an_alarm_run_sends_no_notice_where_the_idle_share_jumped(scene: Scene):
 
 
 def test_an_alarm_run_that_cannot_read_holds_sends_no_notice(scene: Scene):
-    assert scene.ledger.write_row(hold_ledger.row_name(f"aws/{ACCOUNT}"), {"row": "?"}, 0, scene.server.now)
+    assert scene.ledger.write_row(holds.row_name(f"aws/{ACCOUNT}"), {"row": "?"}, 0, scene.server.now)
     assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("none", "planned")}
     assert scene.mails() == []
 

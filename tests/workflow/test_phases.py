@@ -13,7 +13,7 @@ from reaper import memory_updates
 from reaper.case import Report
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
-from reaper.pending import hold_ledger, holds
+from reaper.pending import holds
 from reaper.pending.holds import Exceeded, Hold, LimitName
 from reaper.policy.file import load_policy
 from reaper.run import run
@@ -266,10 +266,10 @@ def test_nothing_is_begun_that_the_next_run_put_on_hold(due: Scene, released: bo
     account = holds.account_key(Target(cloud="aws", account="123456789012"))
     hold = Hold(exceeded=Exceeded(limit=LimitName.ACTIONS), since=due.server.now, run="next", because="too many")
     if released:
-        hold_ledger.release_actions(due.ledger, "ana", due.server.now, accounts=[account])
-    row = due.ledger.read_row(hold_ledger.row_name(account))
+        holds.release_actions(due.ledger, "ana", due.server.now, accounts=[account])
+    row = due.ledger.read_row(holds.row_name(account))
     written = holds.row_columns(replace(holds.row_from_columns(row.values), holds=(hold,)))
-    assert due.ledger.write_row(hold_ledger.row_name(account), written, row.version, due.server.now)
+    assert due.ledger.write_row(holds.row_name(account), written, row.version, due.server.now)
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == ([1, 1] if released else [3, 3])

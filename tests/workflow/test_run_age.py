@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from reaper import handover
+from reaper.coverage import NOT_REACHED
 from reaper.ledger.unreached import UNREACHED_ROW, read_unreached
 from reaper.model import Mode, Run, State, Status
-from reaper.planning import run_age
-from reaper.planning.run_age import NOT_REACHED
 from reaper.policy.file import load_policy
 from reaper.run import run
 from workflow.conftest import NOW, REGIONS, Scene
@@ -35,14 +35,14 @@ def run_in(mode: Mode, started: datetime = NOW) -> Run:
 )
 def test_observe_ends_in_time_for_the_other_phases(mode: Mode, minutes: float | None, expected: float | None):
     deadline = NOW + minutes * MINUTE if minutes else None
-    ends = run_age.observe_deadline(run_in(mode), NOW, deadline)
+    ends = handover.observe_deadline(run_in(mode), NOW, deadline)
     assert ends == (NOW + expected * MINUTE if expected else None)
 
 
 def test_a_step_of_an_audit_that_begins_late_has_its_own_time():
     """In a workflow over many accounts a step may begin an hour after the run, and has 15 minutes all the same."""
     begins = NOW + 60 * MINUTE
-    ends = run_age.observe_deadline(run_in(Mode.AUDIT), begins, begins + 15 * MINUTE, run_age.SHARE_OF_STEP)
+    ends = handover.observe_deadline(run_in(Mode.AUDIT), begins, begins + 15 * MINUTE, handover.SHARE_OF_STEP)
     assert ends == begins + 13.5 * MINUTE
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from reaper import memory_updates, registry
+from reaper import handover, memory_updates, registry
 from reaper.acting import recheck
 from reaper.acting.contract import ActionFunctions, ActionResult, HalfDone, Manifest
 from reaper.acting.interruption import put_back
 from reaper.acting.manifest import Archive
-from reaper.acting.permit import NOT_KNOWN, CallPermit, Look, changed_because, hints_inside
+from reaper.acting.permit import CallPermit, Look, changed_because, hints_inside
 from reaper.acting.recheck import Recheck, StepRefused
 from reaper.case import Case, Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
@@ -30,8 +30,8 @@ from reaper.ledger.stored_text import comparable_id
 from reaper.memory_updates import BegunAction
 from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
 from reaper.pending import intents, unfinished
-from reaper.pending.intents import Intent
-from reaper.planning import possible_actions, run_age
+from reaper.pending.intents import NOT_KNOWN, Intent
+from reaper.planning import possible_actions
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -109,7 +109,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     task = _new_task(decision, run.id, context)
     is_throttled = False
     try:
-        if because := run_age.no_time_to_act(run, context.clock(), context.deadline):
+        if because := handover.no_time_to_act(run, context.clock(), context.deadline):
             raise StepRefused(because)
         _require_lease(decision.case.resource.target, context)
         outcome = _execute_step(task)

@@ -19,12 +19,11 @@ from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
 from reaper.memory_updates import BegunAction
 from reaper.model import Memory, Resource, Result, StepName
 from reaper.pending import intents, stop_switch, unfinished
-from reaper.pending.intents import Intent
+from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 
-NOT_KNOWN = "it isn't known whether the action was carried out"
 DIFFERENT_FIELDS = {
     "created": "creation time",
     "changed": "last change",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from reaper import idle_period, memory_updates, plan
@@ -18,19 +19,26 @@ from reaper.case import Case
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
 from reaper.ledger.port import Ledger
+from reaper.ledger.stored_text import comparable_id, target_text
+from reaper.ledger.update import write_until_accepted
 from reaper.limits import account_text
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
-from reaper.pending import hold_ledger, holds, intents
-from reaper.planning import contained, jumps, possible_actions, snoozed_cases
-from reaper.planning.enrolment import is_stopped_by_hours
+from reaper.pending import holds, intents
+from reaper.planning import contained, jumps, possible_actions
+from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Owners, Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
 
+ACTED_ROW = "acted"
+"""The row of a target with the last run that acted there and what it acted on, as short digests. The target is in its name, too."""
+DIGEST_CHARS = 6
+MOST_COUNTED = 4000
+"""The most digests in one row: Azure takes 32,000 characters. No run has the time for so many actions in one target."""
 INTERRUPTED = "an action on it was interrupted and isn't settled yet"
 
 
@@ -96,8 +104,8 @@ def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memor
     host = intents.host_memory(case.resource, memories)
     own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
     memory = memory_updates.after_host_snooze(own, host)
-    reported = snoozed_cases.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
-    [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)
+    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
+    step = plan.plan_step(reported, memory, now)
     if step.name is not action:
         raise StepRefused(_refused_because(action, reported, step.because, now))
 
@@ -125,7 +133,7 @@ def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Reche
         return False
     now = recheck.clock()
     try:
-        rows = hold_ledger.read_hold_rows(recheck.ledger, [case.resource.target], now).rows
+        rows = holds.read_hold_rows(recheck.ledger, [case.resource.target], now).rows
     except CloudError as error:
         raise StepRefused(f"what is on hold couldn't be read: {error}") from error
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
@@ -140,13 +148,25 @@ def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Reche
 
 
 def count_action(run_id: str, resource: Resource, recheck: Recheck) -> None:
-    """Count an action of the run, before its intent. Deciding keeps within `max_acts`; this holds whatever was made of its decisions since.
+    """Count an action of the run, before its intent: once, however often it is tried. Deciding keeps within `max_acts`; this holds whatever
+    was made of its decisions since.
 
     Raises StepRefused if the run has begun too many in this target, or if that can't be known.
     """
     target, most = resource.target, recheck.policy.limits.max_acts
+    name = f"{ACTED_ROW} {target_text(target)}"
+    own = sha256(comparable_id(resource.id).encode()).hexdigest()[:DIGEST_CHARS]
+
+    def attempt() -> bool | None:
+        row = recheck.ledger.read_row(name)
+        counted = row.values.get("ids", "").split() if row.values.get("run") == run_id else []
+        if own in counted or len(counted) >= min(most, MOST_COUNTED):
+            return own in counted
+        columns = {"run": run_id, "ids": " ".join([*counted, own])}
+        return recheck.ledger.write_row(name, columns, row.version, recheck.clock()) or None
+
     try:
-        if hold_ledger.count_action(recheck.ledger, run_id, resource, most, recheck.clock()):
+        if write_until_accepted(attempt, f"the row {name!r}"):
             return
     except CloudError as error:
         raise StepRefused(f"the actions of this run couldn't be counted: {error}") from error

@@ -22,9 +22,9 @@ from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalE
 from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
+from reaper.coverage import NOT_REACHED
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, named_permission
 from reaper.model import Target
-from reaper.planning.run_age import NOT_REACHED
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
 MAX_CONCURRENT_CALLS = 4

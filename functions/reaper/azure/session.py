@@ -31,9 +31,9 @@ from reaper.azure.requests import (
     local_path,
     valid_rows,
 )
+from reaper.coverage import NOT_REACHED
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
-from reaper.planning.run_age import NOT_REACHED
 
 MAX_CONCURRENT_CALLS = 3
 """Calls in progress at once per kind; three kinds share one client, whose pool has ten connections."""

@@ -94,14 +94,14 @@ def release_holds(
 
     Uses the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) to the deployment's values.
     """
-    from reaper.pending import hold_ledger
+    from reaper.pending import holds
 
     base = settings.from_env(os.environ)
     chosen = _released_accounts(account, every, base)
     valid_for, label = parse_validity("--for", lasting), ledger_label(base)
     ledger, now = open_ledger_to_write(base), current_time()
-    rows = hold_ledger.standing_rows(ledger, now, chosen)
-    release = hold_ledger.release_actions(ledger, current_user(), now, valid_for, chosen)
+    rows = holds.standing_rows(ledger, now, chosen)
+    release = holds.release_actions(ledger, current_user(), now, valid_for, chosen)
     reasons = [(hold.since, hold.run, hold.because) for row in rows.values() for hold in row.holds]
     reasons += [(jump.since, jump.run, jump.because) for row in rows.values() for jump in row.jumps if jump.since]
     for since, run, because in reasons:
@@ -115,7 +115,7 @@ def release_holds(
     )
     if any(row.jumps for row in rows.values()):
         sys.stdout.write("Where the idle share jumped, owners get a new notice first, and the full grace period.\n")
-    if chosen and (others := [_account_text(key) for key in hold_ledger.standing_rows(ledger, now)]):
+    if chosen and (others := [_account_text(key) for key in holds.standing_rows(ledger, now)]):
         sys.stdout.write(f"Still on hold: {', '.join(others)}. To release them, use --account or --all.\n")
 
 

@@ -17,7 +17,7 @@ from reaper.ledger.stored_text import target_from_text
 from reaper.limits import PlaceCount
 from reaper.model import Run, State
 from reaper.pending.holds import KindInTarget, kind_in_target_of, read_places, run_place
-from reaper.planning import enrolment
+from reaper.planning import possible_actions
 
 
 def record_statistics(
@@ -43,7 +43,7 @@ def _statistics(
         share = limits.idle_share(counts.get(place, PlaceCount()))
         if not share.seen:
             continue
-        idle = [c for c in cases_by_place[place] if c.verdict.state is State.IDLE and not enrolment.is_stopped_by_hours(c)]
+        idle = [c for c in cases_by_place[place] if c.verdict.state is State.IDLE and not possible_actions.is_stopped_by_hours(c)]
         yield RunStatistics(
             run=run.id,
             target=target_from_text(place[0]),

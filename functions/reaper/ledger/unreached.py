@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from reaper.case import Coverage
-from reaper.coverage import OWN, PlaceName, place_name
+from reaper.coverage import NOT_REACHED, OWN, PlaceName, place_name
 from reaper.ledger.port import Ledger
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
-from reaper.planning.run_age import NOT_REACHED
 
 UNREACHED_ROW = "unreached"
 PLACES_COLUMN = "places"

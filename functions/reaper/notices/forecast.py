@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from reaper import idle_period, registry
 from reaper.case import Finding
 from reaper.model import ACTIONS, Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
-from reaper.planning import dates, enrolment, possible_actions, reasons
+from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
@@ -83,11 +83,11 @@ def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> da
 
 def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
     """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
-    if not mode.announces or not enrolment.is_stopped_by_hours(finding.case):
+    if not mode.announces or not possible_actions.is_stopped_by_hours(finding.case):
         return False
     if finding.step.name is StepName.WARN:
         return possible_actions.strongest_action(finding.case, now) is not None
-    return finding.step.name is StepName.REMIND and enrolment.enrolled_since(finding.case, memory, now) is not None
+    return finding.step.name is StepName.REMIND and dates.enrolled_since(finding.case, memory, now) is not None
 
 
 def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:

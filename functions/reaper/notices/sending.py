@@ -28,7 +28,7 @@ from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.pending.holds import Breaker
-from reaper.planning import enrolment, snoozed_cases
+from reaper.planning import dates, possible_actions
 from reaper.report.run_report import left_alone
 from reaper.snooze import links
 from reaper.text import count_noun
@@ -176,13 +176,13 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     memory, host = memories.get(case.resource.id, Memory()), intents.host_memory(case.resource, memories)
     if because := idle_period.dated_ahead_because(memory, now):
         return because
-    if snoozed_cases.is_snoozed(case, memory, now):
+    if possible_actions.is_snoozed(case, memory, now):
         return "it was snoozed since this was decided"
     if host and host.snoozed_until and host.snoozed_until > now:
         return "its host was snoozed since this was decided"
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
-        return None if enrolment.is_summary_due(case, memory, mails.now) else SUMMARY_SENT
+        return None if dates.is_summary_due(case, memory, mails.now) else SUMMARY_SENT
     changed_by_this_run = memory.last_action_run == mails.run.id
     if changed_by_this_run or memory.version == decision.row_version:
         return None

@@ -1,4 +1,4 @@
-"""What is on hold, which idle shares jumped, and what a person released: one ledger row per account and one for whole runs, as data. Pure.
+"""What is on hold, which idle shares jumped, and what a person released: one ledger row per account and one for whole runs.
 
 While a hold stands, nothing due under it is carried out, except what a release covers. A run that is under its limits and has read every place
 that the row names removes it, and so does a release.
@@ -6,8 +6,7 @@ that the row names removes it, and so does a release.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from reaper.case import Case, Coverage
 from reaper.coverage import OWN, target_of_row
 from reaper.errors import CloudError, Reason
+from reaper.ledger.port import Ledger
 from reaper.ledger.stored_text import target_from_text, target_text
+from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
 from reaper.planning.dates import action_due_at
-from reaper.planning.enrolment import is_stopped_by_hours
+from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
+HOLD_ROW = "hold"
+"""The row of whole runs. That of an account has its key in the name, too."""
+MAX_SHARES = 10
+"""The number of earlier runs, of any age, that show what is usual."""
+RELEASE_FOR = timedelta(hours=24)
+"""How long a release lasts by default."""
 KindInTarget = tuple[str, str]
 """A place: a target, as the ledger writes it, and the name of a kind."""
 ALL_ACCOUNTS = "*"
@@ -136,6 +143,27 @@ class RunScope:
     read_places: frozenset[KindInTarget]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRows:
+    """The rows of some accounts and of whole runs, without what a release has ended: `rows`. `stored`: as they are in the ledger."""
+
+    rows: HoldRows
+    stored: HoldRows
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleShare:
+    """One place in one sweep: how many resources it had a verdict on, and how many of them were idle."""
+
+    seen: int
+    idle: int
+
+
+Shares = Mapping[KindInTarget, Sequence[IdleShare]]
+"""The idle shares of earlier runs by place, newest first."""
+
+
 def account_key(target: Target) -> str:
     """The account or subscription of a target, as the ledger writes it."""
     return f"{target.cloud}/{target.account}".lower()
@@ -214,49 +242,73 @@ def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> 
     return replace(breaker, since=None, run="", because="", lapsed_at=at, usual_since=at if released else breaker.usual_since)
 
 
-def rows_after_breakers(
-    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
-) -> dict[str, HoldRow]:
-    """The rows with the jumps of this run. `sound`: the places that show their share: a jump there that isn't in `jumped` any more is over."""
-    updated = dict(rows)
-    for key, row in rows.items():
-        known = {breaker.place: breaker for breaker in row.breakers}
-        for place, because in jumped.items():
-            if key_of_place(place) == key:
-                before = known.get(place, Breaker(target=place[0], kind=place[1]))
-                known[place] = replace(before, because=because, since=before.since or scope.now, run=before.run or scope.run)
-        for place, breaker in known.items():
-            if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
-                known[place] = ended_breaker(breaker, scope.now)
-        updated[key] = replace(row, breakers=tuple(known.values()))
-        if key == ALL_ACCOUNTS and jumped.keys() & known.keys():
-            kinds = {kind for place, kind in jumped if (place, kind) in known}
-            updated[key] = _with_places(updated[key], {p for p in scope.read_places if p[1] in kinds})
-    return updated
-
-
-def rows_after_limits(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str]], scope: RunScope) -> dict[str, HoldRow]:
-    """The rows with the limits that this run exceeded. A limit that it didn't exceed holds on until a run has read all places of its row."""
-    updated = {}
-    for key, row in rows.items():
-        now_over, before = exceeded.get(key, {}), {hold.exceeded: hold for hold in row.holds}
-        stays = [hold for limit, hold in before.items() if limit not in now_over and not row.places <= scope.read_places]
-        new = [_new_hold(limit, because, before.get(limit), scope) for limit, because in now_over.items()]
-        row = replace(row, holds=(*stays, *new))
-        if new:
-            row = _with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, key_of_place(p)}})
-        elif not row.holds and not (key == ALL_ACCOUNTS and row.jumps):
-            row = replace(row, reads=())
-        updated[key] = row
-    return updated
-
-
 def with_held_accounts(rows: HoldRows) -> dict[str, HoldRow]:
     """The rows, with the accounts that have something on hold in the row of whole runs."""
     run_row = rows.get(ALL_ACCOUNTS, HoldRow())
     on_hold = {key for key, row in rows.items() if key != ALL_ACCOUNTS and (row.holds or row.jumps)}
     accounts = tuple(sorted((set(run_row.accounts) - rows.keys()) | on_hold))
     return {**rows, ALL_ACCOUNTS: replace(run_row, accounts=accounts)}
+
+
+def row_name(key: str) -> str:
+    """The name of the row with that key."""
+    return HOLD_ROW if key == ALL_ACCOUNTS else f"{HOLD_ROW} {key}"
+
+
+def read_hold_rows(ledger: Ledger, targets: Iterable[Target], now: datetime) -> ReadRows:
+    """The rows of the targets' accounts, and that of whole runs. Raises CloudError."""
+    return _read_rows(ledger, map(account_key, targets), now)
+
+
+def _read_rows(ledger: Ledger, accounts: Iterable[str], now: datetime) -> ReadRows:
+    names = {row_name(key): key for key in (ALL_ACCOUNTS, *accounts)}
+    named = {names[name]: row for name, row in ledger.read_rows(names).items()}
+    stored = {key: row_from_columns(row.values) for key, row in named.items()}
+    return ReadRows(rows=settled_rows(stored, now), stored=stored, versions={key: row.version for key, row in named.items()})
+
+
+def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows, now: datetime) -> bool:
+    """Write the rows that have changed, by version. Returns False if another run wrote one first."""
+    changed = [key for key, row in rows.items() if row != before.stored[key]]
+    return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key], now) for key in changed)
+
+
+def usual_shares(ledger: Ledger, places: Iterable[KindInTarget], rows: HoldRows) -> Shares:
+    """The idle shares of these places in the last sweeps that show what is usual there. Raises CloudError."""
+    since = {b.place: b.usual_since for row in rows.values() for b in row.breakers}
+    return {place: _shares_since(ledger, place, since.get(place)) for place in places}
+
+
+def _shares_since(ledger: Ledger, place: KindInTarget, since: datetime | None) -> list[IdleShare]:
+    rows = ledger.statistics(target_from_text(place[0]), place[1], MAX_SHARES)
+    return [IdleShare(seen=row.seen, idle=row.idle) for row in rows if since is None or row.started > since]
+
+
+def release_actions(
+    ledger: Ledger, by: str, now: datetime, valid_for: timedelta = RELEASE_FOR, accounts: Collection[str] = ()
+) -> Release:
+    """Release every action of these accounts (by `account_key`; empty: of all) that was due by `now`. Ends their  Raises CloudError.
+
+    In places whose idle share jumped, the usual share is learned from the runs after `now`.
+    """
+    release = Release(given_at=now, valid_until=now + valid_for, by=by)
+    for key in accounts or (ALL_ACCOUNTS,):
+        update_row(ledger, row_name(key), lambda row: _released_columns(row.values, release), now)
+    return release
+
+
+def _released_columns(values: Mapping[str, str], release: Release) -> dict[str, str]:
+    row = replace(row_from_columns(values), release=release)
+    [settled] = settled_rows({ALL_ACCOUNTS: row}, release.given_at).values()
+    return row_columns(settled)
+
+
+def standing_rows(ledger: Ledger, now: datetime, accounts: Collection[str] = ()) -> dict[str, HoldRow]:
+    """The rows of these accounts that have something on hold, by `account_key`; empty: those of all, and of whole runs. Raises CloudError."""
+    run_row = _read_rows(ledger, (), now).stored[ALL_ACCOUNTS]
+    rows = _read_rows(ledger, accounts or run_row.accounts, now).rows
+    keys = accounts or rows
+    return {key: row for key, row in rows.items() if key in keys and (row.holds or row.jumps)}
 
 
 def row_columns(row: HoldRow) -> dict[str, str]:
@@ -303,30 +355,6 @@ def _released_row(row: HoldRow, given: datetime) -> HoldRow:
     holds = tuple(hold for hold in row.holds if hold.since > given)
     breakers = tuple(ended_breaker(b, given, released=True) if b.since and b.since <= given else b for b in row.breakers)
     return replace(row, holds=holds, breakers=breakers)
-
-
-def _new_hold(limit: Exceeded, because: str, earlier: Hold | None, scope: RunScope) -> Hold:
-    if earlier:
-        return replace(earlier, because=because)
-    return Hold(exceeded=limit, since=scope.now, run=scope.run, because=because)
-
-
-def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
-    """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
-    if key_of_place(place) != ALL_ACCOUNTS:
-        return place in scope.read_places
-    return {p for p in row.places if run_place(p) == place} <= scope.read_places
-
-
-def _with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
-    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
-    kinds_by_target: dict[str, set[str]] = defaultdict(set)
-    for target, kind in row.places | set(more):
-        kinds_by_target[target].add(kind)
-    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for target, kinds in sorted(kinds_by_target.items()):
-        targets[tuple(sorted(kinds))].append(target)
-    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
 
 
 def _counts_case(exceeded: Exceeded, case: Case) -> bool:

@@ -1,17 +1,23 @@
-"""When an action may be carried out: after a notice of the present idle period, its grace, and outside office hours. Pure."""
+"""When a notice counts, and when an action may be carried out: after that notice, its grace, and outside office hours. Pure.
+
+An enrolment notice says that office hours are kept from now on, instead of a mail before every stop. It names the action, the hours and their
+time zone. It counts for the owner who got it until one of these changes, the resource is recreated, or its owner snoozes it. Use, stops and
+starts don't affect it. Its reminder is the weekly summary.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from reaper import idle_period
 from reaper.case import Case
-from reaper.model import Hours, Memory
-from reaper.planning import enrolment
+from reaper.model import Ceiling, Hours, Memory, StepName
 from reaper.planning.possible_actions import (
     ACTION_STRENGTH,
     is_forced,
     is_proven_enough,
+    is_stopped_by_hours,
     manual_start_at,
     may_act,
     strongest_action,
@@ -20,6 +26,8 @@ from reaper.policy import office_hours
 
 FORCED_NOTICE = timedelta(hours=1)
 """How long before `force` stops a resource in use its owner gets one more notice; the grace instead if that is shorter."""
+CLOCK_JITTER = timedelta(hours=1)
+"""Daily schedules aren't exact to the minute: a reminder comes up to this much early rather than a day late."""
 
 
 def earliest_action_at(case: Case, notified_at: datetime) -> datetime:
@@ -48,7 +56,7 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     action = strongest_action(case, now)
     if action is None:
         return None
-    if enrolment.is_stopped_by_hours(case):
+    if is_stopped_by_hours(case):
         return _hours_due_at(case, memory, now)
     warned = valid_notice_at(case, memory, now)
     if warned is None or ACTION_STRENGTH.get(memory.announced_action or "", 0) < ACTION_STRENGTH[action]:
@@ -58,7 +66,7 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
 
 def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped although it is in use, if its owner is notified now; None if not today, which needs another notice."""
-    hours, enrolled_at = case.rule.hours, enrolment.enrolled_since(case, memory, now)
+    hours, enrolled_at = case.rule.hours, enrolled_since(case, memory, now)
     if hours is None or enrolled_at is None or is_proven_enough(case):
         return None
     if not is_forced(case, now) or manual_start_at(case, now):
@@ -72,10 +80,60 @@ def forced_notice_for(case: Case) -> timedelta:
     return min(case.rule.grace, FORCED_NOTICE)
 
 
+def hours_digest(hours: Hours) -> str:
+    """A digest of what the mail named: the action, the hours and their time zone."""
+    calendars = [hours, hours.also] if hours.also else [hours]
+    named = "|".join([StepName.STOP, *(f"{sorted(one.days)}|{one.start}|{one.end}|{one.tz}" for one in calendars)])
+    return sha256(named.encode()).hexdigest()[:16]
+
+
+def enrolled_since(case: Case, memory: Memory, now: datetime) -> datetime | None:
+    """When its present owner was first notified of the present hours; None if no enrolment counts."""
+    hours, notified_at, created = case.rule.hours, memory.warned_at, case.resource.created
+    if (
+        hours is None
+        or not is_stopped_by_hours(case)
+        or case.rule.action.rank < Ceiling.STOP.rank
+        or not idle_period.notice_was_about_hours(memory)
+        or memory.enrolment_digest != hours_digest(hours)
+    ):
+        return None
+    if notified_at is None or notified_at > now + idle_period.MAX_CLOCK_SKEW or (created is not None and created > notified_at):
+        return None
+    is_void = (
+        idle_period.notice_lapsed(case, memory, now)
+        or idle_period.has_new_owner(case, memory)
+        or idle_period.notice_led_to_snooze(memory, now)
+    )
+    return None if is_void else notified_at
+
+
+def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+    """When the weekly summary is due, or a void enrolment may be replaced; None if there was no enrolment, or a wrong clock dated it far
+    ahead.
+    """
+    last = idle_period.last_notice_at(memory)
+    if last is None or last > now + case.rule.remind_every or not idle_period.notice_was_about_hours(memory):
+        return None
+    return next_reminder_at(case, last)
+
+
+def next_reminder_at(case: Case, last: datetime) -> datetime:
+    """When a reminder after a notice at `last` is due: up to `CLOCK_JITTER` early."""
+    return last + case.rule.remind_every - min(CLOCK_JITTER, case.rule.remind_every / 10)
+
+
+def is_summary_due(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether the weekly summary of a valid enrolment is due and no snooze is in effect."""
+    summary_at = next_summary_at(case, memory, now)
+    is_snoozed = memory.snoozed_until is not None and memory.snoozed_until > now
+    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, memory, now) is not None
+
+
 def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When office hours stop it: after its enrolment's grace, and while it is in use also after a notice of the same day."""
     hours, last = case.rule.hours, idle_period.last_notice_at(memory)
-    enrolled_at = enrolment.enrolled_since(case, memory, now)
+    enrolled_at = enrolled_since(case, memory, now)
     if hours is None or enrolled_at is None or last is None:
         return None
     due = _enrolled_due_at(case, memory, enrolled_at)

@@ -56,8 +56,7 @@ def without_notice_of(decision: Decision, because: str) -> Decision:
 
 
 def _planned_again(decision: Decision, memory: Memory, now: datetime, acting: bool) -> Decision:
-    [step] = plan.plan_steps([decision.reported_case], {decision.case.resource.id: memory}, now, acting=acting)
-    return replace(decision, step=step)
+    return replace(decision, step=plan.plan_step(decision.reported_case, memory, now, acting=acting))
 
 
 def _without_actions(case: Case, because: str) -> Case:

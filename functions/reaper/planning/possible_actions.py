@@ -1,13 +1,14 @@
-"""Which actions the policy, the evidence and the kind allow on a case now. Pure, and no word about notices or dates: see `dates`."""
+"""Which actions the policy, the evidence, the kind and its owner's snooze allow on a case now. Pure. Notices and dates: `dates`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+from reaper import idle_period
 from reaper.case import Case
-from reaper.model import Ceiling, Confidence, Hours, Memory, Result, State, StepName
-from reaper.planning import enrolment
+from reaper.model import Ceiling, Confidence, Hours, Memory, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)
@@ -23,6 +24,11 @@ def may_act(case: Case) -> bool:
     Office hours are separate: see `is_forced` and `may_start`.
     """
     return case.verdict.state is State.IDLE and case.rule.protected_because is None and case.rule.action is not Ceiling.IGNORE
+
+
+def is_stopped_by_hours(case: Case) -> bool:
+    """Whether the rule's office hours, and not idleness alone, cause its stops."""
+    return case.rule.hours is not None and case.rule.hours.by_rule
 
 
 def may_keep_hours(case: Case) -> bool:
@@ -69,7 +75,7 @@ def is_proven_enough(case: Case) -> bool:
 
 def is_in_weekly_summary(case: Case, action: StepName) -> bool:
     """Whether only the weekly summary tells its owner: daily stops and starts by office hours."""
-    return action is StepName.START or (action is StepName.STOP and enrolment.is_stopped_by_hours(case))
+    return action is StepName.START or (action is StepName.STOP and is_stopped_by_hours(case))
 
 
 def is_unconfirmed(memory: Memory, now: datetime) -> bool:
@@ -96,6 +102,37 @@ def was_stopped_by_reaper(case: Case, memory: Memory) -> bool:
     if memory.last_action is StepName.START and memory.last_action_result is Result.FAILED:
         return changed is None or changed <= acted_at  # the reaper had stopped it before it tried that start
     return memory.last_action is StepName.STOP and (changed is None or changed <= acted_at + CONFIRM_WITHIN)
+
+
+def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
+    """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged.
+
+    `host`: the memory of the resource that contains it. A snooze of that one protects this one too.
+    """
+    own = is_snoozed(case, memory, now)
+    by_host = host is not None and host.snoozed_until is not None and host.snoozed_until > now
+    if not may_act(case) or not (own or by_host):
+        return case
+    because = snooze_sentence(memory) if own or host is None else f"its host is {snooze_sentence(host)}"
+    return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
+
+
+def is_snoozed(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether a snooze is in effect. A snooze from before the resource was created was for another one with the same ID."""
+    return memory.snoozed_until is not None and memory.snoozed_until > now and not is_recreated(case, memory)
+
+
+def is_recreated(case: Case, memory: Memory) -> bool:
+    """Whether the resource was created after its snooze, under an ID that another resource had."""
+    snoozed_at, created = memory.snoozed_at, case.resource.created
+    return snoozed_at is not None and created is not None and created > snoozed_at + idle_period.MAX_CLOCK_SKEW
+
+
+def snooze_sentence(memory: Memory) -> str:
+    """The sentence about a snooze that is in effect."""
+    until = memory.snoozed_until.astimezone(UTC) if memory.snoozed_until else None
+    reason = f": {memory.snooze_reason}" if memory.snooze_reason else ""
+    return f"snoozed until {until:%Y-%m-%d %H:%M} UTC by {memory.snoozed_by or 'someone'}{reason}"
 
 
 def _is_startable(case: Case) -> bool:

@@ -9,9 +9,8 @@ from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.duration import format_duration
 from reaper.model import Memory, State, StepName
-from reaper.planning import enrolment
-from reaper.planning.dates import action_due_at
-from reaper.planning.possible_actions import manual_start_at, was_stopped_by_reaper
+from reaper.planning.dates import action_due_at, next_reminder_at
+from reaper.planning.possible_actions import is_stopped_by_hours, manual_start_at, was_stopped_by_reaper
 from reaper.policy import office_hours
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
@@ -54,7 +53,7 @@ def start_because(case: Case, memory: Memory) -> str:
 def due_because(case: Case, memory: Memory, action: StepName, now: datetime) -> str:
     """Why an action is due."""
     ago = _ago(memory.warned_at or now, now)
-    if enrolment.is_stopped_by_hours(case):
+    if is_stopped_by_hours(case):
         return f"its office hours are over, and the owner was notified {ago} that they apply"
     return f"{case.verdict.because}; the owner was notified {ago} that it would be {PARTICIPLES[action]}"
 
@@ -111,7 +110,7 @@ def unannounced_because(action: StepName) -> str:
 
 def waiting_because(case: Case, memory: Memory, action: StepName | None, last: datetime, now: datetime) -> str:
     """Why there is no step between two notices, and what comes next."""
-    reminder_at = enrolment.next_reminder_at(case, last)
+    reminder_at = next_reminder_at(case, last)
     due = action_due_at(case, memory, now) if action else None
     if action and due and now < due <= reminder_at:
         following = f"it will be {PARTICIPLES[action]} in {format_duration(due - now)}"
@@ -133,11 +132,11 @@ def still_idle_because(last: datetime, now: datetime) -> str:
 def recent_notice_because(case: Case, memory: Memory, now: datetime) -> str | None:
     """Why a resource that is idle every evening, and on which no action can be announced, gets no notice yet: the last one was recent."""
     last = idle_period.last_notice_at(memory)
-    if last is None or not enrolment.is_stopped_by_hours(case):
+    if last is None or not is_stopped_by_hours(case):
         return None
     if idle_period.notice_was_about_hours(memory) or idle_period.has_new_owner(case, memory):
         return None
-    reminder_at = enrolment.next_reminder_at(case, last)
+    reminder_at = next_reminder_at(case, last)
     if not last <= now < reminder_at:
         return None
     return f"the owner was notified {_ago(last, now)} and will be notified again in {format_duration(reminder_at - now)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper.case import Case, Coverage, Finding, FinishedRun, Outcome, Report, Step
+from reaper.case import PLANNED, Case, Coverage, Finding, FinishedRun, Outcome, Report, Step
 from reaper.coverage import (
     OWN,
     PlaceName,
@@ -17,7 +17,7 @@ from reaper.coverage import (
     with_replaced_rows,
 )
 from reaper.errors import CloudError, Reason
-from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
+from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import Memory, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch

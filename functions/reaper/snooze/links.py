@@ -10,7 +10,7 @@ from reaper import urls
 from reaper.case import Finding
 from reaper.errors import SettingsError
 from reaper.model import State, StepName
-from reaper.planning import enrolment
+from reaper.planning import possible_actions
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
@@ -50,7 +50,10 @@ def links_by_resource(findings: Iterable[Finding], signer: LinkSigner, now: date
     """
     links = {}
     for finding in findings:
-        has_hours_notice = enrolment.is_stopped_by_hours(finding.case) and finding.step.name in {StepName.WARN, StepName.REMIND}
+        has_hours_notice = possible_actions.is_stopped_by_hours(finding.case) and finding.step.name in {
+            StepName.WARN,
+            StepName.REMIND,
+        }
         if finding.case.verdict.state is State.IDLE or has_hours_notice:
             try:
                 token = sign_link(_link_for(finding, signer, now), signer.keys)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper import contexts
+from reaper import contexts, handover
 from reaper.contexts import RunSetup, no_progress
 from reaper.errors import ReaperError
 from reaper.ledger.port import Ledger
-from reaper.planning import run_age
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
 from reaper.settings import Settings
@@ -59,5 +58,5 @@ def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy) -> Run
         clock=context.clock,
         progress=context.progress,
         deadline=context.deadline,
-        observe_share=run_age.SHARE_OF_STEP,
+        observe_share=handover.SHARE_OF_STEP,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reaper.pending import hold_ledger
+from reaper.pending import holds
 from reaper.text import format_time
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.story_world import StoryWorld
@@ -70,7 +70,7 @@ def put_tag(name: str, key: str, value: str) -> StoryEvent:
 def release_hold(stage: StoryWorld) -> str:
     """What is on hold is released by a person."""
     with stage.ledger() as ledger:
-        until = hold_ledger.release_actions(ledger, "lee", stage.now).valid_until
+        until = holds.release_actions(ledger, "lee", stage.now).valid_until
     return f"has read the summary and runs `reaper release --all`: what was due is released until {format_time(until)}"
 
 
