@@ -14,8 +14,8 @@ from typing import Any
 
 import boto3
 import pytest
-import reaper.aws.actions
 
+import reaper.aws.actions
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
