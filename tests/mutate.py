@@ -67,7 +67,7 @@ TESTS = {
     "memory_updates": PLANS,
     "idle_period": PLANS,
     "limits": ["test_limits", "test_account_limits", "test_breaker", "test_invariants"],
-    "planning.jumps": ["test_jumps", "test_breaker"],
+    "planning.holding": ["test_jumps", "test_breaker"],
     "pending.holds": ["pending/test_holds", "test_breaker", "test_limits", "test_account_limits"],
     "acting.executor": ACTS,
     "acting.recheck": ACTS,

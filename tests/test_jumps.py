@@ -19,7 +19,8 @@ from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Memory, Mode, StepName
 from reaper.pending import holds
 from reaper.pending.holds import Breaker
-from reaper.planning import jumps, possible_actions
+from reaper.planning import holding, possible_actions
+from reaper.planning.holding import Planned
 from reaper.policy import office_hours
 from reaper.run import run_phases
 
@@ -263,7 +264,7 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(memory: Memory, breake
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
     step = plan.plan_step(judged, memory, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
-    after, _ = jumps.after_jumps(decision, memory, [breaker], NOW, acting=True)
+    after = holding.after_jumps(Planned(decision=decision, memory=memory), [breaker], NOW, acting=True).decision
     assert after.step.name not in ENDING_ACTIONS or step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
@@ -279,4 +280,5 @@ def test_a_jump_leaves_what_office_hours_decide(memory: Memory, breaker: Breaker
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
     step = plan.plan_step(judged, memory, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
-    assert jumps.after_jumps(decision, memory, [breaker], NOW, acting=True) == (decision, memory)
+    planned = Planned(decision=decision, memory=memory)
+    assert holding.after_jumps(planned, [breaker], NOW, acting=True) == planned

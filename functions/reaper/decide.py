@@ -10,24 +10,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
-from reaper import __version__, coverage, handover, idle_period, limits, memory_updates, plan
+from reaper import __version__, handover, idle_period, limits, memory_updates, plan
 from reaper.case import Blocked, Case, Coverage, Step
-from reaper.coverage import OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
+from reaper.coverage import NOT_REACHED, OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.port import Ledger, Recalled, Unfinished
-from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCount, PlaceCounts
-from reaper.model import ENDING_ACTIONS, NOTICES, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished
-from reaper.pending.holds import Breaker, HoldRows, KindInTarget, RunScope
+from reaper.pending.holds import KindInTarget, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import contained, jumps, possible_actions, reminders
+from reaper.planning import contained, dates, holding, possible_actions
+from reaper.planning.holding import Limited, Planned, Swept
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -55,30 +56,16 @@ class DecideContext:
     dead_runs: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Draft:
-    """What this phase has collected: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used.
-
-    `blocked_ids`: what an interrupted action blocks, whatever the plan says.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Phase:
+    """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`."""
 
     run: Run
     now: datetime
     context: DecideContext
     ledger: Ledger | None
     leases: RunLeases | None
-    memories: dict[str, Memory] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
-    others: dict[KindInTarget, PlaceCount] = field(default_factory=dict)
-    places: dict[KindInTarget, Target] = field(default_factory=dict)
-    left_targets: set[Target] = field(default_factory=set)
-    meets_other_run: bool = False
-    untold: list[UntoldAction] = field(default_factory=list)
-    interrupted: list[Unfinished] = field(default_factory=list)
-    blocked_ids: set[str] = field(default_factory=set)
-    coverage: list[Coverage] = field(default_factory=list)
-    failures: list[Coverage] = field(default_factory=list)
-    refused_rows: list[Coverage] = field(default_factory=list)
+    failures: list[Coverage]
 
     @property
     def announces(self) -> bool:
@@ -87,11 +74,22 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Unusual:
-    """The places whose idle share says nothing about what is usual, and the jumps that stand."""
+class _Part:
+    """What is planned of one part, or of all. `others`: the counts of what needs no decision. `places`: where something was planned or counted.
 
-    places: frozenset[KindInTarget] = frozenset()
-    jumps: tuple[Breaker, ...] = ()
+    `left_targets`: those that were left alone; `meets_other_run`: because another run has them. `ledger_failed`: an audit couldn't read it.
+    """
+
+    planned: tuple[Planned, ...] = ()
+    others: PlaceCounts = field(default_factory=dict)
+    places: Mapping[KindInTarget, Target] = field(default_factory=dict)
+    left_targets: frozenset[Target] = frozenset()
+    meets_other_run: bool = False
+    ledger_failed: bool = False
+    untold: tuple[UntoldAction, ...] = ()
+    interrupted: tuple[Unfinished, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    refused_rows: tuple[Coverage, ...] = ()
 
 
 def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
@@ -99,111 +97,126 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
 
     In a mode that writes it takes the leases of the targets, and gives them back if it fails.
     """
-    draft: _Draft | None = None
+    phase: _Phase | None = None
+    done: list[_Part] = []
     with ExitStack() as on_failure:
         for part in parts:
-            if draft is None:
-                draft = _new_draft(part.run, context)
-                if draft.leases:
-                    on_failure.callback(draft.leases.give_back)
-            _decide_part(part, draft)
-        if draft is None:
+            if phase is None:
+                phase = _begun(part.run, context)
+                if phase.leases:
+                    on_failure.callback(phase.leases.give_back)
+            done.append(replace(_plan_part(part, phase), coverage=part.coverage))
+            if done[-1].ledger_failed:
+                phase = replace(phase, ledger=None)
+        if phase is None:
             raise ValueError("there is nothing to decide: no part was observed")
-        if draft.meets_other_run and draft.leases and not (draft.leases.targets or draft.leases.failures):
-            draft.failures.append(skipped_row())
-        if draft.leases and draft.ledger and not context.notices_only:
-            draft.untold += recall_left_targets(draft.coverage, draft.leases, draft.run.id, draft.now, draft.failures)
-        decided = _decided(draft)
+        decided = _decided(_joined(done), phase)
         on_failure.pop_all()
         return decided
 
 
-def _new_draft(run: Run, context: DecideContext) -> _Draft:
+def _begun(run: Run, context: DecideContext) -> _Phase:
     now, ledger = context.clock(), context.ledger
-    draft = _Draft(run=run, now=now, context=context, ledger=ledger, leases=None)
-    if run.mode.writes and ledger is not None:
-        draft.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
-        try:
-            ensure_format(ledger, now)
-        except ReaperError as error:
-            draft.ledger = None
-            draft.failures.append(failure_row("ledger", error))
-    return draft
+    phase = _Phase(run=run, now=now, context=context, ledger=ledger, leases=None, failures=[])
+    if ledger is None or not run.mode.writes:
+        return phase
+    leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
+    try:
+        ensure_format(ledger, now)
+    except ReaperError as error:
+        return replace(phase, leases=leases, ledger=None, failures=[failure_row("ledger", error)])
+    return replace(phase, leases=leases)
 
 
-def _decide_part(part: Observed, draft: _Draft) -> None:
-    draft.coverage += part.coverage
-    if because := _refused_because(part, draft):
-        refused = [row for row in part.coverage if row.cloud != OWN and coverage.NOT_REACHED not in (row.error or "")]
-        draft.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
-        _leave_alone(part.cases, because, draft)
-        return
-    if draft.leases is None:
-        memories = recall_to_read(part.cases, draft.ledger, draft.now, draft.failures) if draft.ledger else NO_MEMORIES
-        draft.ledger = None if memories is None else draft.ledger
-        _plan_cases(part.cases, NO_MEMORIES if memories is None else memories, draft)
-        return
-    if draft.context.notices_only:
-        _decide_resources(part.cases, draft.leases, draft)
-        return
-    targets = take_leases(part, draft.leases, draft.now, draft.failures) if draft.ledger else set()
-    left = [case for case in part.cases if case.resource.target not in targets]
-    _leave_alone(left, OTHER_RUN if draft.ledger else LEDGER_UNREADABLE, draft)
-    draft.meets_other_run = draft.meets_other_run or bool(left and draft.ledger)
-    _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
+def _joined(parts: Sequence[_Part]) -> _Part:
+    """All parts as one."""
+    others: dict[KindInTarget, PlaceCount] = {}
+    for part in parts:
+        limits.add_counts(others, part.others)
+    return _Part(
+        planned=tuple(chain.from_iterable(part.planned for part in parts)),
+        others=others,
+        places={place: target for part in parts for place, target in part.places.items()},
+        left_targets=frozenset(chain.from_iterable(part.left_targets for part in parts)),
+        meets_other_run=any(part.meets_other_run for part in parts),
+        ledger_failed=any(part.ledger_failed for part in parts),
+        untold=tuple(chain.from_iterable(part.untold for part in parts)),
+        interrupted=tuple(chain.from_iterable(part.interrupted for part in parts)),
+        coverage=tuple(chain.from_iterable(part.coverage for part in parts)),
+        refused_rows=tuple(chain.from_iterable(part.refused_rows for part in parts)),
+    )
 
 
-def _decide_resources(cases: Sequence[Case], leases: RunLeases, draft: _Draft) -> None:
-    """Decide about single resources, unless another run has their target or one of its actions on them is still open."""
-    ids = take_resource_leases(cases, leases, draft.now, draft.failures) if draft.ledger else None
-    leased = [case for case in cases if case.resource.id in (ids or ())]
-    memories = recall_to_read(leased, draft.ledger, draft.now, draft.failures) if draft.ledger else None
-    if ids is None or memories is None:
-        _leave_alone(cases, LEDGER_UNREADABLE, draft)
-        return
-    known = dict(memories)
-    is_open = {case.resource.id for case in leased if memory_updates.is_unfinished(known.get(case.resource.id, Memory()))}
-    _leave_alone([case for case in cases if case.resource.id not in ids], OTHER_RUN, draft)
-    _leave_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION, draft)
-    _plan_cases([case for case in leased if case.resource.id not in is_open], memories, draft)
+def _plan_part(part: Observed, phase: _Phase) -> _Part:
+    if because := _refused_because(part, phase):
+        refused = [row for row in part.coverage if row.cloud != OWN and NOT_REACHED not in (row.error or "")]
+        rows = tuple(replace(row, status=Status.FAILED, error=because) for row in refused)
+        return replace(_left_alone(part.cases, because), refused_rows=rows)
+    if phase.leases is None:
+        memories = recall_to_read(part.cases, phase.ledger, phase.now, phase.failures) if phase.ledger else NO_MEMORIES
+        planned = _plan_cases(part.cases, NO_MEMORIES if memories is None else memories, phase)
+        return replace(planned, ledger_failed=memories is None)
+    if phase.ledger is None:
+        return _left_alone(part.cases, LEDGER_UNREADABLE)
+    plan_leased = _plan_resources if phase.context.notices_only else _plan_targets
+    return plan_leased(part, phase.leases, phase)
 
 
-def _refused_because(part: Observed, draft: _Draft) -> str | None:
+def _refused_because(part: Observed, phase: _Phase) -> str | None:
     if part.run.version != __version__:
         return f"version {part.run.version} observed it, and this is {__version__}"
-    return draft.context.refused_because or handover.too_old_to_decide(part.run, draft.now)
+    return phase.context.refused_because or handover.too_old_to_decide(part.run, phase.now)
 
 
-def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -> None:
-    recalled = recall_and_close(cases, targets, draft.ledger, draft.run.id, draft.now, draft.failures) if draft.ledger else None
+def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
+    """Plan single resources, unless another run has their target or one of its actions on them is still open."""
+    ids = take_resource_leases(part.cases, leases, phase.now, phase.failures)
+    leased = [case for case in part.cases if case.resource.id in (ids or ())]
+    memories = recall_to_read(leased, leases.ledger, phase.now, phase.failures)
+    if ids is None or memories is None:
+        return _left_alone(part.cases, LEDGER_UNREADABLE)
+    known = dict(memories)
+    is_open = {case.resource.id for case in leased if memory_updates.is_unfinished(known.get(case.resource.id, Memory()))}
+    return _joined(
+        [
+            _left_alone([case for case in part.cases if case.resource.id not in ids], OTHER_RUN),
+            _left_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION),
+            _plan_cases([case for case in leased if case.resource.id not in is_open], memories, phase),
+        ]
+    )
+
+
+def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
+    """Plan what is in the targets that this run gets."""
+    run, targets = phase.run, take_leases(part, leases, phase.now, phase.failures)
+    left = [case for case in part.cases if case.resource.target not in targets]
+    leased = [case for case in part.cases if case.resource.target in targets]
+    others = replace(_left_alone(left, OTHER_RUN), meets_other_run=bool(left))
+    recalled = recall_and_close(leased, targets, leases.ledger, run.id, phase.now, phase.failures)
     if recalled is None:
-        _leave_alone(cases, LEDGER_UNREADABLE, draft)
-        if draft.leases:
-            draft.leases.give_back(targets)
-        return
-    draft.untold += [action for action in recalled.untold if not (action.is_open and draft.run.mode.acts)]
-    draft.interrupted += recalled.interrupted
-    if not draft.run.mode.acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
-        add_failure_row(draft.failures, failure_row("acts", error))
-    _plan_cases(cases, recalled.memories, draft)
+        leases.give_back(targets)
+        return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
+    if not run.mode.acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
+        add_failure_row(phase.failures, failure_row("acts", error))
+    untold = tuple(action for action in recalled.untold if not (action.is_open and run.mode.acts))
+    planned = _plan_cases(leased, recalled.memories, phase)
+    return _joined([others, replace(planned, untold=untold, interrupted=recalled.interrupted)])
 
 
-def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> None:
+def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
     """Plan each case once. What needs no decision is only counted."""
     by_id = {case.resource.id: case for case in cases}
+    planned: list[Planned] = []
     counted: list[Case] = []
     for case in cases:
-        place = holds.kind_in_target_of(case)
-        draft.places[place] = case.resource.target
         if intents.is_unreadable(case.resource, memories):
-            _keep_left(case, ROW_UNREADABLE, draft)
-        elif not _needs_decision(case, memories):
-            counted.append(case)
+            planned.append(_undecided(case, ROW_UNREADABLE))
+        elif _needs_decision(case, memories):
+            planned.append(_plan_case(_with_guests_blocked(case, by_id, memories, phase.now), memories, phase))
         else:
-            decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, draft.now), memories, draft)
-            draft.decisions.append(decision)
-            draft.memories[case.resource.id] = memory
-    limits.add_counts(draft.others, limits.count_places(counted))
+            counted.append(case)
+    places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
+    return _Part(planned=tuple(planned), others=limits.count_places(counted), places=places)
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
@@ -226,149 +239,111 @@ def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recall
     return replace(case, blocked=blocked)
 
 
-def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[Decision, Memory]:
+def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
-    host = intents.host_memory(case.resource, memories)
+    now, host = phase.now, intents.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
-    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, draft.now), host)
-    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, draft.now), memory, draft.now, host)
-    step = plan.plan_step(reported, memory, draft.now, acting=draft.announces)
-    if because := _interrupted_because(case, memories, draft):
-        step = step if step.name is StepName.START else Step(name=StepName.NONE, because=because)
-        draft.blocked_ids.add(case.resource.id)
-    return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
+    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, now), host)
+    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
+    step = plan.plan_step(reported, memory, now, acting=phase.announces)
+    because = _interrupted_because(case, memories, phase.run.id)
+    if because and step.name is not StepName.START:
+        step = Step(name=StepName.NONE, because=because)
+    decision = Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version)
+    return Planned(decision=decision, memory=memory, is_blocked=because is not None)
 
 
-def _interrupted_because(case: Case, memories: Recalled, draft: _Draft) -> str | None:
+def _interrupted_because(case: Case, memories: Recalled, run_id: str) -> str | None:
     """Why it may only be started: an action on it, on its host or on something inside may be half done."""
     for resource_id in intents.remembered_ids(case.resource):
         memory = None if resource_id in memories.unreadable else memories.get(resource_id)
-        if memory and memory_updates.is_interrupted(memory, draft.run.id):
+        if memory and memory_updates.is_interrupted(memory, run_id):
             return unfinished.interrupted_because(memory)
     return None
 
 
-def _leave_alone(cases: Iterable[Case], because: str, draft: _Draft) -> None:
-    """Leave these alone in this run, for a reason outside them."""
-    for case in cases:
-        draft.left_targets.add(case.resource.target)
-        if possible_actions.may_act(case) or case.rule.hours is not None:
-            _keep_left(case, because, draft)
-
-
-def _keep_left(case: Case, because: str, draft: _Draft) -> None:
-    draft.decisions.append(Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
-
-
-def _decided(draft: _Draft) -> Decided:
-    unusual = _apply_limits(draft)
-    leased = tuple(sorted(draft.leases.targets, key=str)) if draft.leases else ()
-    return Decided(
-        run=draft.run,
-        decided_at=draft.now,
-        leased=leased,
-        decisions=tuple(_narrowed(_with_reminders(decision, draft), draft) for decision in draft.decisions),
-        untold=tuple(draft.untold),
-        interrupted=tuple(draft.interrupted),
-        unusual=tuple(sorted(unusual.places)),
-        jumps=unusual.jumps,
-        coverage=(*draft.refused_rows, *draft.failures),
+def _left_alone(cases: Sequence[Case], because: str) -> _Part:
+    """These are left alone in this run, for a reason outside them."""
+    kept = [case for case in cases if possible_actions.may_act(case) or case.rule.hours is not None]
+    return _Part(
+        planned=tuple(_undecided(case, because) for case in kept),
+        left_targets=frozenset(case.resource.target for case in cases),
     )
 
 
-def _apply_limits(draft: _Draft) -> _Unusual:
+def _undecided(case: Case, because: str) -> Planned:
+    return Planned(decision=Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
+
+
+def _decided(whole: _Part, phase: _Phase) -> Decided:
+    leases, failures = phase.leases, phase.failures
+    if whole.meets_other_run and leases and not (leases.targets or leases.failures):
+        failures.append(skipped_row())
+    untold = whole.untold
+    if leases and phase.ledger and not phase.context.notices_only:
+        untold += recall_left_targets(whole.coverage, leases, phase.run.id, phase.now, failures)
+    limited = _apply_limits(whole, phase)
+    return Decided(
+        run=phase.run,
+        decided_at=phase.now,
+        leased=tuple(sorted(leases.targets, key=str)) if leases else (),
+        decisions=tuple(_narrowed(_with_reminders(planned, phase), phase.context.agreed) for planned in limited.planned),
+        untold=untold,
+        interrupted=whole.interrupted,
+        unusual=tuple(sorted(limited.unusual)),
+        jumps=limited.jumps,
+        coverage=(*whole.refused_rows, *failures),
+    )
+
+
+def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
     """Put on hold what exceeds a limit, send no notices where the idle share jumped, and record both, by version, before any mail.
 
     If the ledger fails, everything is on hold.
     """
-    ledger = draft.ledger
-    if ledger is None:
-        return _Unusual()
+    if phase.ledger is None:
+        return Limited(planned=whole.planned)
+    others = whole.left_targets - (phase.leases.targets if phase.leases else set())
+    coverage = with_replaced_rows(whole.coverage, whole.refused_rows)
+    swept = Swept(
+        scope=RunScope(run=phase.run.id, now=phase.now, read_places=holds.read_places(coverage, others)),
+        others=whole.others,
+        targets={*whole.places.values(), *(target_of_row(row) for row in coverage if row.cloud != OWN and row.account)},
+        limits=phase.context.policy.limits,
+        announces=phase.announces,
+        writes=phase.run.mode.writes,
+        notices_only=phase.context.notices_only,
+    )
     try:
-        return _hold_over_limits(ledger, draft)
+        return holding.apply_limits(whole.planned, swept, phase.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
-        draft.decisions = [_without_step(decision, because, draft) for decision in draft.decisions]
-        draft.failures.append(failure_row("ledger", error))
-        return _Unusual(places=frozenset(draft.places))
+        phase.failures.append(failure_row("ledger", error))
+        planned = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
+        return Limited(planned=planned, unusual=frozenset(whole.places))
 
 
-def _without_step(decision: Decision, because: str, draft: _Draft) -> Decision:
-    """The decision if nothing is known of holds and jumps: no action, and no notice of idleness."""
-    memory = draft.memories.get(decision.case.resource.id, Memory())
-    if decision.step.name in ENDING_ACTIONS:
-        return replace(decision, step=Step(name=StepName.HOLD, because=f"on hold, because {because}"))
-    by_hours = draft.announces and plan.follows_hours(decision.reported_case, memory, draft.now)
-    is_notice = decision.step.name in NOTICES and not by_hours
-    return jumps.without_notice_of(decision, f"no notice is sent, because {because}") if is_notice else decision
-
-
-def _hold_over_limits(ledger: Ledger, draft: _Draft) -> _Unusual:
-    counts = limits.count_places(d.reported_case for d in draft.decisions if d.row_version is not None)
-    limits.add_counts(counts, draft.others)
-    others = draft.left_targets - (draft.leases.targets if draft.leases else set())
-    coverage = with_replaced_rows(draft.coverage, draft.refused_rows)
-    scope = RunScope(run=draft.run.id, now=draft.now, read_places=holds.read_places(coverage, others))
-    targets = {*draft.places.values(), *(target_of_row(row) for row in coverage if row.cloud != OWN and row.account)}
-    planned = list(draft.decisions), dict(draft.memories)
-
-    def attempt() -> HoldRows | None:
-        draft.decisions, draft.memories = list(planned[0]), dict(planned[1])
-        read = holds.read_hold_rows(ledger, targets, draft.now)
-        if draft.context.notices_only:
-            _apply_jumps(read.rows, draft)
-            draft.decisions = [
-                replace(d, step=limits.step_under_jumps(d.step, d.reported_case, read.rows)) for d in draft.decisions
-            ]
-            return read.rows
-        shares = holds.usual_shares(ledger, limits.places_that_may_jump(counts), read.rows)
-        rows: HoldRows = limits.rows_with_jumps(counts, draft.context.policy.limits, shares, read.rows, scope)
-        _apply_jumps(rows, draft)
-        if draft.announces:
-            rows = _apply_caps(rows, counts, scope, draft)
-        rows = holds.with_held_accounts(rows)
-        recorded = not draft.run.mode.writes or holds.record_rows(ledger, rows, read, draft.now)
-        return rows if recorded else None
-
-    rows = write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
-    jumped = tuple(breaker for row in rows.values() for breaker in row.jumps)
-    return _Unusual(places=frozenset(jump.place for jump in jumped), jumps=jumped)
-
-
-def _apply_jumps(rows: HoldRows, draft: _Draft) -> None:
-    for index, decision in enumerate(draft.decisions):
-        resource_id = decision.case.resource.id
-        may_change = decision.row_version is not None and resource_id not in draft.blocked_ids
-        if breakers := holds.breakers_over(decision.case, rows) if may_change else []:
-            draft.decisions[index], draft.memories[resource_id] = jumps.after_jumps(
-                decision, draft.memories[resource_id], breakers, draft.now, acting=draft.announces
-            )
-
-
-def _apply_caps(rows: HoldRows, counts: PlaceCounts, scope: RunScope, draft: _Draft) -> HoldRows:
-    counted = [index for index, decision in enumerate(draft.decisions) if decision.row_version is not None]
-    planned = [(draft.decisions[index].reported_case, draft.decisions[index].step) for index in counted]
-    limited = limits.hold_over_limits(planned, draft.memories, draft.context.policy.limits, rows, scope, counts)
-    for index, step in zip(counted, limited.steps, strict=True):
-        draft.decisions[index] = _with_hold(draft.decisions[index], step, limited.since)
-    return limited.rows
-
-
-def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[datetime]]) -> Decision:
-    if step.name is not StepName.HOLD:
+def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
+    """The decision with its reminder and weekly summary. Applied after the limits, which count what is due with or without a reminder."""
+    decision, now = planned.decision, phase.now
+    if not planned.is_known or not phase.run.mode.announces:
         return decision
-    return replace(decision, step=step, on_hold_since=tuple(sorted(since.get(decision.case.resource.id, ()))))
+    if not phase.run.mode.acts:
+        decision = _with_reminder_of_due(decision, planned.memory, now)
+    by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
+    return replace(decision, needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.memory, now))
 
 
-def _with_reminders(decision: Decision, draft: _Draft) -> Decision:
-    """The decision with its reminder and summary. Applied after the limits, which count what is due with or without a reminder."""
-    if decision.row_version is None or not draft.run.mode.announces:
+def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
+    """A reminder of what is due in a run that doesn't act. Otherwise its notice would lapse."""
+    last = idle_period.last_notice_at(memory)
+    remind_every = decision.case.rule.remind_every
+    if decision.step.name not in ENDING_ACTIONS or last is None or now < last + remind_every - dates.CLOCK_JITTER:
         return decision
-    return reminders.with_reminders(decision, draft.memories.get(decision.case.resource.id, Memory()), draft.run, draft.now)
+    return replace(decision, step=Step(name=StepName.REMIND, because=f"{decision.step.because}, and this run does not act"))
 
 
-def _narrowed(decision: Decision, draft: _Draft) -> Decision:
-    agreed = draft.context.agreed
+def _narrowed(decision: Decision, agreed: PlanFile | None) -> Decision:
     if agreed is None or decision.outcome.result is not Result.PLANNED:
         return decision
     return plan_file.narrow_to_plan(decision, agreed)

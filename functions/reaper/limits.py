@@ -1,7 +1,7 @@
 """Too many actions at once means none: caps by count, by share and by money, per account and over the run, and a breaker. Pure.
 
 Over a cap, every stop and delete that it counts is on hold. Where the idle share of a place jumps, so is every one there that no calendar asks
-for, and no notice of idleness goes out (`planning.jumps`). They wait until a person runs `reaper release` or a later run is under the limit.
+for, and no notice of idleness goes out (`planning.holding`). They wait until a person runs `reaper release` or a later run is under the limit.
 Over a cap notices still go out, and starts are never on hold.
 """
 

@@ -26,7 +26,7 @@ from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Re
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import holds, intents
-from reaper.planning import contained, jumps, possible_actions
+from reaper.planning import contained, holding, possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
@@ -139,7 +139,7 @@ def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Reche
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise StepRefused(f"it is on hold since this was decided: {because}")
-    if jumps.without_lapsed_notice(memory, breakers) != memory:
+    if holding.without_lapsed_notice(memory, breakers) != memory:
         raise StepRefused("its notice is from before the end of a jump of the idle share, so it needs a new one")
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:

@@ -1,1 +1,1 @@
-"""What `plan` rests on: which actions are possible, their dates, the reasons in words, snoozes, enrolment in office hours, contained resources."""
+"""What `plan` and `decide` rest on: possible actions, dates, the reasons in words, contained resources, and what limits and jumps put on hold."""

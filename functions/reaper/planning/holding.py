@@ -1,0 +1,177 @@
+"""Applies limits and jumps to a plan: what exceeds a limit is on hold, and the holds are recorded before any mail is sent.
+
+A jump of the idle share is more likely a broken signal than an empty office, so what its owners would read might be untrue: no notice of idleness
+for two days, then none with a date, and earlier ones lapse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from reaper import idle_period, limits, plan
+from reaper.case import Blocked, Case, Step
+from reaper.handover import Decision
+from reaper.ledger.port import Ledger
+from reaper.ledger.update import write_until_accepted
+from reaper.limits import PlaceCounts
+from reaper.model import ENDING_ACTIONS, NOTICES, Memory, StepName, Target
+from reaper.pending import holds
+from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
+from reaper.planning import possible_actions
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A decision and the memory it is based on. `is_blocked`: an interrupted action blocks it, whatever the plan says."""
+
+    decision: Decision
+    memory: Memory = field(default_factory=Memory)
+    is_blocked: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its row could be read, so that something about it may be written."""
+        return self.decision.row_version is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What limits need to know of a run besides its plan. `others`: the counts of what needs no decision. `targets`: those it is about.
+
+    `notices_only`: the run leaves limits and holds to others; where the idle share jumped, what is due is on hold.
+    """
+
+    scope: RunScope
+    others: PlaceCounts
+    targets: Collection[Target]
+    limits: Limits
+    announces: bool
+    writes: bool
+    notices_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """The plan after the limits, the places whose idle share says nothing about what is usual, and the jumps that stand."""
+
+    planned: Sequence[Planned]
+    unusual: frozenset[KindInTarget] = frozenset()
+    jumps: tuple[Breaker, ...] = ()
+
+
+def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Limited:
+    """The plan after limits and jumps, once both are recorded, by version. Raises CloudError."""
+    now = swept.scope.now
+    counts = limits.count_places(each.decision.reported_case for each in planned if each.is_known)
+    limits.add_counts(counts, swept.others)
+
+    def attempt() -> Limited | None:
+        read = holds.read_hold_rows(ledger, swept.targets, now)
+        if swept.notices_only:
+            return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
+        shares = holds.usual_shares(ledger, limits.places_that_may_jump(counts), read.rows)
+        rows: HoldRows = limits.rows_with_jumps(counts, swept.limits, shares, read.rows, swept.scope)
+        after = _after_jumps(planned, rows, swept)
+        if swept.announces:
+            after, rows = _after_caps(after, rows, counts, swept)
+        rows = holds.with_held_accounts(rows)
+        return _limited(after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
+
+    return write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
+
+
+def without_step(planned: Planned, because: str, now: datetime, *, acting: bool) -> Planned:
+    """The decision if nothing is known of holds and jumps: no action, and no notice of idleness."""
+    decision = planned.decision
+    if decision.step.name in ENDING_ACTIONS:
+        return _with_step(planned, Step(name=StepName.HOLD, because=f"on hold, because {because}"))
+    by_hours = acting and plan.follows_hours(decision.reported_case, planned.memory, now)
+    if decision.step.name in NOTICES and not by_hours:
+        return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent, because {because}"))
+    return planned
+
+
+def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *, acting: bool) -> Planned:
+    """The decision under these breakers, and the memory it is based on. What office hours decide stays as it is.
+
+    An action that is due stays, too, while a jump stands: the limits put it on hold.
+    """
+    decision, memory = planned.decision, planned.memory
+    if not breakers or not planned.is_known or planned.is_blocked:
+        return planned
+    if acting and plan.follows_hours(decision.reported_case, memory, now):
+        return planned
+    jumps = [breaker for breaker in breakers if breaker.since]
+    if not jumps:
+        valid = without_lapsed_notice(memory, breakers)
+        return planned if valid == memory else _planned_again(planned, valid, now, acting)
+    if decision.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(decision.reported_case):
+        return planned
+    latest = max(jump.since for jump in jumps if jump.since)
+    because = f"{jumps[0].because.partition(';')[0]}, which may be a fault in the metrics"
+    if now - latest < QUIET_FOR:
+        until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
+        return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent until {until}, because {because}"))
+    undated = replace(planned, decision=replace(decision, case=_without_actions(decision.case, because)))
+    valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
+    return _planned_again(undated, valid, now, acting)
+
+
+def without_lapsed_notice(memory: Memory, breakers: Sequence[Breaker]) -> Memory:
+    """The memory without a notice of an action from before the end of a jump: the action needs a new one."""
+    if memory.warned_at is None or memory.announced_action is None or idle_period.notice_was_about_hours(memory):
+        return memory
+    lapsed = any(b.lapsed_at and memory.warned_at < b.lapsed_at for b in breakers)
+    return idle_period.without_notice(memory) if lapsed else memory
+
+
+def _limited(planned: Sequence[Planned], rows: HoldRows) -> Limited:
+    standing = tuple(breaker for row in rows.values() for breaker in row.jumps)
+    return Limited(planned=planned, unusual=frozenset(jump.place for jump in standing), jumps=standing)
+
+
+def _with_step(planned: Planned, step: Step, on_hold_since: Iterable[datetime] = ()) -> Planned:
+    return replace(planned, decision=replace(planned.decision, step=step, on_hold_since=tuple(sorted(on_hold_since))))
+
+
+def _after_jumps(planned: Iterable[Planned], rows: HoldRows, swept: Swept) -> list[Planned]:
+    return [
+        after_jumps(each, holds.breakers_over(each.decision.case, rows), swept.scope.now, acting=swept.announces)
+        for each in planned
+    ]
+
+
+def _on_hold_by_jumps(planned: Planned, rows: HoldRows) -> Planned:
+    return _with_step(planned, limits.step_under_jumps(planned.decision.step, planned.decision.reported_case, rows))
+
+
+def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts, swept: Swept) -> tuple[list[Planned], HoldRows]:
+    known = [each for each in planned if each.is_known]
+    cases = [(each.decision.reported_case, each.decision.step) for each in known]
+    memories = {each.decision.case.resource.id: each.memory for each in known}
+    limited = limits.hold_over_limits(cases, memories, swept.limits, rows, swept.scope, counts)
+    steps = iter(limited.steps)
+    return [_with_hold(each, next(steps), limited.since) if each.is_known else each for each in planned], limited.rows
+
+
+def _with_hold(planned: Planned, step: Step, since: Mapping[str, frozenset[datetime]]) -> Planned:
+    return _with_step(planned, step, since.get(planned.decision.case.resource.id, ())) if step.name is StepName.HOLD else planned
+
+
+def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool) -> Planned:
+    step = plan.plan_step(planned.decision.reported_case, memory, now, acting=acting)
+    return replace(planned, decision=replace(planned.decision, step=step), memory=memory)
+
+
+def _without_actions(case: Case, because: str) -> Case:
+    """The case with its stop and delete blocked, so that a notice announces neither."""
+    blocked = {
+        name: found or (Blocked(because=because) if name in ENDING_ACTIONS else None) for name, found in case.blocked.items()
+    }
+    return replace(case, blocked=blocked)
