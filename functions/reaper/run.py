@@ -1,23 +1,27 @@
-"""A whole run from settings to report: `observe → decide → act → conclude` in one process. Entry points differ only in the source of the
-settings and the destination of the report.
+"""A run from settings to report: `observe → decide → act → conclude`, and the context that each phase gets.
+
+In one process all contexts are opened (`open_run`), a workflow's step opens only its own. Entry points differ only in the source of the settings
+and the destination of the report.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from reaper import __version__, contexts, coverage
+from reaper import __version__, handover
 from reaper.case import Coverage, Report
-from reaper.contexts import RunSetup, no_progress
-from reaper.coverage import failure_row, unopened_rows
+from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.ledger import opening
 from reaper.model import Account, Run
+from reaper.registry import CLOUDS, kinds
 from reaper.sessions import list_all_accounts, open_account, open_accounts, session_of
 from reaper.settings import Settings
 
@@ -27,11 +31,13 @@ if TYPE_CHECKING:
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
     from reaper.ledger.lease import RunLeases
+    from reaper.ledger.port import Ledger
     from reaper.model import Target
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
     from reaper.pending.plan_file import PlanFile
     from reaper.policy.file import PolicySource
+    from reaper.policy.schema import Policy
     from reaper.sessions import CloudSession
 
 HandedOver = TypeVar("HandedOver", "Observed", "Decided", "Acted")
@@ -39,6 +45,8 @@ OpenActContext = Callable[["Target", "RunLeases"], "ActContext"]
 """The context of acting on one target, while the process keeps these leases alive."""
 ACCOUNTS_AT_ONCE = 8
 """Accounts that are open at the same time. Each of their regions has clients of its own, which take up to 3 MB."""
+MAIL_MARGIN = timedelta(seconds=45)
+"""The time that conclude needs after its last message to an owner: for the statistics, the report and the admins' summary."""
 
 
 class HandOver(Protocol):
@@ -52,6 +60,26 @@ class HandOver(Protocol):
 def unchanged(value: HandedOver) -> HandedOver:
     """In one process the next phase gets the very same value."""
     return value
+
+
+def no_progress(text: str) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetup:
+    """What the contexts of one run share. `ledger` is None in an audit that has none. `deadline`: when the process will be ended;
+    `observe_share`: how much of the time until then it may observe.
+    """
+
+    run: Run
+    settings: Settings
+    policy: Policy
+    ledger: Ledger | None
+    clock: Callable[[], datetime]
+    progress: Callable[[str], None] = no_progress
+    deadline: datetime | None = None
+    observe_share: float = handover.SHARE_OF_ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,22 +122,43 @@ def open_run(
     agreed: PlanFile | None = None,
 ) -> OpenRun:
     """The run with every context, of which those of observing open their sessions in turn. Raises SettingsError."""
+    from reaper.decide import DecideContext  # imports pydantic, which would slow every `--help` and cold start
+
     if agreed and agreed.policy_sha256 != source.sha256:
         raise SettingsError(f"the plan was made under a different policy than {source.name}; run reaper plan again")
-    new = new_run(settings, source, clock)
-    conclude = contexts.conclude_context(settings, source.policy, clock, deadline)
-    setup = RunSetup(
-        settings=settings, policy=source.policy, ledger=conclude.ledger, clock=clock, progress=progress, deadline=deadline
-    )
-    archive = contexts.open_archive(settings)
-    accounts, unlisted = list_all_accounts(settings, contexts.clouds_of(settings), progress)
+    setup, conclude = begin_run(settings, source, clock, progress, deadline)
+    archive = open_archive(settings)
+    clouds = [cloud for cloud in CLOUDS if any(_is_chosen(kind.name, settings) for kind in kinds(cloud))]
+    accounts, unlisted = list_all_accounts(settings, clouds, progress)
     return OpenRun(
-        run=new,
-        observe=_observe_contexts(new, setup, accounts, unlisted),
-        decide=contexts.decide_context(setup, agreed),
+        run=setup.run,
+        observe=_observe_contexts(setup, accounts, unlisted),
+        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, agreed=agreed),
         act=_act_opener(setup, accounts, archive, source.where) if archive else None,
         conclude=conclude,
     )
+
+
+def begin_run(
+    settings: Settings,
+    source: PolicySource,
+    clock: Callable[[], datetime],
+    progress: Callable[[str], None],
+    deadline: datetime | None,
+) -> tuple[RunSetup, ConcludeContext]:
+    """A run that begins now, with its ledger and channels. Raises SettingsError if no channel can notify owners."""
+    begun = new_run(settings, source, clock)
+    conclude = conclude_context(settings, source.policy, clock, deadline)
+    setup = RunSetup(
+        run=begun,
+        settings=settings,
+        policy=source.policy,
+        ledger=conclude.ledger,
+        clock=clock,
+        progress=progress,
+        deadline=deadline,
+    )
+    return setup, conclude
 
 
 def new_run(settings: Settings, source: PolicySource, clock: Callable[[], datetime], run_id: str | None = None) -> Run:
@@ -145,6 +194,105 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
     return conclude(observed, decided, acted, opened.conclude)
 
 
+def open_ledger(settings: Settings) -> Ledger | None:
+    """The run's ledger. An audit writes nothing; it reads a ledger if one was named, to know of snoozes and notices."""
+    writes = settings.mode.writes
+    return opening.open_ledger(settings.ledger, os.environ, read_only=not writes) if writes or settings.ledger else None
+
+
+def open_archive(settings: Settings) -> Archive | None:
+    """The archive of manifests in enforce mode, opened before anything is observed. Raises SettingsError."""
+    if not settings.mode.acts:
+        return None
+    from reaper.acting import manifest
+
+    return manifest.open_archive(settings.manifests, os.environ)
+
+
+def observe_context(setup: RunSetup, sessions: Sequence[CloudSession], unopened: Sequence[Coverage] = ()) -> ObserveContext:
+    """The context of observing these sessions, with every kind that the settings name."""
+    from reaper.observe import ObserveContext
+    from reaper.observing.cache import open_cache
+
+    run, ledger, writes = setup.run, setup.ledger, setup.settings.mode.writes
+    read_first, in_full = _read_hints(setup.settings, ledger, setup.progress)
+    return ObserveContext(
+        sessions=sessions,
+        kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
+        policy=setup.policy,
+        clock=setup.clock,
+        progress=setup.progress,
+        cache=open_cache(ledger, run.started_at, setup.progress, may_write=writes) if ledger else None,
+        unopened=tuple(unopened),
+        read_first=read_first,
+        in_full=in_full,
+        deadline=handover.observe_deadline(run, setup.clock(), setup.deadline, setup.observe_share),
+    )
+
+
+def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str) -> ActContext:
+    """The context of acting on the session's target, while the process keeps these leases alive.
+
+    `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
+    """
+    from reaper.acting.executor import ActContext
+
+    return ActContext(
+        session=session,
+        policy=setup.policy,
+        ledger=leases.ledger,
+        archive=archive,
+        clock=setup.clock,
+        leases=leases,
+        deadline=setup.deadline,
+        policy_sha256=policy_sha256,
+    )
+
+
+def conclude_context(
+    settings: Settings, policy: Policy, clock: Callable[[], datetime], deadline: datetime | None = None
+) -> ConcludeContext:
+    """The context of concluding: the ledger and the channels. Raises SettingsError if no channel can notify owners."""
+    from reaper.notices.context import ConcludeContext, open_context
+
+    if not settings.mode.writes:
+        return ConcludeContext(policy=policy, ledger=open_ledger(settings), clock=clock)
+    places = {
+        "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
+        "REAPER_MANIFESTS": settings.manifests or "",
+    }
+    opened = open_context(settings.ledger, policy, os.environ, clock)
+    return replace(opened, location_settings=places, deadline=deadline - MAIL_MARGIN if deadline else None)
+
+
+def unreached_first(accounts: Sequence[Account], settings: Settings, ledger: Ledger | None) -> list[Account]:
+    """The accounts, first those in which earlier runs had no time for something."""
+    if len(accounts) < 2:
+        return list(accounts)
+    unreached = {account for _, account, _, _ in _read_hints(settings, ledger, no_progress)[0]}
+    return sorted(accounts, key=lambda account: account.id not in unreached)
+
+
+def _is_chosen(kind: str, settings: Settings) -> bool:
+    return not settings.kinds or kind in settings.kinds
+
+
+def _read_hints(
+    settings: Settings, ledger: Ledger | None, progress: Callable[[str], None]
+) -> tuple[frozenset[PlaceName], frozenset[str]]:
+    """The places to read first, and the IDs of what to read as a whole; none in an audit.
+
+    If the ledger fails, neither matters: that is reported when it is needed.
+    """
+    from reaper.ledger.unreached import read_hints
+
+    try:
+        return read_hints(ledger) if ledger and settings.mode.writes else (frozenset(), frozenset())
+    except ReaperError as error:
+        progress(f"ledger: {error}")
+        return frozenset(), frozenset()
+
+
 def _act_on_targets(decided: Decided, opened: OpenRun, leases: RunLeases | None) -> list[Acted]:
     """Act on one target after the other, the one with the most expensive action first. Below mode enforce no acting code is loaded."""
     if opened.act is None or leases is None:
@@ -161,13 +309,10 @@ def _act_on_targets(decided: Decided, opened: OpenRun, leases: RunLeases | None)
     return acted
 
 
-def _observe_contexts(
-    run: Run, setup: RunSetup, accounts: Sequence[Account], unlisted: Sequence[Coverage]
-) -> Iterator[ObserveContext]:
+def _observe_contexts(setup: RunSetup, accounts: Sequence[Account], unlisted: Sequence[Coverage]) -> Iterator[ObserveContext]:
     """The contexts of observing, one for a few accounts at a time: 500 accounts don't fit into memory. First what earlier runs had no time for."""
-    unreached = contexts.read_unreached_accounts(setup.settings, setup.ledger) if len(accounts) > 1 else frozenset()
-    ordered = sorted(accounts, key=lambda account: account.id not in unreached)
-    base = contexts.observe_context(run, setup, ())
+    ordered = unreached_first(accounts, setup.settings, setup.ledger)
+    base = observe_context(setup, ())
     for start in range(0, len(ordered) or 1, ACCOUNTS_AT_ONCE):
         yield _opened_context(base, setup, ordered[start : start + ACCOUNTS_AT_ONCE], () if start else unlisted)
 
@@ -184,7 +329,7 @@ def _opened_context(
 
 def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> list[Coverage]:
     """The rows of accounts for which the time is over."""
-    error = CloudError(Reason.UNREACHABLE, "observe", coverage.NOT_REACHED)
+    error = CloudError(Reason.UNREACHABLE, "observe", NOT_REACHED)
     return [
         row
         for account in accounts
@@ -205,6 +350,6 @@ def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, 
     def open_act(target: Target, leases: RunLeases) -> ActContext:
         current = load_policy(policy)
         session = session_of(target, *open_once(target.cloud, target.account))
-        return contexts.act_context(setup, session, leases, archive, current.sha256)
+        return act_context(setup, session, leases, archive, current.sha256)
 
     return open_act

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reaper import contexts
 from reaper.act import act, refuse_target
 from reaper.acting.executor import ActContext
 from reaper.conclude import leases_of
-from reaper.contexts import RunSetup
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided
 from reaper.model import Target
+from reaper.run import RunSetup, act_context, open_archive
 from reaper.sessions import CloudSession, open_account, session_of
 from reaper.settings import Settings
 from reaper.workflow import lease
@@ -41,10 +40,10 @@ def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, cont
         if setup.ledger is None or lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
             return refuse_target(decided, target, "this run has ended, or another one has taken over")
         session = _open_session(setup, target, stored)
-        act_context = _act_context(decided, session, setup, engine.policy_sha256)
+        opened = _act_context(decided, session, setup, engine.policy_sha256)
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
-    return act(decided, act_context)
+    return act(decided, opened)
 
 
 def _is_left_out(target: Target, settings: Settings) -> bool:
@@ -56,10 +55,10 @@ def _is_left_out(target: Target, settings: Settings) -> bool:
 
 
 def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str) -> ActContext:
-    archive, leases = contexts.open_archive(setup.settings), leases_of(decided, setup.ledger, setup.clock)
+    archive, leases = open_archive(setup.settings), leases_of(decided, setup.ledger, setup.clock)
     if archive is None or leases is None:
         raise CloudError(Reason.REFUSED, "act", "acting needs a ledger and a store of manifests")
-    return contexts.act_context(setup, session, leases, archive, policy_sha256)
+    return act_context(setup, session, leases, archive, policy_sha256)
 
 
 def _open_session(setup: RunSetup, target: Target, stored: StoredRun) -> CloudSession:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper import contexts, handover
-from reaper.contexts import RunSetup, no_progress
+from reaper import handover
 from reaper.errors import ReaperError
-from reaper.ledger.port import Ledger
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
+from reaper.run import RunSetup, no_progress, open_ledger
 from reaper.settings import Settings
 from reaper.workflow.store import RunStore
 from reaper.workflow.stored_run import EngineState, StoredRun
@@ -50,11 +49,11 @@ def run_settings(stored: StoredRun, context: WorkflowContext) -> Settings:
 def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy) -> RunSetup:
     """What the contexts of the phases share."""
     settings = run_settings(stored, context)
-    ledger: Ledger | None = contexts.open_ledger(settings)
     return RunSetup(
+        run=stored.run,
         settings=settings,
         policy=policy,
-        ledger=ledger,
+        ledger=open_ledger(settings),
         clock=context.clock,
         progress=context.progress,
         deadline=context.deadline,

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import contexts
 from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
 from reaper.ledger.port import Ledger, NamedRow
@@ -21,6 +20,7 @@ from reaper.ledger.stored_text import parse_time, sortable_time
 from reaper.ledger.update import write_until_accepted
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
+from reaper.run import conclude_context, open_ledger
 from reaper.workflow.context import WorkflowContext, run_settings
 from reaper.workflow.stored_run import StoredRun
 
@@ -166,12 +166,12 @@ def open_context(stored: StoredRun, context: WorkflowContext, policy: Policy, be
     """
     settings = run_settings(stored, context)
     try:
-        opened = contexts.conclude_context(settings, policy, context.clock, context.deadline)
+        opened = conclude_context(settings, policy, context.clock, context.deadline)
     except SettingsError as error:
         if because is None:
             raise
         failures = (failure_row("policy", error),)
-        opened = ConcludeContext(policy=policy, ledger=contexts.open_ledger(settings), clock=context.clock, failures=failures)
+        opened = ConcludeContext(policy=policy, ledger=open_ledger(settings), clock=context.clock, failures=failures)
     return replace(opened, outcomes_only=because)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
-from reaper import contexts, handover
+from reaper import handover
 from reaper.case import Coverage, Report
 from reaper.conclude import conclude
 from reaper.coverage import OWN
@@ -21,11 +21,11 @@ from reaper.decide import DecideContext, decide
 from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.opening import ensure_format
-from reaper.model import Account, Status, Target
+from reaper.model import Status, Target
 from reaper.observe import observe
 from reaper.policy.file import load_policy
 from reaper.registry import kinds
-from reaper.run import new_run
+from reaper.run import conclude_context, new_run, observe_context, open_archive, unreached_first
 from reaper.sessions import list_accounts, open_account
 from reaper.workflow import lease as conclude_claim
 from reaper.workflow import lease as run_lease
@@ -45,8 +45,8 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
     """
     settings, now = context.settings, context.clock()
     source = load_policy(settings.policy)
-    ledger = contexts.conclude_context(settings, source.policy, context.clock).ledger
-    contexts.open_archive(settings)
+    ledger = conclude_context(settings, source.policy, context.clock).ledger
+    open_archive(settings)
     run = new_run(settings, source, context.clock, run_id)
     with ExitStack() as on_failure:
         if settings.mode.writes and ledger is not None:
@@ -56,7 +56,7 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
                 because = f"run {other.run} is still under way ({other.holder})"
                 return _listed(EngineState(run=run_id, execution=holder, policy_sha256="", listed_sha256=""), 0, because)
             on_failure.callback(run_lease.give_back_run_lease, ledger, run_id, now)
-        accounts = _unreached_first(list_accounts(settings, settings.cloud), contexts.read_unreached_accounts(settings, ledger))
+        accounts = unreached_first(list_accounts(settings, settings.cloud), settings, ledger)
         stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts))
         engine = store_run(stored, context.store)
         on_failure.pop_all()
@@ -75,7 +75,7 @@ def observe_item(context: WorkflowContext, engine: EngineState, number: int) -> 
         raise CloudError(Reason.REFUSED, "observe", because)
     setup = setup_of(stored, context, policy)
     sessions, rows = open_account(setup.settings, stored.account_of_item(item), may_act=False)
-    observed = observe(stored.run, contexts.observe_context(stored.run, setup, sessions, rows), context.clock())
+    observed = observe(stored.run, observe_context(setup, sessions, rows), context.clock())
     context.store.create(f"observed/{number}.json", handover.dump(observed))  # a repeated step changes nothing
     return {"run": engine.run, "item": number, "resources": len(observed.cases)}
 
@@ -144,21 +144,17 @@ def _listed(engine: EngineState, items: int, because: str | None = None) -> dict
     return {**asdict(engine), "status": status, "items": items, "because": because}
 
 
-def _unreached_first(accounts: list[Account], unreached: frozenset[str]) -> list[Account]:
-    return sorted(accounts, key=lambda account: account.id not in unreached)
-
-
 def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowContext) -> DecideContext:
     """Raises CloudError if another run has taken over: it may have the leases already."""
     policy, because = current_policy(context, engine)
-    opened = contexts.decide_context(setup_of(stored, context, policy))
+    ledger = setup_of(stored, context, policy).ledger
     dead_runs: tuple[str, ...] = ()
-    if opened.ledger is not None and stored.run.mode.writes:
-        lease = run_lease.own_run_lease(opened.ledger, engine.run, engine.execution)
+    if ledger is not None and stored.run.mode.writes:
+        lease = run_lease.own_run_lease(ledger, engine.run, engine.execution)
         if lease is None:
             raise CloudError(Reason.REFUSED, "decide", TAKEN_OVER)
         dead_runs = lease.dead_runs
-    return replace(opened, refused_because=because, dead_runs=dead_runs)
+    return DecideContext(policy=policy, ledger=ledger, clock=context.clock, refused_because=because, dead_runs=dead_runs)
 
 
 def _note_missing(missing: Mapping[int, str], context: WorkflowContext) -> dict[int, str]:

@@ -13,18 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reaper import contexts
 from reaper.aws import targets
 from reaper.aws.functions.delivery import logger, publish_figures
 from reaper.aws.functions.event import KINDS, AlarmedEndpoint, AlarmedEndpoints, alarmed_endpoints, event_settings
 from reaper.case import Report
-from reaper.contexts import RunSetup
-from reaper.decide import OTHER_RUN
+from reaper.decide import OTHER_RUN, DecideContext
 from reaper.model import Account, Mode, Status
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures
-from reaper.run import OpenRun, new_run, run_phases
+from reaper.run import OpenRun, begin_run, observe_context, run_phases
 from reaper.sessions import list_accounts, open_accounts
 from reaper.settings import Settings
 
@@ -59,16 +57,12 @@ def run_on_alarms(
     counted = dict(Counter(alarmed.dropped) + Counter(dropped))
     if not accounts or not chosen.kinds:
         return AlarmRun(report=None, dropped=counted)
-    conclude = contexts.conclude_context(chosen, source.policy, clock, deadline)
-    setup = RunSetup(
-        settings=chosen, policy=source.policy, ledger=conclude.ledger, clock=clock, progress=progress, deadline=deadline
-    )
-    run = new_run(chosen, source, clock)
-    observe = contexts.observe_context(run, setup, *open_accounts(chosen, accounts, progress, may_act=False))
+    setup, conclude = begin_run(chosen, source, clock, progress, deadline)
+    observe = observe_context(setup, *open_accounts(chosen, accounts, progress, may_act=False))
     opened = OpenRun(
-        run=run,
+        run=setup.run,
         observe=[replace(observe, only=alarmed.includes, cache=None)],
-        decide=replace(contexts.decide_context(setup), notices_only=True),
+        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, notices_only=True),
         act=None,
         conclude=replace(conclude, notices_only=True),
     )
