@@ -130,7 +130,9 @@ def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]
         reply = cloud.call(ArmRequest(permission=GRAPH_PERMISSION, path=PATH, body=body, required_keys=("data",)))
         for row in requests.valid_rows(GRAPH_PERMISSION, reply["data"], ROW_KEYS):
             if row["type"].lower() not in wanted:
-                raise CloudError(Reason.UNREADABLE, GRAPH_PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested")
+                raise CloudError(
+                    Reason.UNREADABLE, GRAPH_PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested"
+                )
             count += 1
             yield row
         token = reply.get("$skipToken") or ""
@@ -246,9 +248,7 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
     subscription = f"/subscriptions/{cloud.target.account}/".lower()
     is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
     if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
-        raise CloudError(
-            Reason.REFUSED, READ_WORKSPACES, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}"
-        )
+        raise CloudError(Reason.REFUSED, READ_WORKSPACES, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}")
 
 
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
