@@ -7,8 +7,11 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws.kinds.sagemaker_endpoint import restorable
-from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
+from reaper.aws import sagemaker
+from reaper.aws.kinds.sagemaker_endpoint import description
+from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, endpoint_unrestorable_because
+from reaper.aws.kinds.sagemaker_inference_component import blocked as component
 from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account
@@ -16,50 +19,55 @@ from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
-SPECIFIED = {*restorable.SPECIFICATION_MEMBERS, "Container"}
+SPECIFIED = {*component.SPECIFICATION_MEMBERS, "Container"}
 SHOWN = [
-    ("sagemaker", "DescribeEndpointConfig", "", {*restorable.CONFIG_MEMBERS, *restorable.CONFIG_SERVICE_MEMBERS}),
-    ("sagemaker", "DescribeEndpoint", "", {*restorable.ENDPOINT_MEMBERS, *restorable.ENDPOINT_SERVICE_MEMBERS}),
-    ("sagemaker", "DescribeEndpoint", "ProductionVariants", {*restorable.VARIANT_MEMBERS, *restorable.VARIANT_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeEndpointConfig", "", {*description.CONFIG_MEMBERS, *description.CONFIG_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeEndpoint", "", {*description.ENDPOINT_MEMBERS, *description.ENDPOINT_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeEndpoint", "ProductionVariants", {*description.VARIANT_MEMBERS, *description.VARIANT_SERVICE_MEMBERS}),
     (
         "sagemaker",
         "DescribeEndpoint",
         "ShadowProductionVariants",
-        {*restorable.VARIANT_MEMBERS, *restorable.VARIANT_SERVICE_MEMBERS},
+        {*description.VARIANT_MEMBERS, *description.VARIANT_SERVICE_MEMBERS},
     ),
-    ("sagemaker", "DescribeInferenceComponent", "", {*restorable.COMPONENT_MEMBERS, *restorable.COMPONENT_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeInferenceComponent", "", {*component.COMPONENT_MEMBERS, *component.COMPONENT_SERVICE_MEMBERS}),
     ("sagemaker", "DescribeInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "DescribeInferenceComponent", "Specifications", {*SPECIFIED, "InstanceType"}),
-    ("sagemaker", "DescribeInferenceComponent", "Specification.Container", {*restorable.CONTAINER_MEMBERS, "DeployedImage"}),
-    ("cloudwatch", "DescribeAlarms", "MetricAlarms", {*restorable.ALARM_MEMBERS, *restorable.ALARM_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "DeployedImage"}),
+    (
+        "cloudwatch",
+        "DescribeAlarms",
+        "MetricAlarms",
+        {*saved_autoscaling.ALARM_MEMBERS, *saved_autoscaling.ALARM_SERVICE_MEMBERS},
+    ),
     (
         "application-autoscaling",
         "DescribeScalableTargets",
         "ScalableTargets",
-        {*restorable.TARGET_MEMBERS, *restorable.TARGET_SERVICE_MEMBERS},
+        {*saved_autoscaling.TARGET_MEMBERS, *saved_autoscaling.TARGET_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScalingPolicies",
         "ScalingPolicies",
-        {*restorable.POLICY_MEMBERS, *restorable.POLICY_SERVICE_MEMBERS},
+        {*saved_autoscaling.POLICY_MEMBERS, *saved_autoscaling.POLICY_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScheduledActions",
         "ScheduledActions",
-        {*restorable.SCHEDULED_ACTION_MEMBERS, *restorable.SCHEDULED_ACTION_SERVICE_MEMBERS},
+        {*saved_autoscaling.SCHEDULED_ACTION_MEMBERS, *saved_autoscaling.SCHEDULED_ACTION_SERVICE_MEMBERS},
     ),
 ]
 TAKEN = [
-    ("sagemaker", "CreateEndpointConfig", "", {*restorable.CONFIG_MEMBERS, "EndpointConfigName"}),
-    ("sagemaker", "CreateInferenceComponent", "", set(restorable.COMPONENT_MEMBERS)),
+    ("sagemaker", "CreateEndpointConfig", "", {*description.CONFIG_MEMBERS, "EndpointConfigName"}),
+    ("sagemaker", "CreateInferenceComponent", "", set(component.COMPONENT_MEMBERS)),
     ("sagemaker", "CreateInferenceComponent", "Specification", SPECIFIED),
-    ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*restorable.CONTAINER_MEMBERS, "Image"}),
-    ("cloudwatch", "PutMetricAlarm", "", set(restorable.ALARM_MEMBERS)),
-    ("application-autoscaling", "RegisterScalableTarget", "", set(restorable.TARGET_MEMBERS)),
-    ("application-autoscaling", "PutScalingPolicy", "", set(restorable.POLICY_MEMBERS) - {"PolicyARN"}),
-    ("application-autoscaling", "PutScheduledAction", "", set(restorable.SCHEDULED_ACTION_MEMBERS)),
+    ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "Image"}),
+    ("cloudwatch", "PutMetricAlarm", "", set(saved_autoscaling.ALARM_MEMBERS)),
+    ("application-autoscaling", "RegisterScalableTarget", "", set(saved_autoscaling.TARGET_MEMBERS)),
+    ("application-autoscaling", "PutScalingPolicy", "", set(saved_autoscaling.POLICY_MEMBERS) - {"PolicyARN"}),
+    ("application-autoscaling", "PutScheduledAction", "", set(saved_autoscaling.SCHEDULED_ACTION_MEMBERS)),
 ]
 
 
@@ -119,7 +127,7 @@ def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> End
     ],
 )
 def test_an_endpoint_with_unknown_members_is_not_restorable(description: EndpointDescription, because: str | None):
-    assert restorable.endpoint_unrestorable_because(description) == because
+    assert endpoint_unrestorable_because(description) == because
 
 
 @pytest.mark.parametrize(
@@ -133,10 +141,10 @@ def test_an_endpoint_with_unknown_members_is_not_restorable(description: Endpoin
 def test_a_component_with_unknown_members_is_not_restorable(row: dict[str, Any]):
     name = {"InferenceComponentName": "one"}
     assert (
-        restorable.component_unrestorable_because(name | row)
+        component.component_unrestorable_because(name | row)
         == "the component one has QuantumConfig, which this version can't restore"
     )
-    assert restorable.component_unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
+    assert component.component_unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
 
 
 @pytest.fixture
@@ -148,23 +156,23 @@ def test_deleted_models_are_found_in_bulk(account: Account, cloud: CloudSession)
     for index in range(150):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])
     account.contents.lost_models |= {"m007", "m149"}
-    assert restorable.deleted_models(cloud, {"m007", "m100"}) == {"m007"}
+    assert sagemaker.deleted_models(cloud, {"m007", "m100"}) == {"m007"}
     assert cloud.calls["sagemaker:ListModels"] == 2
 
 
 def test_no_models_are_listed_if_none_is_needed(cloud: CloudSession):
-    assert (restorable.deleted_models(cloud, set()), dict(cloud.calls)) == (set(), {})
+    assert (sagemaker.deleted_models(cloud, set()), dict(cloud.calls)) == (set(), {})
 
 
 def test_unlistable_models_are_noted_and_block_nothing(cloud: CloudSession, server: Server):
     server.rules.append(on("ListModels", denied()))
-    assert restorable.deleted_models(cloud, {"m"}) == set()
+    assert sagemaker.deleted_models(cloud, {"m"}) == set()
     assert [trouble.missing for trouble in cloud.errors] == ["sagemaker:ListModels"]
 
 
 def test_too_many_models_to_list_block_nothing(account: Account, cloud: CloudSession, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(restorable, "MAX_MODEL_PAGES", 1)
+    monkeypatch.setattr(sagemaker, "MAX_MODEL_PAGES", 1)
     for index in range(101):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])
-    assert restorable.deleted_models(cloud, {"m100", "gone"}) == set()
+    assert sagemaker.deleted_models(cloud, {"m100", "gone"}) == set()
     assert cloud.calls["sagemaker:ListModels"] == 1

@@ -7,10 +7,10 @@ from threading import Thread
 
 import boto3
 import pytest
-from actions.test_manifest import SAVED
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
+from acting.test_manifest import SAVED
 from fakes import run_stores
 from reaper.acting import manifest
 from reaper.aws.stores import texts

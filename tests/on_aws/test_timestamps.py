@@ -57,7 +57,7 @@ def test_replies_use_our_timestamp_parser(account: Account) -> None:
     cloud = CloudSession(boto3.Session(), Target(cloud="aws", account="1", region="us-east-1"))
     account.endpoint("churn", variants=[Variant()], created=datetime(2026, 1, 1, tzinfo=UTC))
 
-    [row] = cloud.sagemaker_rows("ListEndpoints", "Endpoints")
+    [row] = cloud.paged_rows("sagemaker", "ListEndpoints", "Endpoints")
 
     assert row["CreationTime"] == datetime(2026, 1, 1, tzinfo=UTC)
     assert row["CreationTime"].tzinfo is UTC

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# MERGED How to get access to AWS if nothing could be read. Pure.
-
 
 def access_advice(missing: str | None) -> str:
     """What to do if nothing of AWS could be read. `missing`: the permission that was refused; None if none was."""

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from reaper.case import Blocked
-from reaper.errors import CloudError
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+
 BLOCKED_UNREAD = Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
-
-
 SERVICE = "application-autoscaling"
 NAMESPACE_PARAMETER = {"ServiceNamespace": "sagemaker"}
 VARIANT_DIMENSION = "sagemaker:variant:DesiredInstanceCount"
@@ -60,11 +58,7 @@ def read_autoscaling(cloud: CloudSession) -> Autoscaling:
 
 def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
     """The same for a sweep: None, and noted, when it can't be read."""
-    try:
-        return read_autoscaling(cloud)
-    except CloudError as error:
-        cloud.add_error(error)
-        return None
+    return cloud.read_or_none(PERMISSIONS[0], lambda: read_autoscaling(cloud))
 
 
 def read_autoscaling_of(cloud: CloudSession, ids: Iterable[str]) -> Autoscaling:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.errors import CloudError, Reason
 from reaper.evidence import first_read_from
 from reaper.model import Resource
 from reaper.observation import Series, Window
@@ -38,6 +38,11 @@ class MetricQuery:
     metric: str
     stat: str
     dimensions: tuple[tuple[str, str], ...]
+
+
+def query(namespace: str, metric: str, stat: str, **dimensions: str) -> MetricQuery:
+    """One series by the names of its dimensions."""
+    return MetricQuery(namespace=namespace, metric=metric, stat=stat, dimensions=tuple(dimensions.items()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,46 +105,26 @@ def _bucket_count(window: Window) -> int:
 def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, MetricResult]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
     values: dict[str, array[float]] = {}
-    status = dict.fromkeys(ids, "missing")
-    try:
-        for page in _reply_pages(cloud, _request_params(ids, window)):
-            for row in page["MetricDataResults"]:
-                status[row["Id"]] = _combined_status(status.get(row["Id"], "unasked"), _merge_points(row, values, window))
-            if page.get("Messages"):
-                status |= dict.fromkeys(status, "Messages")
-    except CloudError as error:
-        cloud.add_error(error)
-        status = {}
-    except ODD_REPLY_ERRORS as error:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSIONS[0], f"a result can't be read ({error!r})"))
-        status = {}
+    status = cloud.read_or_none(PERMISSIONS[0], lambda: _read_points(cloud, ids, values, window)) or {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
         results[query] = MetricResult(series=series, complete=status.get(id_) == "Complete")
     _add_incomplete_errors(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
 
 
-def _request_params(ids: dict[str, MetricQuery], window: Window) -> dict[str, Any]:
-    return {
-        "MetricDataQueries": [_query_json(id_, query) for id_, query in ids.items()],
-        "StartTime": window.start,
-        "EndTime": window.end,
-        "ScanBy": "TimestampAscending",
-    }
-
-
-def _reply_pages(cloud: CloudSession, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    used_tokens: set[str] = set()
-    token = ""
-    while True:
-        page = cloud.call("cloudwatch", "GetMetricData", "MetricDataResults", **params, **({"NextToken": token} if token else {}))
-        yield page
-        token = page.get("NextToken") or ""
-        if not token:
-            return
-        if token in used_tokens:
-            raise CloudError(Reason.UNREADABLE, PERMISSIONS[0], "the same page came twice")
-        used_tokens.add(token)
+def _read_points(
+    cloud: CloudSession, ids: dict[str, MetricQuery], values: dict[str, array[float]], window: Window
+) -> dict[str, str]:
+    """Put all points into `values`, and return the status of each series. Raises CloudError."""
+    status = dict.fromkeys(ids, "missing")
+    queries = [_query_json(id_, query) for id_, query in ids.items()]
+    times: dict[str, Any] = {"StartTime": window.start, "EndTime": window.end, "ScanBy": "TimestampAscending"}
+    for page in cloud.pages("cloudwatch", "GetMetricData", "MetricDataResults", MetricDataQueries=queries, **times):
+        for row in page["MetricDataResults"]:
+            status[row["Id"]] = _combined_status(status.get(row["Id"], "unasked"), _merge_points(row, values, window))
+        if page.get("Messages"):
+            status |= dict.fromkeys(status, "Messages")
+    return status
 
 
 def _combined_status(before: str, now: str) -> str:
@@ -150,27 +135,21 @@ def _combined_status(before: str, now: str) -> str:
 def _merge_points(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
     """Put a page's points into their buckets and say how good the row was.
 
-    A stamp that begins no bucket that was asked for stands for an hour that is not one of ours: such a row proves nothing, and what it has
-    within the window is kept as a sign of use in both hours that it may be of.
+    A time at which no bucket begins proves nothing: its point is kept as a sign of use in both hours that it may be of.
     """
     stamps, points = row.get("Timestamps") or (), row.get("Values") or ()
     if len(stamps) != len(points):
         return "Misaligned"
-    odd = False
-    if points:
-        buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _bucket_count(window))
-        for stamp, point in zip(stamps, points, strict=True):
-            index, late = divmod(stamp - window.start, STEP)
-            odd = odd or bool(late) or not 0 <= index < len(buckets)
-            _put_point(buckets, point, index, index + 1 if late else index)
-    return "Misaligned" if odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
-
-
-def _put_point(buckets: array[float], point: float, *indexes: int) -> None:
-    for index in indexes:
-        if 0 <= index < len(buckets):
-            old = buckets[index]
-            buckets[index] = point if old != old else max(old, point)
+    places = [divmod(stamp - window.start, STEP) for stamp in stamps]
+    size = _bucket_count(window)
+    buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * size) if points else array("f")
+    for (first, late), point in zip(places, points, strict=True):
+        for index in (first, first + 1) if late else (first,):
+            if 0 <= index < size:
+                old = buckets[index]
+                buckets[index] = point if old != old else max(old, point)
+    is_odd = any(late or not 0 <= index < size for index, late in places)
+    return "Misaligned" if is_odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
 
 
 def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dict[str, MetricQuery]) -> None:
@@ -178,11 +157,9 @@ def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dic
     if forbidden:
         text = f"forbidden for {', '.join(forbidden)}"
         cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
-    others = sorted({s for s in status.values() if s != "Forbidden"})
-    if others:
-        cloud.add_error(
-            CloudError(Reason.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})")
-        )
+    if others := sorted({s for s in status.values() if s != "Forbidden"}):
+        text = f"{len(status)} series came back incomplete ({', '.join(others)})"
+        cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))
 
 
 def _query_json(id_: str, query: MetricQuery) -> dict[str, Any]:

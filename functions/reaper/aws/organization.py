@@ -10,14 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import boto3
 
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.model import Target
+from reaper.model import Account, Target
 
 PERMISSIONS = (
     "organizations:ListAccounts",
@@ -26,15 +25,6 @@ PERMISSIONS = (
 )
 RATES = {"ListAccounts": (8, 12), "ListAccountsForParent": (5, 8), "ListOrganizationalUnitsForParent": (5, 8)}
 """Calls a second, and calls at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """An active account of the organization. `is_management`: its management account."""
-
-    id: str
-    name: str | None
-    is_management: bool
 
 
 class _Pace:
@@ -53,7 +43,7 @@ class _Pace:
                 time.sleep(1 / per_second)
 
 
-def list_members(session: boto3.Session, units: Sequence[str], region: str) -> list[Member]:
+def list_members(session: boto3.Session, units: Sequence[str], region: str) -> list[Account]:
     """The active accounts of the whole organization or of these units, by ID. Raises SettingsError if it can't be read."""
     session.events.register("before-call.organizations", _Pace().wait)
     cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=region))
@@ -99,10 +89,11 @@ def _state(row: Mapping[str, Any]) -> str:
     return state
 
 
-def _member(row: Mapping[str, Any]) -> Member:
+def _member(row: Mapping[str, Any]) -> Account:
     """The account's ARN names the management account: `arn:aws:organizations::MANAGEMENT:account/o-…/ID`."""
     name = row.get("Name")
-    return Member(
+    return Account(
+        cloud="aws",
         id=row["Id"],
         name=name if isinstance(name, str) and name else None,
         is_management=row["Arn"].split(":")[4:5] == [row["Id"]],

@@ -1,7 +1,7 @@
-"""What AWS resources offer an owner to click or paste: the page in the console, and lines for the AWS CLI. Pure.
+"""What SageMaker's kinds share: rows as resources, lines and pages for owners, protection from inside, the `Busy` signal, and what could be
+recreated from a description.
 
-Every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form.
-https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints.html
+In lines and pages, every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form:
 https://docs.aws.amazon.com/cli/latest/reference/sagemaker/add-tags.html
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as escape
 
 from reaper.aws import metrics
-from reaper.aws.metrics import MetricQuery
-from reaper.errors import CloudError
 from reaper.evidence import is_recent, point_count
 from reaper.model import Ceiling, Resource, Role, StepName
 from reaper.observation import Observation, Reading, Window
@@ -36,6 +34,33 @@ HOST_BY_PARTITION = {
     "aws-us-gov": "https://console.amazonaws-us-gov.com",
 }
 """By the partition that an ARN begins with."""
+STACK_TAG = "aws:cloudformation:stack-name"
+CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
+TagsOfContained = Mapping[str, Mapping[str, str] | None]
+"""Tags by name of what lives inside, None where they couldn't be read."""
+NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
+ANY_REPLY_KEY = "ResponseMetadata"
+"""What every true reply has, for calls that answer nothing else."""
+RESTORED_TAG = "ml-idle-reaper:restored"
+MAX_TAGS = 50
+MAX_MODEL_PAGES = 20
+
+
+def listed_resource(
+    cloud: CloudSession, prefix: str, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, kind: str
+) -> Resource:
+    """What a row of a list, or a description, says of any resource; its keys begin with `prefix`."""
+    return Resource(
+        kind=kind,
+        id=row[f"{prefix}Arn"],
+        name=row[f"{prefix}Name"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get(f"{prefix}Status", ""),
+        tags=own_tags,
+    )
 
 
 def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
@@ -63,17 +88,8 @@ def console_url(resource: Resource, page: str, name: str) -> str | None:
     return f"{host}/sagemaker/home?region={resource.region}#/{page}/{escape(name, safe='')}"
 
 
-# MERGED Tags that protect from below: what lives inside a resource goes with it, so its own `reaper:*` tags block actions on the whole. Pure.
-
-
-STACK_TAG = "aws:cloudformation:stack-name"
-CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
-TagsOfContained = Mapping[str, Mapping[str, str] | None]
-"""Tags by name of what lives inside, None where they couldn't be read."""
-
-
 def protected_inside(component_tags: TagsOfContained, now: datetime) -> dict[StepName, str]:
-    """By action, the clause that says what inside forbids it; nothing for an action that nothing forbids."""
+    """By action, the clause that says what inside forbids it, because it goes with the whole; nothing for an action that nothing forbids."""
     forbidden: dict[StepName, str] = {}
     for name, own_tags in component_tags.items():
         for action, ceiling in CEILING_OF_ACTION.items():
@@ -114,21 +130,18 @@ def _forbidden_because(own_tags: Mapping[str, str] | None, ceiling: Ceiling, now
     return f"tag reaper:action={requests.action} allows no more" if below else None
 
 
-# MERGED The `Busy` signal that our own script publishes from inside a notebook or app: 1 while a kernel, terminal job, CPU or GPU works, else 0.
-#
-# Namespace `MLIdleReaper`, dimension `Resource` = the ARN. Its points are activity and heartbeat in one.
-
-
-NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
-
-
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
-    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: it isn't published there.
+    """`Busy`, which our own script publishes, as activity and as heartbeat, by resource id. Without any point it isn't published there.
 
     The whole window is only read of what the first look leaves open.
     """
     spelled = _published_arns(cloud) if resources else {}
-    queries_by_id = {r.id: [_busy_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
+    queries_by_id = {
+        r.id: [
+            metrics.query(NAMESPACE, METRIC, "Maximum", **{DIMENSION: arn}) for arn in (spelled or {}).get(r.id.lower(), [r.id])
+        ]
+        for r in resources
+    }
     first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources], window)
     observations = [
         Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id]))
@@ -149,15 +162,7 @@ def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
 
 def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:
     activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
-    below_any = float("-inf")
-    heart = Reading(
-        signal="Busy points", role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=below_any
-    )
-    return activity, heart
-
-
-def _busy_query(arn: str) -> MetricQuery:
-    return MetricQuery(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
+    return activity, replace(activity, signal="Busy points", role=Role.HEARTBEAT, busy_above=float("-inf"))
 
 
 def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
@@ -165,22 +170,14 @@ def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
 
     None, and noted, when they can't be listed.
     """
-    arns: dict[str, list[str]] = {}
-    try:
-        for pairs in metrics.published_dimensions(cloud, NAMESPACE, METRIC):
-            if DIMENSION in pairs and len(pairs) == 1:
-                arns.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
-    except CloudError as error:
-        cloud.add_error(error)
+    rows = cloud.read_or_none("cloudwatch:ListMetrics", lambda: list(metrics.published_dimensions(cloud, NAMESPACE, METRIC)))
+    if rows is None:
         return None
+    arns: dict[str, list[str]] = {}
+    for pairs in rows:
+        if pairs.keys() == {DIMENSION}:
+            arns.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
     return arns
-
-
-# MERGED A reply of an AWS call as a manifest can hold it: plain JSON, and only those members that were asked for.
-
-
-ANY_REPLY_KEY = "ResponseMetadata"
-"""What every true reply has, for calls that answer nothing else."""
 
 
 def to_plain_json(value: Any) -> Any:
@@ -206,3 +203,52 @@ def tags_parameter(tags: Mapping[str, str]) -> dict[str, Any]:
     """The parameter `Tags` of a create call; nothing without tags. AWS refuses keys that it reserves."""
     shown = [{"Key": key, "Value": value} for key, value in tags.items() if not key.lower().startswith("aws:")]
     return {"Tags": shown} if shown else {}
+
+
+def unknown_members_clause(row: Mapping[str, Any], *known: Collection[str]) -> str | None:
+    """The clause that names the unknown members that hold something; None without any."""
+    names = {name for some in known for name in some} | {ANY_REPLY_KEY}
+    unknown = sorted(name for name, value in row.items() if name not in names and value not in (None, {}, []))
+    return f"has {', '.join(unknown)}, which this version can't restore" if unknown else None
+
+
+def model_names(*rows: Mapping[str, Any]) -> set[str]:
+    """The models that variants or specifications name, within configurations and components as described."""
+    names: set[str] = set()
+    for row in rows:
+        inner = [row.get("Specification"), *(row.get("Specifications") or ())]
+        inner += [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+        names |= {str(part["ModelName"]) for part in inner if part and part.get("ModelName")}
+    return names
+
+
+def missing_model_because(needed: Collection[str], deleted: Collection[str]) -> str | None:
+    """The clause for a model that is needed and gone."""
+    missing = sorted(set(needed) & set(deleted))
+    return f"its model {missing[0]} is gone, so it can't be recreated" if missing else None
+
+
+def no_room_for_tag_because(own_tags: Mapping[str, str] | None) -> str | None:
+    """The clause for tags that leave no room for the one that marks a recreated resource ."""
+    keys = [key for key in {**(own_tags or {}), RESTORED_TAG: ""} if not key.startswith("aws:")]
+    if len(keys) <= MAX_TAGS:
+        return None
+    return f"it has {MAX_TAGS} tags, which leaves no room for the tag that marks a recreated resource"
+
+
+def deleted_models(cloud: CloudSession, wanted: Collection[str]) -> set[str]:
+    """Those of the models that were deleted, in bulk, from the newest on.
+
+    None of them if that can't be read, which is noted, or if there are too many models to list: right before a deletion each one is
+    read.
+    """
+    return cloud.read_or_none("sagemaker:ListModels", lambda: _unlisted_models(cloud, set(wanted))) or set()
+
+
+def _unlisted_models(cloud: CloudSession, missing: set[str]) -> set[str]:
+    rows = cloud.paged_rows("sagemaker", "ListModels", "Models", "ModelName", MaxResults=100) if missing else ()
+    for count, row in enumerate(rows, 1):
+        missing.discard(row["ModelName"])
+        if not missing or count == MAX_MODEL_PAGES * 100:
+            return set()
+    return missing

@@ -1,4 +1,5 @@
-"""One AWS account and region: the session, its clients, paging, bounded concurrency, and the one place where SDK errors become CloudError.
+"""One AWS account and region: the session, its clients, paging, bounded concurrency, and the one place where SDK errors and odd replies
+become CloudError.
 
 Error codes and texts: https://docs.aws.amazon.com/sagemaker/latest/APIReference/CommonErrors.html; retries and their adaptive rate
 limiter: https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
@@ -23,7 +24,7 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
 from reaper.coverage import NOT_REACHED
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, named_permission
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, named_permission, odd_replies_as_errors
 from reaper.model import Target
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
@@ -37,6 +38,8 @@ UNSENT_ERRORS = (NoCredentialsError, CredentialRetrievalError, ParamValidationEr
 NUMBER_KEYS = {"MinCapacity", "MaxCapacity"}
 """What every real row has and isn't a string."""
 KEYS_THAT_MAY_BE_EMPTY = {"Value"}
+
+ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -113,7 +116,7 @@ class CloudSession:
         return self._call(service, operation, want, params, sends_once=True)
 
     def _call(self, service: str, operation: str, want: str, params: Mapping[str, Any], *, sends_once: bool) -> dict[str, Any]:
-        permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
+        permission = permission_of(service, operation)
         if self.is_over():
             raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED, may_have_been_made=False)
         with self._lock:
@@ -123,48 +126,84 @@ class CloudSession:
             reply = method(**params)
         except ClientError as error:
             raise _error_from_reply(permission, error) from error
-        except UNSENT_ERRORS as error:
-            raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=False) from error
         except (BotoCoreError, OSError) as error:
-            raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=True) from error
+            was_sent = not isinstance(error, UNSENT_ERRORS)
+            raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=was_sent) from error
         except (ResponseParserError, *ODD_REPLY_ERRORS) as error:
-            text = f"the reply can't be read ({error})"
-            raise CloudError(Reason.UNREADABLE, permission, text, may_have_been_made=True) from error
+            raise CloudError(Reason.UNREADABLE, permission, f"the reply can't be read ({error})") from error
         if not isinstance(reply, dict) or want not in reply:
-            raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}", may_have_been_made=True)
+            raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}")
         return reply
+
+    def find(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any] | None:
+        """The same as `call`; None if what is described no longer exists."""
+        try:
+            return self.call(service, operation, want, **params)
+        except CloudError as error:
+            if error.reason is Reason.GONE:
+                return None
+            raise
+
+    def pages(
+        self, service: str, operation: str, want: str, token_key: str = "NextToken", **params: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also for a page that comes twice."""
+        tokens: set[str] = set()
+        while True:
+            page = self.call(service, operation, want, **params)
+            yield page
+            following = page.get(token_key)
+            if not following:
+                return
+            if not isinstance(following, str) or following in tokens:
+                text = "the reply repeated a page or has an invalid next token"
+                raise CloudError(Reason.UNREADABLE, permission_of(service, operation), text)
+            tokens.add(following)
+            params[token_key] = following
 
     def paged_rows(
         self, service: str, operation: str, want: str, *has: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every row of a paged list, following `token_key` until it is missing or empty.
+        """Every row of a paged list.
 
-        `has` are the keys that every true row has, all of them names but for `NUMBER_KEYS`. Raises CloudError, also for a row without them
-        and for a page that comes twice.
+        `has` are the keys that every true row has, all of them names but for `NUMBER_KEYS`. Raises CloudError, also for a row without them.
         """
-        permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
-        tokens: set[str] = set()
-        while True:
-            reply = self.call(service, operation, want, **params)
-            for row in reply[want] or ():
+        for page in self.pages(service, operation, want, token_key, **params):
+            for row in page[want] or ():
                 if not isinstance(row, dict) or not all(_has_valid_value(row, key) for key in has):
-                    raise CloudError(Reason.UNREADABLE, permission, f"a row lacks one of {', '.join(has)}")
+                    text = f"a row lacks one of {', '.join(has)}"
+                    raise CloudError(Reason.UNREADABLE, permission_of(service, operation), text)
                 yield row
-            following = reply.get(token_key)
-            if not following:
-                return
-            if not isinstance(following, str) or following in tokens:
-                raise CloudError(Reason.UNREADABLE, permission, "the reply repeated a page or has an invalid next token")
-            tokens.add(following)
-            params[token_key] = following
 
-    def sagemaker_rows(self, operation: str, want: str, *has: str) -> Iterator[dict[str, Any]]:
-        """The rows of a list of SageMaker's, each for itself: one without a key of `has` is noted and left out, and hides no other."""
-        for row in self.paged_rows("sagemaker", operation, want, MaxResults=100):
-            if all(_has_valid_value(row, key) for key in has):
-                yield row
-            else:
-                self.add_error(CloudError(Reason.UNREADABLE, f"sagemaker:{operation}", f"a row lacks one of {', '.join(has)}"))
+    def attempt(self, operation: str, read: Callable[[], A], *, may_be_gone: bool = False) -> A | CloudError:
+        """What `read` returns, or why it failed, which makes the coverage incomplete: a call of `operation`, or the parsing of its reply.
+
+        `may_be_gone`: the failure isn't noted if the resource no longer exists.
+        """
+        try:
+            with odd_replies_as_errors(operation):
+                return read()
+        except CloudError as error:
+            if not may_be_gone or error.reason is not Reason.GONE:
+                self.add_error(error)
+            return error
+
+    def describe(self, operation: str, want: str, **params: Any) -> dict[str, Any] | CloudError:
+        """The reply of one of SageMaker's calls about one resource, or why there is none, which is noted unless the resource is gone."""
+        read = partial(self.call, "sagemaker", operation, want, **params)
+        return self.attempt(permission_of("sagemaker", operation), read, may_be_gone=True)
+
+    def read_or_none(self, operation: str, read: Callable[[], A]) -> A | None:
+        """What `read` returns; None, and noted, if it failed."""
+        result = self.attempt(operation, read)
+        return None if isinstance(result, CloudError) else result
+
+    def each(self, operation: str, rows: Iterable[A], parse: Callable[[A], B]) -> Iterator[B]:
+        """The rows of a list, parsed. One that can't be read is noted and left out, and hides no other."""
+        for row in rows:
+            parsed = self.attempt(operation, partial(parse, row))
+            if not isinstance(parsed, CloudError):
+                yield parsed
 
     def map_concurrently(
         self, function: Callable[[A], B], items: Sequence[A], max_concurrent: int = MAX_CONCURRENT_CALLS
@@ -179,6 +218,11 @@ class CloudSession:
         """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""
         with self._lock:
             self.errors.append(error)
+
+
+def permission_of(service: str, operation: str) -> str:
+    """The permission that a call needs: `sagemaker:ListEndpoints`."""
+    return f"{IAM_PREFIXES.get(service, service)}:{operation}"
 
 
 def _has_valid_value(row: Mapping[str, Any], key: str) -> bool:
@@ -248,16 +292,12 @@ def _error_from_reply(permission: str, error: ClientError) -> CloudError:
     return new_error(Reason.REFUSED, permission, f"{code}: {text}")
 
 
-# MERGED Moments in AWS's replies. botocore makes each with a time zone of its own, read from the machine, which is half of a large sweep's CPU time.
-#
-# How a session is given another parser (the AWS CLI does the same): https://github.com/aws/aws-cli/blob/develop/awscli/customizations/scalarparse.py
-
-
-ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
-
-
 def parse_moment(value: Any) -> datetime:
-    """The moment that botocore would read from `value` (seconds since 1970, or text), in UTC. Raises what botocore raises."""
+    """The moment that botocore would read from `value` (seconds since 1970, or text), in UTC. Raises what botocore raises.
+
+    botocore makes each with a time zone of its own, read from the machine, which is half of a large sweep's CPU time. The AWS CLI sets another
+    parser in the same way: https://github.com/aws/aws-cli/blob/develop/awscli/customizations/scalarparse.py
+    """
     try:
         if type(value) in (int, float):
             return datetime.fromtimestamp(value, UTC)

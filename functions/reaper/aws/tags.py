@@ -1,12 +1,13 @@
 """Tags in bulk, a hundred resources a call, instead of one call each.
 
-The API never returns resources that were never tagged, so a missing ARN means no tags; it returns ARNs in a case of its own:
+The tagging API never returns resources that were never tagged, so a missing ARN means no tags; it returns ARNs in a case of its own:
 https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetResources.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
 PERMISSION = "tag:GetResources"
+SAGEMAKER_TYPES = ("app", "domain", "endpoint", "inference-component", "mlflow-tracking-server", "notebook-instance", "space")
+BULK_TYPES = {f"sagemaker:{name}" for name in (*SAGEMAKER_TYPES, "user-profile")}
+"""The types that the tagging API is known to cover. It returns nothing for any other, which would look like no tags:
+https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/supported-services.html"""
 Tags = dict[str, str]
 TagsByName = dict[str, Tags | None]
 """None where they couldn't be read, or two rows contradict each other: either may protect."""
@@ -24,56 +29,59 @@ TagsByArn = dict[str, dict[str, Tags | None]]
 
 
 def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
-    """The tags of every tagged resource of these types (`endpoint`, `app`, ...); None, and noted, when they can't be read."""
-    names = [f"sagemaker:{name}" for name in types]
-    rows = cloud.paged_rows(
+    """The tags of every tagged resource of these types, such as `sagemaker:endpoint`; None, and noted, when they can't be read.
+
+    A type that isn't among `BULK_TYPES` is never read so.
+    """
+    return cloud.read_or_none(PERMISSION, lambda: _read_tags(cloud, types))
+
+
+def _read_tags(cloud: CloudSession, types: Sequence[str]) -> TagsByArn:
+    if unknown := sorted({*types} - BULK_TYPES):
+        raise CloudError(Reason.REFUSED, PERMISSION, f"the tagging API isn't known to cover {', '.join(unknown)}")
+    by_arn: TagsByArn = {}
+    for row in cloud.paged_rows(
         "resourcegroupstaggingapi",
         "GetResources",
         "ResourceTagMappingList",
         "ResourceARN",
         token_key="PaginationToken",
-        ResourceTypeFilters=names,
+        ResourceTypeFilters=list(types),
         ResourcesPerPage=100,
-    )
-    by_arn: TagsByArn = {}
-    try:
-        for row in rows:
-            arn = row["ResourceARN"]
-            spelled, key = by_arn.setdefault(arn.lower(), {}), comparable_id(arn)
-            spelled[key] = _with_error_added(cloud, arn, _merge_two(spelled.get(key, {}), _tags_of_row(row)))
-    except CloudError as error:
-        cloud.add_error(error)
-        return None
+    ):
+        arn = row["ResourceARN"]
+        spelled, key = by_arn.setdefault(arn.lower(), {}), comparable_id(arn)
+        spelled[key] = _merge((spelled.get(key, {}), _tags_of_row(row)))
+        if spelled[key] is None:
+            text = f"the tags of {arn} can't be read, or contradict each other"
+            cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, text))
     return by_arn
 
 
-def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags | None:
-    if tags is None:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"the tags of {arn} can't be read, or contradict each other"))
-    return tags
+def tags_one_by_one(cloud: CloudSession, permission: str, arns: Sequence[str], read: Callable[[str], Tags]) -> TagsByArn:
+    """The tags of resources that the tagging API doesn't cover, by a call of their own service each; None, and noted, where that fails."""
+    every = cloud.map_concurrently(lambda arn: cloud.read_or_none(permission, partial(read, arn)), arns)
+    by_arn: TagsByArn = {}
+    for arn, own_tags in zip(arns, every, strict=True):
+        by_arn.setdefault(arn.lower(), {})[comparable_id(arn)] = own_tags
+    return by_arn
 
 
 def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
     """The tags of one row; None if one of them isn't a pair of strings: it may protect."""
-    merged: Tags | None = {}
-    for tag in row.get("Tags") or ():
-        key, value = tag.get("Key"), tag.get("Value")
-        merged = _merge_two(merged, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
-    return merged
-
-
-def _merge_two(one: Tags | None, other: Tags | None) -> Tags | None:
-    """The tags of both; None where they couldn't be read, or contradict each other."""
-    if one is None or other is None or any(one[key] != other[key] for key in one.keys() & other.keys()):
+    pairs = [(tag.get("Key"), tag.get("Value")) for tag in row.get("Tags") or ()]
+    if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
         return None
-    return one | other
+    return _merge({key: value} for key, value in pairs)
 
 
-def _merge_all(every: Iterable[Tags | None]) -> Tags | None:
+def _merge(every: Iterable[Tags | None]) -> Tags | None:
     """The tags of all; None as soon as some can't be read or two contradict each other."""
-    merged: Tags | None = {}
+    merged: Tags = {}
     for tags in every:
-        merged = _merge_two(merged, tags)
+        if tags is None or any(merged[key] != tags[key] for key in merged.keys() & tags.keys()):
+            return None
+        merged |= tags
     return merged
 
 
@@ -92,7 +100,7 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
 
 def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
     """Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be."""
-    return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge_all(spelled.values())
+    return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
 
 
 def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
@@ -103,7 +111,7 @@ def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
     names: TagsByName = {}
     for arn, spelled in by_arn.items():
         name = arn.rpartition("/")[2]
-        names[name] = _merge_two(names.get(name, {}), _merge_all(spelled.values()))
+        names[name] = _merge((names.get(name, {}), *spelled.values()))
     return names
 
 

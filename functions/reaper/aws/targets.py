@@ -1,6 +1,7 @@
-"""Which AWS accounts and regions there are to sweep, and a session for each.
+"""Which AWS accounts and regions there are to sweep, and a session for each, through a role where one is named.
 
 Enabled regions: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRegions.html
+A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError
 
 from reaper.aws import organization
-from reaper.aws.organization import Member
 from reaper.aws.session import CloudSession, new_session
 from reaper.case import Coverage
 from reaper.coverage import unopened_rows
-from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
@@ -29,6 +29,9 @@ from reaper.settings import Settings
 PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
 DEFAULT_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
 """By partition, the region that no account can disable."""
+ROLE_SESSION_NAME = "ml-idle-reaper"
+MAX_POLICY_CHARS = 2048
+"""Characters of a session policy, which must be plain text."""
 
 
 def list_accounts(settings: Settings) -> list[Account]:
@@ -45,14 +48,14 @@ def list_accounts(settings: Settings) -> list[Account]:
         _require_members(scope.accounts, members)
         members = [member for member in members if member.id in scope.accounts] if scope.accounts else members
     else:
-        members = [Member(id=account, name=None, is_management=False) for account in scope.accounts or (own,)]
+        members = [Account(cloud="aws", id=account) for account in scope.accounts or (own,)]
     if scope.only_own_account:
         members = _only_own(members, own, scope.accounts)
     left = [member for member in members if member.id not in settings.exclude_accounts]
     if not left:
         excluded = f" that isn't excluded ({', '.join(settings.exclude_accounts)})" if settings.exclude_accounts else ""
         raise SettingsError(f"no AWS account to sweep: REAPER_ACCOUNTS, --account, --organization and --ou name none{excluded}")
-    return [_account(member, own, regions) for member in left]
+    return [replace(member, regions=tuple(regions), is_own=member.id == own) for member in left]
 
 
 def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
@@ -62,7 +65,8 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
     """
     try:
         if account.is_own:
-            sessions = target_sessions(account.regions, (account.id,), _own_session(settings, may_act=may_act))
+            own = assume_role(settings.role, may_act, reading_permissions()) if settings.role else None
+            sessions = target_sessions(account.regions, (account.id,), own)
         else:
             sessions = _assumed_sessions(settings, account, may_act=may_act)
         enabled = _checked_regions(account, sessions)
@@ -84,17 +88,6 @@ def kind_names(settings: Settings) -> list[str]:
     return [kind.name for kind in kinds("aws") if not settings.kinds or kind.name in settings.kinds]
 
 
-def _account(member: Member, own: str, regions: Sequence[str]) -> Account:
-    return Account(
-        cloud="aws",
-        id=member.id,
-        name=member.name,
-        regions=tuple(regions),
-        is_own=member.id == own,
-        is_management=member.is_management,
-    )
-
-
 def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[str]) -> str:
     """The ID of the credentials' account, or of REAPER_ROLE's. Raises CloudError."""
     if settings.role:
@@ -102,24 +95,19 @@ def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[s
     return _first_session_and_account(session, regions if "all" not in regions else [_start_region(session, regions)])[1]
 
 
-def _require_members(accounts: Sequence[str], members: Sequence[Member]) -> None:
+def _require_members(accounts: Sequence[str], members: Sequence[Account]) -> None:
     known = {member.id for member in members}
     for account in accounts:
         if account not in known:
             raise SettingsError(f"accounts: {account} isn't an active account of what this deployment sweeps")
 
 
-def _only_own(members: Sequence[Member], own: str, asked: Sequence[str]) -> list[Member]:
+def _only_own(members: Sequence[Account], own: str, asked: Sequence[str]) -> list[Account]:
     """The own account alone. Raises SettingsError if another one was asked for by its ID, or if it isn't among the members."""
     left = [member for member in members if member.id == own]
     if not left or {*asked} - {own}:
         raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
     return left
-
-
-def _own_session(settings: Settings, *, may_act: bool) -> boto3.Session | None:
-    """A session of the role to sweep the own account with, which can only read unless it may act. None: the credentials as they are."""
-    return assume_role(settings.role, may_act, reading_permissions()) if settings.role else None
 
 
 def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:
@@ -130,11 +118,12 @@ def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) ->
     region = _start_region(base, account.regions)
     arn = f"arn:{base.get_partition_for_region(region)}:iam::{account.id}:role/{settings.role_name}"
     session = assume_role(arn, may_act, reading_permissions(), settings.external_id, region)
-    try:
-        fetch_now(session)
-    except CloudError as error:
+    start = CloudSession(session, Target(cloud="aws", account=account.id, region=region))
+    inner: Any = session.get_credentials()
+    error = start.attempt("sts:AssumeRole", inner.get_frozen_credentials)
+    if isinstance(error, CloudError):
         raise error.reworded(_not_assumed_text(account, arn, error)) from error
-    names = account.regions if "all" not in account.regions else _all_regions(session, region, account)
+    names = account.regions if "all" not in account.regions else _all_regions(session, start)
     return [CloudSession(session, Target(cloud="aws", account=account.id, region=name)) for name in names]
 
 
@@ -210,10 +199,10 @@ def _first_session_and_account(session: boto3.Session, names: Sequence[str]) -> 
     raise failed
 
 
-def has_credentials(session: boto3.Session | None = None) -> bool:
+def has_credentials() -> bool:
     """Whether boto3 finds any AWS credentials at all. No call is made to AWS."""
     try:
-        return (session or _default_session()).get_credentials() is not None
+        return _default_session().get_credentials() is not None
     except BotoCoreError:
         return False
 
@@ -227,24 +216,23 @@ def _default_session() -> boto3.Session:
 
 def _named_regions(session: boto3.Session, regions: Sequence[str]) -> list[str]:
     """The regions asked for, else the session's own. Raises SettingsError for one that there isn't."""
-    return [_valid_region(session, region) for region in regions] or [_default_region(session)]
+    if not regions and not session.region_name:
+        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
+    return [_valid_region(session, region) for region in regions] or [session.region_name]
 
 
 def _start_region(session: boto3.Session, regions: Sequence[str]) -> str:
     """Where to ask what isn't about a region: in the session's own, else the first that is named."""
-    return session.region_name or next((name for name in regions if name != "all"), "us-east-1")
+    return session.region_name or next((name for name in regions if name != "all"), DEFAULT_REGIONS["aws"])
 
 
-def _default_region(session: boto3.Session) -> str:
-    if not session.region_name:
-        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
-    return session.region_name
-
-
-def known_regions(session: boto3.Session | None = None) -> list[str]:
-    """The regions that the SDK knows SageMaker in, of all partitions. No call is made to AWS."""
+def known_regions(session: boto3.Session | None = None, partition: str | None = None) -> list[str]:
+    """The regions in which the SDK knows the service of any kind, of one partition or of all. No call is made to AWS."""
     session = session or _default_session()
-    return [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
+    services = dict.fromkeys(kind.permissions[0].partition(":")[0] for kind in kinds("aws"))
+    partitions = [partition] if partition else session.get_available_partitions()
+    names = (r for p in partitions for s in services for r in session.get_available_regions(s, partition_name=p))
+    return list(dict.fromkeys(names))
 
 
 def _valid_region(session: boto3.Session, region: str) -> str:
@@ -255,43 +243,26 @@ def _valid_region(session: boto3.Session, region: str) -> str:
     return region
 
 
-def _all_regions(session: boto3.Session, region: str, account: Account) -> list[str]:
-    """The enabled regions of another account, asked in `region`, else in the one that no account can disable. Raises CloudError."""
-    first, last = (
-        CloudSession(session, Target(cloud="aws", account=account.id, region=name))
-        for name in (region, DEFAULT_REGIONS.get(session.get_partition_for_region(region), region))
-    )
+def _all_regions(session: boto3.Session, start: CloudSession) -> list[str]:
+    """The enabled regions of another account, asked where `start` is, else in the one that no account can disable. Raises CloudError."""
+    last = DEFAULT_REGIONS.get(start.partition, start.region)
     try:
-        return _enabled_regions(session, first)
+        return _enabled_regions(session, start)
     except CloudError:
-        if first.region == last.region:
+        if start.region == last:
             raise
-        return _enabled_regions(session, last)
+        return _enabled_regions(session, CloudSession(session, replace(start.target, region=last)))
 
 
 def _enabled_regions(session: boto3.Session, start: CloudSession) -> list[str]:
-    supported = set(session.get_available_regions("sagemaker", partition_name=start.partition))
-    names = sorted(supported & _region_names(start))
+    names = sorted({*known_regions(session, start.partition)} & _region_names(start))
     if not names:  # or the account would vanish from the report
         raise CloudError(Reason.UNREADABLE, "ec2:DescribeRegions", "the reply has no region in which there is SageMaker")
     return names
 
 
 def _region_names(start: CloudSession) -> set[str]:
-    rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
-    with odd_replies_as_errors("ec2:DescribeRegions"):
-        return {str(row["RegionName"]) for row in rows}
-
-
-# MERGED A role that a sweep assumes, limited by a session policy to what it is for.
-#
-# A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session
-
-
-ROLE_SESSION_NAME = "ml-idle-reaper"
-DEFAULT_REGION = "us-east-1"
-MAX_POLICY_CHARS = 2048
-"""Characters of a session policy, which must be plain text."""
+    return {row["RegionName"] for row in start.paged_rows("ec2", "DescribeRegions", "Regions", "RegionName", AllRegions=False)}
 
 
 def assume_role(
@@ -312,7 +283,7 @@ def assume_role(
         assumed, known = new_session(), new_session()
         if known.get_credentials() is None:
             raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
-        place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGION)
+        place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGIONS["aws"])
         fetch = partial(_fetch_credentials, CloudSession(known, place), request)
         inner: Any = assumed._session
         inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
@@ -321,24 +292,11 @@ def assume_role(
         raise SettingsError(f"{role_arn}: {error}") from error
 
 
-def fetch_now(session: boto3.Session) -> None:
-    """Fetch the credentials of such a session before its first use. Raises CloudError."""
-    credentials = session.get_credentials()
-    if credentials:
-        with odd_replies_as_errors("sts:AssumeRole"):  # such as credentials that have ended already
-            credentials.get_frozen_credentials()
-
-
 def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:
     """New credentials, as the SDK keeps them. Raises CloudError."""
     made = cloud.call("sts", "AssumeRole", "Credentials", **request)["Credentials"]
-    with odd_replies_as_errors("sts:AssumeRole"):
-        return {
-            "access_key": made["AccessKeyId"],
-            "secret_key": made["SecretAccessKey"],
-            "token": made["SessionToken"],
-            "expiry_time": made["Expiration"].isoformat(),
-        }
+    names = {"access_key": "AccessKeyId", "secret_key": "SecretAccessKey", "token": "SessionToken"}
+    return {key: made[name] for key, name in names.items()} | {"expiry_time": made["Expiration"].isoformat()}
 
 
 def session_policy(actions: Sequence[str]) -> str:

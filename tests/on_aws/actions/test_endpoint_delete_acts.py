@@ -16,7 +16,7 @@ from reaper import registry
 from reaper.acting import manifest as archives
 from reaper.acting.contract import NOTHING_EARLIER, ActionResult, Earlier
 from reaper.acting.manifest import Archive
-from reaper.aws.kinds.sagemaker_endpoint.restorable import RESTORED_TAG
+from reaper.aws.sagemaker import RESTORED_TAG
 from reaper.aws.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.model import StepName

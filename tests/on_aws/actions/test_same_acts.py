@@ -9,7 +9,7 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, HOUR, NOW
-from reaper.aws.kinds.sagemaker_endpoint.restorable import RESTORED_TAG
+from reaper.aws.sagemaker import RESTORED_TAG
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
 from reaper.policy import tags

@@ -1,7 +1,8 @@
-"""A run over the endpoints that alarms are about. It observes and notifies; the next scheduled run acts.
+"""A run over the endpoints of the alarms that a queue delivers, a batch of up to five minutes at a time. It observes and notifies; the next
+scheduled run acts.
 
 A run over one resource would pass every limit on shares, so it never acts, and it writes no statistics, no hold and no admins' summary. In
-mode enforce it runs as announce.
+mode enforce it runs as announce. https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from datetime import datetime
 from typing import Any
 
 from reaper.aws import targets
-from reaper.aws.functions.delivery import logger, publish_figures
+from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
 from reaper.aws.functions.event import KINDS, AlarmedEndpoint, AlarmedEndpoints, alarmed_endpoints, event_settings
 from reaper.case import Report
 from reaper.decide import OTHER_RUN, DecideContext
-from reaper.model import Account, Mode, Status
+from reaper.model import Account, Mode
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures
@@ -90,11 +91,6 @@ def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -
     return places, {OUTSIDE: outside} if outside else {}
 
 
-# MERGED The alarm events that a queue delivers to the function, a batch of up to five minutes at a time.
-#
-# https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
-
-
 def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], deadline: datetime) -> dict[str, Any]:
     """One run over the endpoints of all alarms in the batch. Raises ReaperError if it can't be carried out: the queue delivers again.
 
@@ -117,8 +113,5 @@ def _publish(ran: AlarmRun) -> None:
     report = ran.report
     run, resources = (report.run.id, len(report.findings)) if report else (None, 0)
     logger.info("alarms followed up", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
-    for row in report.coverage if report else ():
-        if row.status is not Status.OK:
-            logger.error(
-                "coverage incomplete", kind=row.kind, account=row.account, region=row.region, missing=row.missing, error=row.error
-            )
+    if report:
+        log_gaps(report)

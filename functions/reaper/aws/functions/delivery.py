@@ -1,11 +1,15 @@
-"""What follows a finished report on AWS: metrics, the bucket, the log, and the summary of an audit."""
+"""What follows a finished report on AWS: metrics, the bucket, the log, and the summary of an audit.
+
+Metrics are lines of the function's log:
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
@@ -22,6 +26,10 @@ from reaper.workflow.store import FIGURES, SUMMARY
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
     from reaper.workflow.store import RunStore
+
+NAMESPACE = "MLIdleReaper"
+SERVICE = "ml-idle-reaper"
+logger = Logger(service=SERVICE)
 
 
 def deliver_report(
@@ -68,15 +76,6 @@ def _store_report(settings: Settings, report: Report) -> tuple[str | None, Setti
         return None, error
 
 
-# MERGED The figures of a run as CloudWatch metrics, through the embedded metric format: a line of the function's log for each set of dimensions.
-#
-# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
-
-
-NAMESPACE = "MLIdleReaper"
-SERVICE = "ml-idle-reaper"
-
-
 def publish_figures(figures: Iterable[Figure], deployment: str) -> None:
     """Print the figures, with the dimensions `service` and `stack`, and `kind` if they are about one. `deployment`: the stack's ARN."""
     rows = tuple(figures)
@@ -100,23 +99,15 @@ def stack_name(deployment: str) -> str:
     return rest.partition("/")[0] if kind == "stack" else ""
 
 
-# MERGED The log of the functions that sweep. Their metrics are in `published_figures`.
-
-
-logger = Logger(service="ml-idle-reaper")
-
-
 def log_report(report: Report, stored: str | None) -> None:
     """The line that the dashboard lists as a run, and a line for each gap. `stored`: where the report is."""
     logger.info("swept", **swept_facts(report, stored))
+    log_gaps(report)
+
+
+def log_gaps(report: Report) -> None:
+    """A line for each row of the coverage that isn't complete."""
     for row in report.coverage:
         if row.status is not Status.OK:
-            logger.error(
-                "coverage incomplete",
-                kind=row.kind,
-                account=row.account,
-                region=row.region,
-                status=row.status,
-                missing=row.missing,
-                error=row.error,
-            )
+            where: dict[str, Any] = {"kind": row.kind, "account": row.account, "region": row.region}
+            logger.error("coverage incomplete", **where, status=row.status, missing=row.missing, error=row.error)

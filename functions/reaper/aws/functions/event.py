@@ -1,6 +1,6 @@
-"""CloudWatch's alarm events: which endpoints an alarm is about.
+"""What calls a function: the options of a sweep, which narrow the deployment's settings, or a batch of CloudWatch's alarm events.
 
-An event comes at least once, so duplicates are recognized by their ID. Account and region are those of the envelope, which EventBridge writes, never
+An alarm's event comes at least once, so duplicates are recognized by their ID. Account and region are those of the envelope, which EventBridge writes, never
 of the detail.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-eventbridge.html
 """
@@ -20,6 +20,8 @@ from reaper.model import Resource
 
 SOURCE, DETAIL_TYPE = "aws.cloudwatch", "CloudWatch Alarm State Change"
 ENDPOINT_NAMESPACES = {"AWS/SageMaker", "/aws/sagemaker/Endpoints"}
+EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
+QUEUE_SOURCE = "aws:sqs"
 KINDS = ("sagemaker-endpoint", "sagemaker-inference-component")
 """An endpoint is judged together with the inference components that it hosts."""
 
@@ -114,13 +116,6 @@ def _value(found: Any, *path: str) -> Any:
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return found
-
-
-# MERGED The settings of a function call: the deployment's own, narrowed by the call's event.
-
-
-EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
-QUEUE_SOURCE = "aws:sqs"
 
 
 def is_batch(event: object) -> bool:

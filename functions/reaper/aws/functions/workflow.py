@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from reaper.aws.functions.delivery import logger, publish_figures
+from reaper.aws.functions.delivery import deliver_report, logger, publish_figures
 from reaper.aws.functions.event import event_settings, options_of
 from reaper.coverage import is_skipped
 from reaper.errors import ReaperError, SettingsError
@@ -28,6 +28,10 @@ from reaper.workflow.store import open_run_store
 from reaper.workflow.stored_run import EngineState
 
 Event = Mapping[str, Any]
+MAX_REASON_CHARS = 300
+NOT_STARTED = "its step of the workflow wasn't started"
+Record = Mapping[str, Any]
+T = TypeVar("T", dict[str, Any], list[Any])
 
 
 @logger.inject_lambda_context
@@ -59,7 +63,6 @@ def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
 
 
 def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
-
     return phases.decide_run(_open_context(event["run"], deadline), _engine_state(event), item_failures(event["results"]))
 
 
@@ -69,8 +72,6 @@ def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
 
 def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     """Send the messages, then deliver the report."""
-    from reaper.aws.functions.delivery import deliver_report
-
     context, engine = _open_context(event["run"], deadline), _engine_state(event)
     report = phases.conclude_run(context, engine, item_failures(event["results"]))
     owners = current_policy(context, engine)[0].owners
@@ -118,20 +119,11 @@ PHASES: Mapping[str, Callable[[Event, datetime], dict[str, Any]]] = {
 }
 
 
-# MERGED Why items of a distributed map have no result, by what the state machine wrote about them.
-#
-# A child that fails outright isn't seen by the map's own states: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html
-
-
-MAX_REASON_CHARS = 300
-NOT_STARTED = "its step of the workflow wasn't started"
-Record = Mapping[str, Any]
-T = TypeVar("T", dict[str, Any], list[Any])
-
-
 def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
-    """The reason for each item that failed. `results`: the map's output, empty if the map was skipped.
+    """The reason for each item of a distributed map that failed, by what the state machine wrote about it. `results`: the map's output,
+    empty if the map was skipped.
 
+    A child that fails outright isn't seen by the map's own states: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html
     What can't be read is logged: the items themselves are compared with their results elsewhere, so only reasons get lost.
     """
     details = results.get("ResultWriterDetails")

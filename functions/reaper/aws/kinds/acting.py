@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reaper.aws import tags
-from reaper.aws.kinds.sagemaker_endpoint.restorable import RESTORED_TAG, no_room_for_tag_because
-from reaper.aws.sagemaker import to_plain_json
+from reaper.aws.sagemaker import RESTORED_TAG, no_room_for_tag_because, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 
@@ -37,7 +36,7 @@ def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, firs
 
 
 def recreated_error(operation: str, name: str) -> CloudError:
-    """The error for what is not the same one any more."""
+    """The error that says that something else has the name now."""
     return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED_CODE)
 
 
@@ -53,12 +52,12 @@ def arn_pattern(below: str) -> re.Pattern[str]:
     return re.compile(rf"arn:[^:]+:sagemaker:(?P<region>[^:]+):(?P<account>[^:]+):{below}", re.IGNORECASE)
 
 
-# MERGED One number that a stop made smaller, and how it goes back: never over what was changed since. Pure.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCount:
-    """`before` the stop, `stopped_at` as the stop left it, and `now`. `maximum` is what autoscaling allows today. `label` begins a sentence."""
+    """One number that a stop made smaller, which never goes back over what was changed since.
+
+    `before` the stop, `stopped_at` as the stop left it, and `now`. `maximum` is what autoscaling allows today. `label` begins a sentence.
+    """
 
     label: str
     before: int

@@ -40,29 +40,20 @@ class MlflowServerDetails:
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every tracking server of the region, stopped ones too."""
-    keys = ("TrackingServerArn", "TrackingServerName")
-    rows = list(cloud.sagemaker_rows("ListMlflowTrackingServers", "TrackingServerSummaries", *keys))
-    tags_by_arn = tags.tags_by_arn(cloud, "mlflow-tracking-server") if rows else {}
-    for row in rows:
-        yield resource_from_row(cloud, row, tags.tags_of(tags_by_arn, row["TrackingServerArn"]))
+    rows = list(cloud.paged_rows("sagemaker", "ListMlflowTrackingServers", "TrackingServerSummaries", MaxResults=100))
+    by_arn = tags.tags_by_arn(cloud, "sagemaker:mlflow-tracking-server") if rows else {}
+
+    def parse(row: Mapping[str, Any]) -> Resource:
+        return resource_from_row(cloud, row, tags.tags_of(by_arn, row["TrackingServerArn"]))
+
+    return cloud.each("sagemaker:ListMlflowTrackingServers", rows, parse)
 
 
 def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, with its tags. The list has no size."""
-    status = row.get("TrackingServerStatus", "")
-    return Resource(
-        kind=NAME,
-        id=row["TrackingServerArn"],
-        name=row["TrackingServerName"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=status,
-        parts=() if status == STOPPED_STATUS else None,
-        tags=own_tags,
-        details=MlflowServerDetails(is_active=row.get("IsActive") == "Active"),
-    )
+    listed = sagemaker.listed_resource(cloud, "TrackingServer", row, own_tags, NAME)
+    details = MlflowServerDetails(is_active=row.get("IsActive") == "Active")
+    return replace(listed, parts=() if listed.status == STOPPED_STATUS else None, details=details)
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -92,12 +83,10 @@ def details_of(resource: Resource) -> MlflowServerDetails:
 
 def _with_size(cloud: CloudSession, observation: Observation) -> Observation:
     """With the size that only a description has. If it can't be read, the verdict is unknown, because a rule may match the size."""
-    name = observation.resource.name
-    try:
-        reply = cloud.call("sagemaker", "DescribeMlflowTrackingServer", "TrackingServerSize", TrackingServerName=name)
-    except CloudError as error:
-        cloud.add_error(error)
-        return replace(observation, unknown_because=f"its size couldn't be read: {error}")
+    named = {"TrackingServerName": observation.resource.name}
+    reply = cloud.describe("DescribeMlflowTrackingServer", "TrackingServerSize", **named)
+    if isinstance(reply, CloudError):
+        return replace(observation, unknown_because=f"its size couldn't be read: {reply}")
     size = str(reply["TrackingServerSize"])
     parts = (BilledPart(component=PRICE_COMPONENT, instance=size),)
     return replace(observation, resource=replace(observation.resource, size=size, parts=parts))

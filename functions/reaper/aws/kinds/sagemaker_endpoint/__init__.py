@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import autoscaling, metrics, sagemaker, tags
-from reaper.aws.kinds.sagemaker_endpoint import blocked, description
-from reaper.aws.kinds.sagemaker_endpoint import look as endpoint_look
-from reaper.aws.kinds.sagemaker_endpoint import look as endpoint_metrics
+from reaper.aws.kinds.sagemaker_endpoint import blocked, description, look
 from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, STEADY_STATUSES, EndpointDetails
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
 from reaper.aws.kinds.sagemaker_endpoint.look import CloserLook
 from reaper.aws.metrics import MetricQuery, MetricResult
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError
 from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.model import Resource, StepName
@@ -33,32 +31,25 @@ NAME = "sagemaker-endpoint"
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every endpoint of the region, whatever its state."""
-    rows = list(cloud.sagemaker_rows("ListEndpoints", "Endpoints", "EndpointArn"))
-    tags_by_arn = tags.tags_by_arn(cloud, "endpoint") if rows else {}
-    for row in rows:
-        yield resource_from_row(cloud, {"EndpointName": None, **row}, tags.tags_of(tags_by_arn, row["EndpointArn"]))
+    rows = list(cloud.paged_rows("sagemaker", "ListEndpoints", "Endpoints", MaxResults=100))
+    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint") if rows else {}
+
+    def parse(row: Mapping[str, Any]) -> Resource:
+        return resource_from_row(cloud, {"EndpointName": None, **row}, tags.tags_of(by_arn, row["EndpointArn"]))
+
+    return cloud.each("sagemaker:ListEndpoints", rows, parse)
 
 
 def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
-    return Resource(
-        kind=NAME,
-        id=row["EndpointArn"],
-        name=row["EndpointName"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=row.get("EndpointStatus", ""),
-        tags=own_tags,
-    )
+    return sagemaker.listed_resource(cloud, "Endpoint", row, own_tags, NAME)
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk. Only silent endpoints are described, and then every signal that could show their use is read."""
     variants = _recent_variants(cloud) if resources else {}
     queries = {
-        r.id: endpoint_metrics.traffic_queries(r.name, variants.get(r.name, ()))
+        r.id: look.traffic_queries(r.name, variants.get(r.name, ()))
         for r in resources
         if r.status not in {"Creating", "Deleting"}
     }
@@ -77,10 +68,10 @@ def _observe_silent(cloud: CloudSession, resources: Sequence[Resource], window: 
     """Each described, with its components, and all their signals in bulk."""
     cached = window.read_cached([r.id for r in resources]) if resources else {}
     first = list(cloud.map_concurrently(lambda resource: _look_closer(cloud, resource, cached.get(resource.id)), resources))
-    looks = endpoint_look.with_endpoint_details(cloud, endpoint_look.with_component_queries(cloud, first), window)
-    results = metrics.fetch_metrics(cloud, [query for look in looks for query in look.queries], window)
-    for look in looks:
-        yield _to_observation(look, _to_readings(look.queries, results), window)
+    looks = look.with_endpoint_details(cloud, look.with_component_queries(cloud, first), window)
+    results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
+    for one in looks:
+        yield _to_observation(one, _to_readings(one.queries, results), window)
 
 
 def _settled_without_look(observation: Observation, window: Window) -> Observation | None:
@@ -98,24 +89,22 @@ def _settled_without_look(observation: Observation, window: Window) -> Observati
 def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
     """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of a description each."""
     variants: dict[str, list[str]] = {}
-    try:
-        for pairs in metrics.published_dimensions(cloud, endpoint_metrics.INSTANCE_NAMESPACE, "CPUUtilization"):
-            if pairs.keys() == {"EndpointName", "VariantName"}:
-                variants.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
-    except CloudError as error:
-        cloud.add_error(error)
+    series = metrics.published_dimensions(cloud, look.INSTANCE_NAMESPACE, "CPUUtilization")
+    for pairs in cloud.read_or_none("cloudwatch:ListMetrics", lambda: list(series)) or ():
+        if pairs.keys() == {"EndpointName", "VariantName"}:
+            variants.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
     return variants
 
 
 def _look_closer(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
-    try:
-        endpoint = description.describe_endpoint(
-            cloud, resource.name, lambda row: description.cached_types(resource, cached, row)
-        )
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            cloud.add_error(error)
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {error}")
+    described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    if isinstance(described, CloudError):
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
+    return described
+
+
+def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
+    endpoint = description.describe_endpoint(cloud, resource.name, lambda row: description.cached_types(resource, cached, row))
     described = replace(
         resource,
         status=endpoint.status,
@@ -127,25 +116,25 @@ def _look_closer(cloud: CloudSession, resource: Resource, cached: CachedDescript
     return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
 
 
-def _to_readings(queries: endpoint_metrics.Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+def _to_readings(queries: look.Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
     return tuple(
         Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
         for query, (role, signal, subject) in queries.items()
     )
 
 
-def _to_observation(look: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
+def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
     observation = Observation(
-        resource=look.resource, readings=readings, unknown_because=look.unknown_because, to_cache=look.to_cache
+        resource=closer.resource, readings=readings, unknown_because=closer.unknown_because, to_cache=closer.to_cache
     )
-    endpoint, status = look.described, look.resource.status
+    endpoint, status = closer.described, closer.resource.status
     if endpoint is None:
         return observation
     if status == "Deleting":
         return replace(observation, free_because="it is being deleted")
-    if status in CHANGING_STATUSES or look.changing_because:
-        return replace(observation, changing_because=look.changing_because or f"its status is {status}")
-    if look.unknown_because:
+    if status in CHANGING_STATUSES or closer.changing_because:
+        return replace(observation, changing_because=closer.changing_because or f"its status is {status}")
+    if closer.unknown_because:
         return observation
     if status not in STEADY_STATUSES:
         return replace(observation, unknown_because=f"this version doesn't recognize its status {status}")

@@ -1,5 +1,7 @@
-"""What can be done to an endpoint, and what blocks it. Pure.
+"""What can be done to an endpoint, what scaling it in would do, and what blocks that. Pure.
 
+Zero instances are for asynchronous endpoints, and for hosts of inference components whose instances SageMaker itself scales; whatever
+would never answer again is not brought there: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
 Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
 """
 
@@ -14,21 +16,20 @@ from typing import Any
 
 from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import Autoscaling
-from reaper.aws.kinds.sagemaker_endpoint import restorable
-from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, Variant, billed_parts
+from reaper.aws.kinds.sagemaker_endpoint import description
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
+from reaper.aws.kinds.sagemaker_inference_component.blocked import component_unrestorable_because, copy_count
 from reaper.aws.sagemaker import in_account, sagemaker_line
 from reaper.case import Blocked
 from reaper.kind import ActionSpec, Command
 from reaper.model import BilledPart, Resource, StepName
 from reaper.prices import PriceBook
 
-# MERGED What scaling one endpoint in would do, and what blocks it. Pure.
-#
-# Zero instances are for asynchronous endpoints, and for hosts of inference components whose instances SageMaker itself scales; whatever
-# would never answer again is not brought there: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
-
-
 AVAILABILITY_WARNING = "one instance per variant is below the usual two for availability"
+CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
+VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +51,27 @@ class ScaleInPlan:
 
 def needs_autoscaling(endpoint: EndpointDescription) -> bool:
     """Whether the autoscaling of the region must be read to know what can be done."""
-    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(
-        _instance_count(row) for row in production_variants(endpoint)
-    )
+    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(map(_instance_count, production_variants(endpoint)))
 
 
 def plan_scale_in(
     resource: Resource, endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None
 ) -> ScaleInPlan:
     """For the endpoint as described, with the names of its components. `scaling` None: autoscaling couldn't be read."""
-    if not production_variants(endpoint):
-        return ScaleInPlan(blocked=Blocked(because="its description lists no variants"))
-    if any(_is_serverless(row) for row in production_variants(endpoint)):
-        return ScaleInPlan(
-            blocked=Blocked(because="it is serverless or has provisioned concurrency, which scaling in doesn't change")
-        )
-    if any(row.get("InstancePools") for row in production_variants(endpoint)):
-        return ScaleInPlan(blocked=Blocked(because="it runs pools of several instance types, which are not scaled in"))
+    rows = production_variants(endpoint)
+    if not rows:
+        return _blocked_plan("its description lists no variants")
+    if any(row.get("CurrentServerlessConfig") or row.get("DesiredServerlessConfig") for row in rows):
+        return _blocked_plan("it is serverless or has provisioned concurrency, which scaling in doesn't change")
+    if any(row.get("InstancePools") for row in rows):
+        return _blocked_plan("it runs pools of several instance types, which are not scaled in")
     if endpoint.may_host_components or components:
-        return _plan_host(endpoint, components, scaling)
+        return _plan_host(rows, components, scaling)
     return _plan_variants(resource, endpoint, scaling)
+
+
+def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
+    return ScaleInPlan(blocked=Blocked(because=because, already_done=already_done))
 
 
 def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
@@ -78,59 +80,46 @@ def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]
 
 
 def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
+    """Down to none where a request would wake an asynchronous endpoint again, else to one."""
     if endpoint.is_asynchronous and scaling is None:
         return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
-    least = {
-        r["VariantName"]: 0 if endpoint.is_asynchronous and _can_wake(scaling, resource.name, r) else 1
-        for r in production_variants(endpoint)
-    }
-    fewer = {
-        r["VariantName"]: least[r["VariantName"]]
-        for r in production_variants(endpoint)
-        if _instance_count(r) > least[r["VariantName"]]
-    }
+    counts = {row["VariantName"]: _instance_count(row) for row in production_variants(endpoint)}
+    wakes = endpoint.is_asynchronous and scaling
+    least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
+    fewer = {name: least[name] for name, count in counts.items() if count > least[name]}
     if fewer:
         return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
-    asleep = endpoint.is_asynchronous and any(_instance_count(r) for r in production_variants(endpoint))
+    asleep = endpoint.is_asynchronous and any(counts.values())
     suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
-    return ScaleInPlan(
-        blocked=Blocked(because=f"it already runs no more than one instance per variant{suffix}", already_done=True)
-    )
+    return _blocked_plan(f"it already runs no more than one instance per variant{suffix}", already_done=True)
 
 
 def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
     """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
-    book, saved = PriceBook(), {}
+    book, saved = PriceBook(), dict.fromkeys(least, -1.0)
     for variant in (v for v in endpoint.variants if v.name in least):
-        freed = billed_parts(replace(endpoint, variants=(_freed_instances(variant, least[variant.name]),)))
-        price = book.price(replace(resource, parts=freed))
-        saved[variant.name] = price.usd_per_hour if price else -1.0
-    return {name: least[name] for name in sorted(least, key=lambda name: (-saved.get(name, -1.0), name))}
+        freed = tuple((size, max(0, count - least[variant.name])) for size, count in variant.instances)
+        parts = billed_parts(replace(endpoint, variants=(replace(variant, instances=freed),)))
+        if price := book.price(replace(resource, parts=parts)):
+            saved[variant.name] = price.usd_per_hour
+    return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
 
 
-def _freed_instances(variant: Variant, remaining: int) -> Variant:
-    """The instances that are no longer paid for."""
-    return replace(variant, instances=tuple((kind, max(0, count - remaining)) for kind, count in variant.instances))
-
-
-def _plan_host(endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None) -> ScaleInPlan:
+def _plan_host(rows: Sequence[Mapping[str, Any]], components: Sequence[str], scaling: Autoscaling | None) -> ScaleInPlan:
     """Without copies SageMaker releases the instances, if it may. Nothing else should take them from under a component."""
-    if not all(_may_scale_to_zero(row) for row in production_variants(endpoint)):
-        because = "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
-        return ScaleInPlan(blocked=Blocked(because=because))
+    if not all(_may_scale_to_zero(row) for row in rows):
+        return _blocked_plan(
+            "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
+        )
     if not components:
-        return ScaleInPlan(blocked=Blocked(because="it hosts no inference component now; SageMaker releases its instances"))
+        return _blocked_plan("it hosts no inference component now; SageMaker releases its instances")
     if scaling is None:
         return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
-    unwakeable = [component for component in components if not autoscaling.can_wake_component(scaling, component)]
-    if unwakeable:
-        because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {unwakeable[0]} from zero"
-        return ScaleInPlan(blocked=Blocked(because=because))
+    for component in components:
+        if not autoscaling.can_wake_component(scaling, component):
+            because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {component} from zero"
+            return _blocked_plan(because)
     return ScaleInPlan(components=tuple(components))
-
-
-def _can_wake(scaling: Autoscaling | None, name: str, row: Mapping[str, Any]) -> bool:
-    return scaling is not None and autoscaling.can_wake_variant(scaling, name, row["VariantName"])
 
 
 def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
@@ -138,18 +127,8 @@ def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
     return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
 
 
-def _is_serverless(row: Mapping[str, Any]) -> bool:
-    return bool(row.get("CurrentServerlessConfig") or row.get("DesiredServerlessConfig"))
-
-
 def _instance_count(row: Mapping[str, Any]) -> int:
     return int(row.get("CurrentInstanceCount") or 0)
-
-
-CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
-STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
-VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +147,7 @@ class EndpointDetails:
 
     `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
     next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
-    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
+    `settings` and `numbers`: what may be changed about it, as read right before an action (`acting.live_settings`).
     """
 
     component_tags: sagemaker.TagsOfContained = field(default_factory=dict)
@@ -200,15 +179,14 @@ def endpoint_details(
         component_tags=read_now,
         scale_in=replace(plan, blocked=plan.blocked or _blocked_without_copies(plan, rows)),
         parts_after_stop=_parts_after_scale_in(endpoint, plan),
-        unrestorable=_unrestorable(resource, endpoint, component_tags, rows)
-        or _missing_model(endpoint, rows, region.deleted_models),
+        unrestorable=_unrestorable(resource, endpoint, component_tags, rows, region.deleted_models),
         protected_inside=sagemaker.protected_inside(component_tags, now) | sagemaker.protected_inside(read_now, now),
     )
 
 
 def _blocked_without_copies(plan: ScaleInPlan, rows: Mapping[str, Mapping[str, Any] | None]) -> Blocked | None:
     """Without copies there are none to take. A component that can't be read may have some."""
-    if not plan.components or any((row := rows[name]) is None or restorable.copy_count(row) for name in plan.components):
+    if not plan.components or any((row := rows[name]) is None or copy_count(row) for name in plan.components):
         return None
     return Blocked(because="its components already have no copies; SageMaker releases its instances", already_done=True)
 
@@ -218,26 +196,21 @@ def _unrestorable(
     endpoint: EndpointDescription,
     component_tags: sagemaker.TagsOfContained,
     rows: Mapping[str, Mapping[str, Any] | None],
+    deleted: Collection[str],
 ) -> Blocked | None:
     """Why it, with all inside, can't be recreated."""
     if endpoint.has_cached_types:
-        return Blocked(because=restorable.CONFIG_NOT_READ, not_read=True)
-    if because := restorable.endpoint_unrestorable_because(endpoint) or restorable.no_room_for_tag_because(resource.tags):
+        return Blocked(because=description.CONFIG_NOT_READ, not_read=True)
+    if because := description.endpoint_unrestorable_because(endpoint) or sagemaker.no_room_for_tag_because(resource.tags):
         return Blocked(because=because)
     for name, row in rows.items():
         if row is None:  # gone by now
             continue
-        if because := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(component_tags[name]):
+        if because := component_unrestorable_because(row) or sagemaker.no_room_for_tag_because(component_tags[name]):
             return Blocked(because=because if name in because else f"{name} inside it: {because}")
-    return None
-
-
-def _missing_model(
-    endpoint: EndpointDescription, rows: Mapping[str, Mapping[str, Any] | None], deleted: Collection[str]
-) -> Blocked | None:
-    needed = restorable.model_names(endpoint.config, *(row for row in rows.values() if row))
-    because = restorable.missing_model_because(needed, deleted)
-    return Blocked(because=because) if because else None
+    needed = sagemaker.model_names(endpoint.config, *filter(None, rows.values()))
+    missing = sagemaker.missing_model_because(needed, deleted)
+    return Blocked(because=missing) if missing else None
 
 
 def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> tuple[BilledPart, ...] | None:

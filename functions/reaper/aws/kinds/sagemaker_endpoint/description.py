@@ -1,6 +1,9 @@
-"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, and what that is billed as.
+"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, what that is billed as, whether it
+could be recreated, and what later sweeps need not read again.
 
-https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html
+A description with a member that this version can't restore is of a newer service, and isn't deleted. Tests compare the tables with the
+SDK's own model: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html,
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html
 """
 
 from __future__ import annotations
@@ -11,13 +14,45 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.aws.sagemaker import unknown_members_clause
+from reaper.errors import CloudError
 from reaper.model import BilledPart, Resource
 from reaper.observation import CachedDescription
 from reaper.observing.cache import revision_of
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+
+
+CONFIG_MEMBERS = (
+    "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",
+    "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation", "MetricsConfig", "CrossRegionTrafficConfig",
+)  # fmt: skip
+CONFIG_SERVICE_MEMBERS = {"EndpointConfigName", "EndpointConfigArn", "CreationTime"}
+ENDPOINT_MEMBERS = (
+    "EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "CreationTime", "DataCaptureConfig",
+    "LastDeploymentConfig",
+)  # fmt: skip
+ENDPOINT_SERVICE_MEMBERS = {
+    "FailureReason", "LastModifiedTime", "PendingDeploymentSummary", "ProductionVariants", "ShadowProductionVariants",
+    "AsyncInferenceConfig", "ExplainerConfig", "MetricsConfig", "CrossRegionTrafficConfig",
+}  # fmt: skip
+"""What the service adds, and what comes from the configuration."""
+VARIANT_MEMBERS = (
+    "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
+    "CurrentServerlessConfig", "ManagedInstanceScaling",
+)  # fmt: skip
+VARIANT_SERVICE_MEMBERS = {
+    "DeployedImages", "VariantStatus", "DesiredServerlessConfig", "RoutingConfig", "CapacityReservationConfig",
+    "AcceleratorPartitionLayouts",
+}  # fmt: skip
+CONFIG_NOT_READ = "its configuration wasn't checked, because no rule asks to delete it"
+CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
+STEADY_STATUS = "InService"
+"""The only status under which an entry is written or used: nothing else says that it runs this configuration and no other."""
+INSTANCE_TYPE_PATTERN = re.compile(r"ml\.[a-z0-9.-]+")
+OTHER_CAPACITY_KEYS = ("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling")
+"""What a variant that runs instances of one type, and a model of its own, does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +101,18 @@ def no_known_types(row: Mapping[str, Any]) -> None:
 def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_known_types) -> EndpointDescription:
     """Two calls, or one where the types are known.
 
-    Raises CloudError when the endpoint can't be described or understood; a configuration that is gone costs the types only.
+    Raises CloudError when the endpoint can't be described; a configuration that is gone costs the types only. Trips over an odd reply.
     """
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
-    try:
-        types = recall(row)
-        endpoint = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
-        size_text(endpoint)  # a size that can't be written for people wasn't understood
-        return endpoint
-    except ODD_REPLY_ERRORS as error:
-        raise CloudError(
-            Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply can't be read ({error!r})"
-        ) from error
+    types = recall(row)
+    endpoint = _parse_description(row, {} if types else _read_config(cloud, row), types or {})
+    size_text(endpoint)  # a size that can't be written for people wasn't understood
+    return endpoint
+
+
+def variant_rows(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The production and shadow variants of a description or configuration."""
+    return [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
 
 
 def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
@@ -108,18 +143,13 @@ def size_text(described: EndpointDescription) -> str:
     return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
 
 
-def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The configuration that the endpoint runs; None where it can't be had."""
-    name = row.get("EndpointConfigName")
+def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that the endpoint runs; empty where it can't be had."""
+    name = row.get(CONFIG_NAME_KEY)
     if not name:
-        return None
-    try:
-        config = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            cloud.add_error(error)
-        return None
-    return None if _is_newer_than_endpoint(config, row) else config
+        return {}
+    config = cloud.describe("DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+    return {} if isinstance(config, CloudError) or _is_newer_than_endpoint(config, row) else config
 
 
 def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
@@ -129,11 +159,10 @@ def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -
 
 
 def _parse_description(row: Mapping[str, Any], config: Mapping[str, Any], types: InstanceTypes) -> EndpointDescription:
-    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
-    plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
+    rows = variant_rows(row)
     if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
         raise TypeError(f"{odd[0]!r} is neither a status nor a name")
-    by_name = {p["VariantName"]: p for p in plans}
+    by_name = {plan["VariantName"]: plan for plan in variant_rows(config)}
     known = by_name or {name: {"InstanceType": kind} for name, kind in types.items()}
     failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
     return EndpointDescription(
@@ -155,43 +184,47 @@ def _may_host_components(row: Mapping[str, Any], plan: Mapping[str, Any] | None)
 
 
 def _parse_variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
-    serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
-    if serverless:
-        return Variant(name=row["VariantName"], serverless=serverless)
+    name = row["VariantName"]
+    if serverless := row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig"):
+        return Variant(name=name, serverless=serverless)
     if pools := row.get("InstancePools"):
-        return Variant(
-            name=row["VariantName"], instances=tuple((p.get("InstanceType"), int(p["CurrentInstanceCount"])) for p in pools)
-        )
-    return Variant(
-        name=row["VariantName"], instances=((plan.get("InstanceType"), 0 if failed else int(row["CurrentInstanceCount"])),)
-    )
+        return Variant(name=name, instances=tuple((p.get("InstanceType"), int(p["CurrentInstanceCount"])) for p in pools))
+    count = 0 if failed else int(row["CurrentInstanceCount"])
+    return Variant(name=name, instances=((plan.get("InstanceType"), count),))
 
 
-# MERGED What the variants of endpoints that earlier sweeps described run on. A configuration never changes, but it can be deleted and recreated under its name.
-#
-# So an entry is good only for the endpoint's ARN with CreationTime and LastModifiedTime as listed, and as described, and for the name that its
-# description gives: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html (a configuration in use must stay).
-#
-# Only the instance types are kept, which the description lacks, and only of the plain case: what is serverless, asynchronous or a host of
-# components, and whether it could be recreated, is never taken from here.
+def endpoint_unrestorable_because(endpoint: EndpointDescription) -> str | None:
+    """The clause that says why the endpoint itself can't be recreated."""
+    if not endpoint.config:
+        return "its configuration is gone or can't be read, so it can't be recreated"
+    if because := config_unrestorable_because(endpoint.config):
+        return because
+    if odd := unknown_members_clause(endpoint.reply, ENDPOINT_MEMBERS, ENDPOINT_SERVICE_MEMBERS):
+        return f"it {odd}"
+    for variant in variant_rows(endpoint.reply):
+        if odd := unknown_members_clause(variant, VARIANT_MEMBERS, VARIANT_SERVICE_MEMBERS):
+            return f"its variant {variant['VariantName']} {odd}"
+    return None
 
 
-CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
-STEADY_STATUS = "InService"
-"""The only status under which an entry is written or used: nothing else says that it runs this configuration and no other."""
-INSTANCE_TYPE_PATTERN = re.compile(r"ml\.[a-z0-9.-]+")
-OTHER_CAPACITY_KEYS = ("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling")
-"""What a variant that runs instances of one type, and a model of its own, does not have."""
+def config_unrestorable_because(row: Mapping[str, Any]) -> str | None:
+    """The clause that says why a configuration can't be recreated."""
+    odd = unknown_members_clause(row, CONFIG_MEMBERS, CONFIG_SERVICE_MEMBERS)
+    return f"the configuration {row.get('EndpointConfigName')} {odd}" if odd else None
 
 
 def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> CachedDescription | None:
-    """What to keep of an endpoint that was described just now; None where nothing of it will hold. `resource` is as listed."""
+    """What to keep of an endpoint that was described just now; None where nothing of it will hold. `resource` is as listed.
+
+    A configuration never changes, but it can be deleted and recreated under its name. So an entry is good only for the ARN with CreationTime
+    and LastModifiedTime as listed, and as described, and for the name that the description gives. Only instance types are kept, which the
+    description lacks, and only of the plain case: what is serverless, asynchronous or a host of components, and whether it could be
+    recreated, is never taken from here: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html
+    """
     revision = revision_of(resource.created, resource.changed)
-    if (
-        not revision
-        or not _is_steady(endpoint.reply, revision)
-        or not (endpoint.has_cached_types or _is_running_config(endpoint))
-    ):
+    if not revision or not _is_steady(endpoint.reply, revision):
+        return None
+    if not endpoint.has_cached_types and not _is_running_config(endpoint):
         return None
     types = _instance_types(endpoint)
     body = {CONFIG_NAME_KEY: endpoint.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
@@ -201,14 +234,9 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
 def cached_types(resource: Resource, cached: CachedDescription | None, row: Mapping[str, Any]) -> InstanceTypes | None:
     """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
     revision, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
-    if (
-        cached is None
-        or revision is None
-        or cached.revision != revision
-        or not _is_steady(row, revision)
-        or not name
-        or cached.body.get(CONFIG_NAME_KEY) != name
-    ):
+    if cached is None or revision is None or cached.revision != revision or not _is_steady(row, revision):
+        return None
+    if not name or cached.body.get(CONFIG_NAME_KEY) != name:
         return None
     types, plain = cached.body.get(TYPES_KEY), _plain_variant_names(row)
     if plain is None or not isinstance(types, Mapping) or types.keys() != plain:
@@ -228,22 +256,16 @@ def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
     kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
     if kinds.keys() != _plain_variant_names(endpoint.reply) or endpoint.is_asynchronous or endpoint.may_host_components:
         return None
-    return (
-        {name: kind for name, kind in kinds.items() if kind} if all(_is_instance_type(kind) for kind in kinds.values()) else None
-    )
+    return {name: str(kind) for name, kind in kinds.items()} if all(map(_is_instance_type, kinds.values())) else None
 
 
 def _plain_variant_names(row: Mapping[str, Any]) -> set[str] | None:
     """The names of its variants, where the description itself says that each runs instances and a model of its own."""
-    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    rows = variant_rows(row)
     names = {variant["VariantName"] for variant in rows}
-    plain = all(_is_positive_count(variant.get("CurrentInstanceCount")) and variant.get("DeployedImages") for variant in rows)
+    plain = all((variant.get("CurrentInstanceCount") or 0) > 0 and variant.get("DeployedImages") for variant in rows)
     other = row.get("AsyncInferenceConfig") or any(variant.get(key) for variant in rows for key in OTHER_CAPACITY_KEYS)
     return names if plain and names and len(names) == len(rows) and not other else None
-
-
-def _is_positive_count(count: Any) -> bool:
-    return isinstance(count, int) and count > 0
 
 
 def _is_instance_type(kind: Any) -> bool:

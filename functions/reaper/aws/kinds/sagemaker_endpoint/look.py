@@ -1,7 +1,9 @@
-"""A closer look at endpoints that were silent: their descriptions, the inference components they host, and what could be done to them.
+"""A closer look at endpoints that were silent: their descriptions, the inference components they host, every metric of both, and what could
+be done to them.
 
 A host is as young as the youngest of its components, and changing or unknown while one of them is. What its list says may be minutes old, so
 each component is described, too: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
+Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, metrics, tags
+from reaper.aws import autoscaling, metrics, sagemaker, tags
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.kinds.sagemaker_endpoint import blocked, restorable
-from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, EndpointDetails, RegionContext, needs_autoscaling
+from reaper.aws.kinds.sagemaker_endpoint import blocked
+from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, RegionContext, needs_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
 from reaper.aws.kinds.sagemaker_inference_component.blocked import STEADY_STATUSES
 from reaper.aws.metrics import MetricQuery
@@ -32,6 +34,12 @@ ComponentsByEndpoint = dict[str, list[dict[str, Any]]]
 CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
 KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *STEADY_STATUSES}
 """The statuses of a component. A changing one makes its host unsettled."""
+TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
+COMPONENT_METRICS = ("Invocations", "NoCapacityInvocationFailures")
+Queries = dict[MetricQuery, tuple[Role, str, str]]
+"""What to ask for, and as what to understand the answer: role, signal and subject."""
+ASYNC_METRICS = ("InvocationsProcessed", "InvocationsProcesssed", "InvocationFailures", "ModelLatency")
+"""AWS documents the first with three s; both spellings are asked for. Sums, since a metric may be published as zeros while at rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +65,18 @@ def _must_list_components(cloud: CloudSession, looks: Sequence[CloserLook]) -> b
     """Whether inference components must be listed: an endpoint looks like a host, or any component of the region reported lately."""
     if not looks or any(look.described and look.described.may_host_components for look in looks):
         return bool(looks)
-    try:
-        pairs = metrics.published_dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized")
-        return any(True for _ in pairs)
-    except CloudError as error:
-        cloud.add_error(error)
-        return True
+    series = metrics.published_dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized")
+    return cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is not False
 
 
 def _components_by_endpoint(cloud: CloudSession) -> ComponentsByEndpoint | None:
     """Inference components by endpoint; None, and noted, when they can't be listed."""
-    components: ComponentsByEndpoint = {}
-    try:
-        for row in cloud.paged_rows(
-            "sagemaker", "ListInferenceComponents", "InferenceComponents", *component.REQUIRED_KEYS, MaxResults=100
-        ):
-            components.setdefault(row["EndpointName"], []).append(row)
-    except CloudError as error:
-        cloud.add_error(error)
+    rows = cloud.read_or_none("sagemaker:ListInferenceComponents", lambda: component.list_rows(cloud, *component.REQUIRED_KEYS))
+    if rows is None:
         return None
+    components: ComponentsByEndpoint = {}
+    for row in rows:
+        components.setdefault(row["EndpointName"], []).append(row)
     return components
 
 
@@ -93,7 +94,7 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
         return replace(look, unknown_because=because)
     queries = all_queries(look.resource.name, endpoint, [row["InferenceComponentName"] for row in rows])
     if endpoint.hosts_components_only and not rows:
-        queries = named_for_empty_host(queries)
+        queries = _named_for_empty_host(queries)
     return _with_component_changes(replace(look, queries=queries, components=tuple(rows)), rows)
 
 
@@ -121,48 +122,46 @@ def _may_have_own_models(endpoint: EndpointDescription) -> bool:
 
 def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook:
     """The look with what the list, or the descriptions, say of its components: when they changed, and whether one is changing now."""
-    times = [t for row in rows for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
-    times += [look.resource.changed] if look.resource.changed else []
+    times = [look.resource.changed, *(row.get(key) for row in rows for key in ("CreationTime", "LastModifiedTime"))]
     statuses = {row["InferenceComponentName"]: str(row.get("InferenceComponentStatus", "")) for row in rows}
+    changing = [f"its component {name} is {s}" for name, s in statuses.items() if s in CHANGING_COMPONENT_STATUSES]
+    unknown = [
+        f"this version doesn't recognize the status {status} of its component {name}"
+        for name, status in statuses.items()
+        if status and status not in KNOWN_COMPONENT_STATUSES
+    ]
     return replace(
         look,
-        resource=replace(look.resource, changed=max(times, default=None)),
-        changing_because=look.changing_because or _changing_component_because(statuses),
-        unknown_because=look.unknown_because or _unknown_component_because(statuses),
+        resource=replace(look.resource, changed=max(filter(None, times), default=None)),
+        changing_because=look.changing_because or next(iter(changing), None),
+        unknown_because=look.unknown_because or next(iter(unknown), None),
     )
-
-
-def _changing_component_because(statuses: Mapping[str, str]) -> str | None:
-    changing = [name for name, status in statuses.items() if status in CHANGING_COMPONENT_STATUSES]
-    return f"its component {changing[0]} is {statuses[changing[0]]}" if changing else None
-
-
-def _unknown_component_because(statuses: Mapping[str, str]) -> str | None:
-    unknown = [name for name, status in statuses.items() if status and status not in KNOWN_COMPONENT_STATUSES]
-    return f"this version doesn't recognize the status {statuses[unknown[0]]} of its component {unknown[0]}" if unknown else None
 
 
 def with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
     """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what its components' tags forbid."""
     clear = [look for look in looks if look.described and not look.unknown_because]
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
-    tags_by_name = tags.tags_by_name(cloud, "inference-component") if names else {}
+    tags_by_name = tags.tags_by_name(cloud, "sagemaker:inference-component") if names else {}
     region = _region_context(cloud, clear, names)
     return [_with_details(cloud, _with_component_descriptions(look, region), region, tags_by_name, window) for look in looks]
 
 
 def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Sequence[str]) -> RegionContext:
     """The region's autoscaling if it matters, and the components of these names described."""
-    scaled = any(look.described and needs_autoscaling(look.described) for look in looks)
-    found_autoscaling = autoscaling.read_autoscaling_or_none(cloud) if scaled else Autoscaling()
-    rows: dict[str, Row | None] = dict(
-        zip(names, cloud.map_concurrently(lambda name: _describe_component(cloud, name), names), strict=True)
-    )
-    configs = [look.described.config for look in looks if look.described]
-    needed = restorable.model_names(*configs, *(row for row in rows.values() if row))
-    return RegionContext(
-        autoscaling=found_autoscaling, component_rows=rows, deleted_models=restorable.deleted_models(cloud, needed)
-    )
+    endpoints = [look.described for look in looks if look.described]
+    scaling = autoscaling.read_autoscaling_or_none(cloud) if any(map(needs_autoscaling, endpoints)) else Autoscaling()
+    replies = cloud.map_concurrently(lambda name: component.describe(cloud, name), names)
+    rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
+    needed = sagemaker.model_names(*(endpoint.config for endpoint in endpoints), *filter(None, rows.values()))
+    return RegionContext(autoscaling=scaling, component_rows=rows, deleted_models=sagemaker.deleted_models(cloud, needed))
+
+
+def _row_or_none(reply: component.DescriptionOrError) -> Row | None:
+    """The description; None if the component is gone by now, and empty if it can't be read."""
+    if isinstance(reply, CloudError):
+        return None if reply.reason is Reason.GONE else {}
+    return reply
 
 
 def _with_component_descriptions(look: CloserLook, region: RegionContext) -> CloserLook:
@@ -172,17 +171,6 @@ def _with_component_descriptions(look: CloserLook, region: RegionContext) -> Clo
     unread = [name for name, row in named if row is not None and not row]
     because = f"its component {unread[0]} couldn't be described" if unread else None
     return replace(changed, unknown_because=changed.unknown_because or because)
-
-
-def _describe_component(cloud: CloudSession, name: str) -> Row | None:
-    """Its description; None if it is gone by now, and empty if it can't be read, which is noted."""
-    try:
-        return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            return None
-        cloud.add_error(error)
-        return {}
 
 
 def _with_details(
@@ -195,108 +183,67 @@ def _with_details(
     rows = {row["InferenceComponentName"]: row for row in look.components}
     own_tags = {name: None if tags_by_name is None else tags_by_name.get(name.lower(), {}) for name in rows}
     listed = [component.contained_resource(cloud, row, own_tags[name], resource.tags) for name, row in rows.items()]
-    contained = {inner.id: inner for inner in (*listed, *resource.contained)}
     return replace(
         look,
         resource=replace(
             resource,
-            details=_endpoint_details(look, own_tags, region, window),
-            contained=tuple(contained.values()),
+            details=blocked.endpoint_details(resource, look.described, own_tags, region, window.end),
+            contained=tuple({inner.id: inner for inner in (*listed, *resource.contained)}.values()),
             fingerprint=_fingerprint(rows),
         ),
     )
 
 
-def _endpoint_details(
-    look: CloserLook, own_tags: Mapping[str, tags.Tags | None], region: RegionContext, window: Window
-) -> EndpointDetails | None:
-    if look.described is None:
-        return None
-    return blocked.endpoint_details(look.resource, look.described, own_tags, region, window.end)
-
-
-def _fingerprint(names: Mapping[str, Row]) -> str:
+def _fingerprint(names: Iterable[str]) -> str:
     """What tells the endpoint its owner was notified about from one that hosts something else by now.
 
     Traffic is read by the names of the components that exist, so the use of a component that is gone no longer shows.
     """
-    return f"hosts {sha256(' '.join(sorted(names)).encode()).hexdigest()[:16]}" if names else "hosts nothing"
-
-
-# MERGED What to ask CloudWatch about an endpoint: its variants' traffic and heartbeats, its backlog, its components' traffic. Pure.
-#
-# https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
-
-
-TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-Queries = dict[MetricQuery, tuple[Role, str, str]]
-"""What to ask for, and as what to understand the answer: role, signal and subject."""
-ASYNC_METRICS = (
-    ("InvocationsProcessed", "Sum"),
-    ("InvocationsProcesssed", "Sum"),
-    ("InvocationFailures", "Sum"),
-    ("ModelLatency", "Sum"),
-)
-"""AWS documents the first with three s; both spellings are asked for. Sums, since a metric may be published as zeros while at rest."""
-
-
-def traffic_queries(name: str, variants: Iterable[str], *, with_subject: bool = True) -> Queries:
-    """Invocations of those variants. Without `with_subject`, the variants have no heartbeat of their own; the signal's name then has the variant."""
-    return {
-        MetricQuery(namespace=TRAFFIC_NAMESPACE, metric="Invocations", stat="Sum", dimensions=_variant_dimensions(name, v)): (
-            Role.ACTIVITY,
-            "Invocations" if with_subject else f"Invocations of {v}",
-            v if with_subject else "",
-        )
-        for v in variants
-    }
-
-
-def _heartbeat_queries(name: str, variants: Iterable[str]) -> Queries:
-    return {
-        MetricQuery(
-            namespace=INSTANCE_NAMESPACE, metric="CPUUtilization", stat="SampleCount", dimensions=_variant_dimensions(name, v)
-        ): (
-            Role.HEARTBEAT,
-            "CPUUtilization",
-            v,
-        )
-        for v in variants
-    }
-
-
-def _variant_dimensions(name: str, variant: str) -> tuple[tuple[str, str], ...]:
-    return (("EndpointName", name), ("VariantName", variant))
-
-
-def named_for_empty_host(queries: Queries) -> Queries:
-    """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
-    bare = "Invocations (it hosts no inference component)"
-    named = {signal: bare for _, signal, _ in queries.values() if signal.partition(" of ")[0] == "Invocations"}
-    return {query: (role, named.get(signal, signal), what) for query, (role, signal, what) in queries.items()}
+    text = " ".join(sorted(names))
+    return f"hosts {sha256(text.encode()).hexdigest()[:16]}" if text else "hosts nothing"
 
 
 def all_queries(name: str, endpoint: EndpointDescription, components: Iterable[str]) -> Queries:
     """Everything that could show use of the endpoint as described, or that it was watched."""
     running = [v.name for v in endpoint.variants if v.instance_count]
-    resting = [v.name for v in endpoint.variants if not v.instance_count]
-    queries = (
-        traffic_queries(name, running) | _heartbeat_queries(name, running) | traffic_queries(name, resting, with_subject=False)
-    )
-    whole = (("EndpointName", name),)
+    queries = traffic_queries(name, running)
+    for variant in running:
+        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=variant)
+        queries[query] = (Role.HEARTBEAT, "CPUUtilization", variant)
+    for variant in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
+        queries[_traffic_query(name, variant)] = (Role.ACTIVITY, f"Invocations of {variant}", "")
     if endpoint.is_asynchronous:
-        backlog = MetricQuery(namespace=TRAFFIC_NAMESPACE, metric="ApproximateBacklogSize", stat="Maximum", dimensions=whole)
-        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant in endpoint.variants:
-            for metric, stat in ASYNC_METRICS:
-                query = MetricQuery(
-                    namespace=TRAFFIC_NAMESPACE, metric=metric, stat=stat, dimensions=_variant_dimensions(name, variant.name)
-                )
-                queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+        queries |= _async_queries(name, endpoint)
     for inside in components:
-        for metric in ("Invocations", "NoCapacityInvocationFailures"):
-            query = MetricQuery(
-                namespace=TRAFFIC_NAMESPACE, metric=metric, stat="Sum", dimensions=(("InferenceComponentName", inside),)
-            )
+        for metric in COMPONENT_METRICS:
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
             queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
     return queries
+
+
+def traffic_queries(name: str, variants: Iterable[str]) -> Queries:
+    """Invocations of those variants."""
+    return {_traffic_query(name, variant): (Role.ACTIVITY, "Invocations", variant) for variant in variants}
+
+
+def _traffic_query(name: str, variant: str) -> MetricQuery:
+    return metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
+
+
+def _async_queries(name: str, endpoint: EndpointDescription) -> Queries:
+    backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
+    queries: Queries = {backlog: (Role.ACTIVITY, "ApproximateBacklogSize", "")}
+    for variant in endpoint.variants:
+        for metric in ASYNC_METRICS:
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
+            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+    return queries
+
+
+def _named_for_empty_host(queries: Queries) -> Queries:
+    """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
+    bare = "Invocations (it hosts no inference component)"
+    return {
+        query: (role, bare if signal.partition(" of ")[0] == "Invocations" else signal, what)
+        for query, (role, signal, what) in queries.items()
+    }

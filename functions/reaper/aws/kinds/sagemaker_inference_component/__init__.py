@@ -7,13 +7,11 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponent
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import autoscaling, metrics, sagemaker, tags
-from reaper.aws.autoscaling import Autoscaling
-from reaper.aws.kinds.sagemaker_endpoint import restorable
 from reaper.aws.kinds.sagemaker_inference_component import blocked
 from reaper.aws.kinds.sagemaker_inference_component.blocked import (
     CHANGING_STATUSES,
@@ -34,8 +32,9 @@ if TYPE_CHECKING:
 
 NAME = "sagemaker-inference-component"
 REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
-ACTIVITY_METRICS = (("Invocations", "Sum"), ("NoCapacityInvocationFailures", "Sum"))
+ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
 HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
+DescriptionOrError = dict[str, Any] | CloudError
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -43,13 +42,17 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
 
     A component that can't be placed fails them all: it may be an adapter of any other.
     """
-    rows = list(
-        cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", *REQUIRED_KEYS[1:], MaxResults=100)
-    )
-    tags_by_arn = tags.tags_by_arn(cloud, "inference-component", "endpoint") if rows else {}
+    rows = list_rows(cloud, *REQUIRED_KEYS[1:])
+    tags_by_arn = tags.tags_by_arn(cloud, "sagemaker:inference-component", "sagemaker:endpoint") if rows else {}
     for row in rows:
         own_tags = tags.tags_of(tags_by_arn, row["InferenceComponentArn"], endpoint_arn(cloud, row))
         yield resource_from_row(cloud, {REQUIRED_KEYS[0]: None, **row}, own_tags)
+
+
+def list_rows(cloud: CloudSession, *has: str, **filters: Any) -> list[dict[str, Any]]:
+    """The rows of all components, or of those that match. Raises CloudError, also for a row without the keys `has`."""
+    operation, want = "ListInferenceComponents", "InferenceComponents"
+    return list(cloud.paged_rows("sagemaker", operation, want, *has, MaxResults=100, **filters))
 
 
 def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
@@ -59,19 +62,9 @@ def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
 
 def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
-    return Resource(
-        kind=NAME,
-        id=row["InferenceComponentArn"],
-        name=row["InferenceComponentName"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=row.get("InferenceComponentStatus", ""),
-        tags=own_tags,
-        details=ComponentDetails(endpoint_name=row["EndpointName"]),
-        host_id=endpoint_arn(cloud, row),
-    )
+    listed = sagemaker.listed_resource(cloud, "InferenceComponent", row, own_tags, NAME)
+    details = ComponentDetails(endpoint_name=row["EndpointName"])
+    return replace(listed, details=details, host_id=endpoint_arn(cloud, row))
 
 
 def contained_resource(
@@ -89,11 +82,15 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
     """
     names = {r.name for r in resources}
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
-    first = metrics.fetch_first_look(cloud, [(r, _metric_queries(r.name)[: len(ACTIVITY_METRICS)]) for r in every], window)
-    observations = {r.name: Observation(resource=r, readings=_to_readings(r.name, first)) for r in every}
+    queries = {r.name: _traffic_queries(r.name) for r in every}
+    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in every], window)
+    observations = {
+        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in every
+    }
     silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
-    results = metrics.fetch_metrics(cloud, [query for name in silent for query in _metric_queries(name)], window)
-    observations |= {name: replace(observations[name], readings=_to_readings(name, results)) for name in silent}
+    whole = [query for name in silent for query in (*queries[name], *_heartbeat_queries(name))]
+    results = metrics.fetch_metrics(cloud, whole, window)
+    observations |= {name: replace(observations[name], readings=_all_readings(name, results)) for name in silent}
     described = _describe_hosted(cloud, every, {details_of(observations[name].resource).endpoint_name for name in silent})
     closer = [
         _to_observation(observation, described, observations, window)
@@ -107,42 +104,45 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
 
 def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
     """The descriptions of all components on these endpoints, by name."""
-    hosted = [r for r in resources if details_of(r).endpoint_name in endpoints]
-    rows = cloud.map_concurrently(lambda r: _describe_or_error(cloud, r), hosted)
-    return dict(zip([r.name for r in hosted], rows, strict=True))
+    names = [r.name for r in resources if details_of(r).endpoint_name in endpoints]
+    return dict(zip(names, cloud.map_concurrently(lambda name: describe(cloud, name), names), strict=True))
+
+
+def describe(cloud: CloudSession, name: str) -> DescriptionOrError:
+    """Its description, or why it can't be read, which is noted unless it is gone."""
+    return cloud.describe("DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
 
 
 def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation]) -> Iterator[Observation]:
     """With what is read once for the region: what would wake each from zero, and whether its models still exist."""
     details = [details_of(observation.resource) for observation in observations]
     runs = any(d.copies and not o.free_because and not o.unknown_because for d, o in zip(details, observations, strict=True))
-    found_autoscaling = autoscaling.read_autoscaling_or_none(cloud) if runs else None
-    deleted = restorable.deleted_models(cloud, {name for d in details for name in d.models})
-    for observation in observations:
-        yield _with_missing_model(_with_can_wake(observation, found_autoscaling), deleted)
+    scaling = autoscaling.read_autoscaling_or_none(cloud) if runs else None
+    deleted = sagemaker.deleted_models(cloud, {name for d in details for name in d.models})
+    for observation, known in zip(observations, details, strict=True):
+        can_wake = scaling and autoscaling.can_wake_component(scaling, observation.resource.name)
+        because = sagemaker.missing_model_because(known.models, deleted) or known.unrestorable_because
+        yield _with_details(observation, can_wake=can_wake, unrestorable_because=because)
 
 
-def _metric_queries(name: str) -> list[MetricQuery]:
-    pair = (("InferenceComponentName", name),)
-    traffic = [
-        MetricQuery(namespace="AWS/SageMaker", metric=metric, stat=stat, dimensions=pair) for metric, stat in ACTIVITY_METRICS
-    ]
-    hearts = [
-        MetricQuery(namespace="/aws/sagemaker/InferenceComponents", metric=m, stat="SampleCount", dimensions=pair)
-        for m in HEARTBEAT_METRICS
-    ]
-    return traffic + hearts
+def _traffic_queries(name: str) -> list[MetricQuery]:
+    return [metrics.query("AWS/SageMaker", metric, "Sum", InferenceComponentName=name) for metric in ACTIVITY_METRICS]
 
 
-def _to_readings(name: str, results: dict[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    named = [(query.metric, results[query]) for query in _metric_queries(name) if query in results]
-    roles = [Role.ACTIVITY] * len(ACTIVITY_METRICS) + [Role.HEARTBEAT] * len(HEARTBEAT_METRICS)
-    readings = [
-        Reading(signal=metric, role=role, series=result.series, complete=result.complete)
-        for (metric, result), role in zip(named, roles, strict=False)
-    ]
-    traffic, heartbeats = readings[: len(ACTIVITY_METRICS)], readings[len(ACTIVITY_METRICS) :]
-    return (*traffic, merge_heartbeats(*heartbeats)) if heartbeats else tuple(traffic)
+def _heartbeat_queries(name: str) -> list[MetricQuery]:
+    namespace = "/aws/sagemaker/InferenceComponents"
+    return [metrics.query(namespace, metric, "SampleCount", InferenceComponentName=name) for metric in HEARTBEAT_METRICS]
+
+
+def _to_readings(queries: Sequence[MetricQuery], results: Mapping[MetricQuery, MetricResult], role: Role) -> list[Reading]:
+    answers = [(query.metric, results[query]) for query in queries]
+    return [Reading(signal=name, role=role, series=answer.series, complete=answer.complete) for name, answer in answers]
+
+
+def _all_readings(name: str, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+    """Its traffic and one heartbeat: either of the two metrics will do."""
+    traffic = _to_readings(_traffic_queries(name), results, Role.ACTIVITY)
+    return (*traffic, merge_heartbeats(*_to_readings(_heartbeat_queries(name), results, Role.HEARTBEAT)))
 
 
 def _needs_no_look(observation: Observation, window: Window) -> bool:
@@ -166,15 +166,6 @@ def _settled_by_status(observation: Observation) -> Observation | None:
     return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
 
 
-def _describe_or_error(cloud: CloudSession, resource: Resource) -> DescriptionOrError:
-    try:
-        return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=resource.name)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            cloud.add_error(error)
-        return error
-
-
 def _to_observation(
     observation: Observation,
     described: Mapping[str, DescriptionOrError],
@@ -195,7 +186,7 @@ def _to_observation(
         return replace(observation, free_because="it runs no copies right now")
     size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
     sized = replace(observation, resource=replace(observation.resource, size=size))
-    return with_adapters(sized, described, observations, window)
+    return _with_adapters(sized, described, observations, window)
 
 
 def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
@@ -211,8 +202,8 @@ def _with_description(observation: Observation, row: Mapping[str, Any]) -> Obser
             is_described=True,
             copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
             base_component=base_component(row),
-            models=tuple(sorted(restorable.model_names(row))),
-            unrestorable_because=restorable.component_unrestorable_because(row),
+            models=tuple(sorted(sagemaker.model_names(row))),
+            unrestorable_because=blocked.component_unrestorable_because(row),
         ),
     )
     return replace(observation, resource=current)
@@ -227,58 +218,7 @@ def _without_siblings(observation: Observation) -> Observation:
     return _with_details(observation, siblings=())
 
 
-def _with_can_wake(observation: Observation, scaling: Autoscaling | None) -> Observation:
-    can_wake = None if scaling is None else autoscaling.can_wake_component(scaling, observation.resource.name)
-    return _with_details(observation, can_wake=can_wake)
-
-
-def _with_missing_model(observation: Observation, deleted: Collection[str]) -> Observation:
-    because = restorable.missing_model_because(details_of(observation.resource).models, deleted)
-    return _with_details(observation, unrestorable_because=because) if because else observation
-
-
-def console_url(resource: Resource) -> str | None:
-    """The page of its endpoint: the SageMaker console has none of a component alone."""
-    return sagemaker.console_url(resource, "endpoints", details_of(resource).endpoint_name)
-
-
-KIND = Kind(
-    name=NAME,
-    cloud="aws",
-    title="SageMaker inference component",
-    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
-    permissions=(
-        "sagemaker:ListInferenceComponents",
-        "sagemaker:DescribeInferenceComponent",
-        "sagemaker:ListModels",
-        tags.PERMISSION,
-        *metrics.PERMISSIONS,
-        *autoscaling.PERMISSIONS,
-    ),
-    activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
-    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
-    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
-    discover=discover,
-    observe=observe,
-    blocked_actions=blocked.blocked_actions,
-    actions=blocked.ACTION_SPECS,
-    details=ComponentDetails,
-    commands={StepName.STOP: blocked.remove_copies_command},
-    console_url=console_url,
-    keep_line=sagemaker.keep_line,
-    has_price=False,
-)
-
-
-# MERGED Adapters: inference components that run inside a base component, so that their traffic and their tags are the base's too. Pure.
-#
-# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentSpecification.html
-
-
-DescriptionOrError = dict[str, Any] | CloudError
-
-
-def with_adapters(
+def _with_adapters(
     observation: Observation,
     described: Mapping[str, DescriptionOrError],
     observations: Mapping[str, Observation],
@@ -324,3 +264,36 @@ def base_component(row: Mapping[str, Any]) -> str | None:
     """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
     specs = [row.get("Specification"), *(row.get("Specifications") or ())]
     return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)
+
+
+def console_url(resource: Resource) -> str | None:
+    """The page of its endpoint: the SageMaker console has none of a component alone."""
+    return sagemaker.console_url(resource, "endpoints", details_of(resource).endpoint_name)
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="aws",
+    title="SageMaker inference component",
+    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
+    permissions=(
+        "sagemaker:ListInferenceComponents",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
+        tags.PERMISSION,
+        *metrics.PERMISSIONS,
+        *autoscaling.PERMISSIONS,
+    ),
+    activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
+    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
+    discover=discover,
+    observe=observe,
+    blocked_actions=blocked.blocked_actions,
+    actions=blocked.ACTION_SPECS,
+    details=ComponentDetails,
+    commands={StepName.STOP: blocked.remove_copies_command},
+    console_url=console_url,
+    keep_line=sagemaker.keep_line,
+    has_price=False,
+)

@@ -25,7 +25,6 @@ from reaper.acting.contract import (
 from reaper.aws import autoscaling, sagemaker, tags
 from reaper.aws.kinds import acting
 from reaper.aws.kinds import sagemaker_inference_component as kind
-from reaper.aws.kinds.sagemaker_endpoint import restorable
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint.acting import components, delete, live_settings
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
@@ -85,7 +84,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
     id_ = autoscaling.component_resource_id(resource.name)
     if action is StepName.DELETE:
         saved = components.read_component_state(cloud, resource.name)
-        delete.require_models(cloud, components.model_names([saved]))
+        delete.require_models(cloud, sagemaker.model_names(saved))
         return {
             "component": saved,
             "host": _endpoint_first_created(cloud, saved["EndpointName"]),
@@ -103,7 +102,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
     }
     return {
         **made_of,
-        "copies": restorable.copy_count(row),
+        "copies": blocked.copy_count(row),
         "least": {id_: 0},
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}),
     }

@@ -7,16 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reaper.aws import sagemaker
 from reaper.aws.autoscaling import BLOCKED_UNREAD
-from reaper.aws.sagemaker import in_account, sagemaker_line
+from reaper.aws.sagemaker import in_account, sagemaker_line, unknown_members_clause
 from reaper.case import Blocked
 from reaper.kind import ActionSpec, Command
 from reaper.model import Resource, StepName
 
 CHANGING_STATUSES = {"Creating", "Updating"}
 STEADY_STATUSES = {"InService", "Failed"}
+COMPONENT_MEMBERS = ("InferenceComponentName", "EndpointName", "VariantName")
+COMPONENT_SERVICE_MEMBERS = {
+    "CreationTime", "LastModifiedTime", "EndpointArn", "InferenceComponentArn", "InferenceComponentStatus", "FailureReason",
+    "Specification", "Specifications", "RuntimeConfig", "LastDeploymentConfig",
+}  # fmt: skip
+SPECIFICATION_MEMBERS = (
+    "InstanceType", "ModelName", "StartupParameters", "ComputeResourceRequirements", "BaseInferenceComponentName",
+    "DataCacheConfig", "SchedulingConfig",
+)  # fmt: skip
+CONTAINER_MEMBERS = ("ArtifactUrl", "Environment", "ContainerMetricsConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +36,7 @@ class ComponentDetails:
 
     `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
     autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: by name; None if they weren't read.
-    `settings` and `numbers`: what may be changed about it, as read right before an action (`actions.live_settings`).
+    `settings` and `numbers`: what may be changed about it, as read right before an action .
     """
 
     endpoint_name: str = ""
@@ -88,6 +99,26 @@ def _delete_blocked(resource: Resource) -> Blocked | None:
     if details.adapters is None:
         return None if details.copies == 0 else Blocked(because="whether it has adapters inside couldn't be read")
     return Blocked(because=f"its adapter {details.adapters[0]} would be deleted with it") if details.adapters else None
+
+
+def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
+    """The clause that says why an inference component can't be recreated; adapters never are."""
+    specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
+    name = row.get("InferenceComponentName")
+    if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
+        return f"{name} is an adapter or has no readable specification, so the reaper won't delete its host"
+    odd = [
+        unknown_members_clause(row, COMPONENT_MEMBERS, COMPONENT_SERVICE_MEMBERS),
+        *(unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs),
+    ]
+    odd += [unknown_members_clause(s.get("Container") or {}, CONTAINER_MEMBERS, ("DeployedImage",)) for s in specs]
+    return next((f"the component {name} {one}" for one in odd if one), None)
+
+
+def copy_count(row: Mapping[str, Any]) -> int:
+    """How many copies a component is meant to have."""
+    runtime = row.get("RuntimeConfig") or {}
+    return int(runtime.get("DesiredCopyCount", runtime.get("CurrentCopyCount", 0)))
 
 
 def remove_copies_command(resource: Resource) -> Command:

@@ -33,36 +33,27 @@ MAX_LOG_DELAY = timedelta(hours=1)
 (https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_LogStream.html)."""
 MAX_EVENT_AHEAD = timedelta(days=1)
 """CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
-BROKEN_STATUSES = {"Failed"}
 RECHECK_PERMISSIONS = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
 """What the re-check right before an action reads."""
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every notebook instance of the region, stopped ones too."""
-    rows = list(cloud.sagemaker_rows("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
-    tags_by_arn = tags.tags_by_arn(cloud, "notebook-instance") if rows else {}
-    for row in rows:
-        yield resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(tags_by_arn, row["NotebookInstanceArn"]))
+    rows = list(cloud.paged_rows("sagemaker", "ListNotebookInstances", "NotebookInstances", MaxResults=100))
+    by_arn = tags.tags_by_arn(cloud, "sagemaker:notebook-instance") if rows else {}
+
+    def parse(row: Mapping[str, Any]) -> Resource:
+        return resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(by_arn, row["NotebookInstanceArn"]))
+
+    return cloud.each("sagemaker:ListNotebookInstances", rows, parse)
 
 
 def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     instance = row.get("InstanceType", "")
-    running = row.get("NotebookInstanceStatus") != "Stopped"
-    return Resource(
-        kind=NAME,
-        id=row["NotebookInstanceArn"],
-        name=row["NotebookInstanceName"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=row.get("NotebookInstanceStatus", ""),
-        size=instance,
-        parts=(BilledPart(component="Notebook", instance=instance),) if instance and running else None if running else (),
-        tags=own_tags,
-    )
+    parts: tuple[BilledPart, ...] | None = (BilledPart(component="Notebook", instance=instance),) if instance else None
+    listed = sagemaker.listed_resource(cloud, "NotebookInstance", row, own_tags, NAME)
+    return replace(listed, size=instance, parts=() if listed.status == "Stopped" else parts)
 
 
 def stop_command(resource: Resource) -> Command:
@@ -108,7 +99,7 @@ def _look_closer(cloud: CloudSession, observation: Observation, window: Window) 
         return replace(observation, free_because="it is stopped; only its volume is billed")
     if resource.status in CHANGING_STATUSES:
         return replace(observation, changing_because=f"its status is {resource.status}")
-    if resource.status in BROKEN_STATUSES:
+    if resource.status == "Failed":
         return replace(observation, unknown_because=f"its status is {resource.status}")
     if resource.status != "InService":
         because = f"this version doesn't recognize its status {resource.status or '(none)'}"
@@ -121,38 +112,27 @@ def _look_closer(cloud: CloudSession, observation: Observation, window: Window) 
 def _with_log_evidence(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
     """Its log counts from an hour after what is known of it, since a later event may not be known yet."""
     resource = observation.resource
-    try:
-        event = _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
-    except CloudError as error:
-        cloud.add_error(error)
-        return replace(observation, unknown_because=f"its log couldn't be read: {error}")
-    log = Reading(
-        signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
+    event = cloud.attempt(
+        "logs:DescribeLogStreams", lambda: _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
     )
-    since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY if resource.created else None
-    quiet = "no new Jupyter log events" if event else "no Jupyter log"
-    because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof" if resource.changed else ""
-    return replace(
-        observation,
-        readings=(*observation.readings, log),
-        indirect_evidence=IndirectEvidence(since=since, because=because) if since and because else None,
-    )
+    if isinstance(event, CloudError):
+        return replace(observation, unknown_because=f"its log couldn't be read: {event}")
+    event_at = max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
+    log = Reading(signal="jupyter.log", role=Role.ACTIVITY, event_at=event_at)
+    evidence = None
+    if resource.created and resource.changed:
+        since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY
+        quiet = "no new Jupyter log events" if event else "no Jupyter log"
+        because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
+        evidence = IndirectEvidence(since=since, because=because)
+    return replace(observation, readings=(*observation.readings, log), indirect_evidence=evidence)
 
 
 def _last_log_event_at(cloud: CloudSession, name: str, latest: datetime) -> datetime | None:
     """When the notebook's jupyter log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
-    prefix = f"{name}/jupyter.log"
+    of_log = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{name}/jupyter.log"}
     try:
-        streams = list(
-            cloud.paged_rows(
-                "logs",
-                "DescribeLogStreams",
-                "logStreams",
-                token_key="nextToken",
-                logGroupName=LOG_GROUP,
-                logStreamNamePrefix=prefix,
-            )
-        )
+        streams = list(cloud.paged_rows("logs", "DescribeLogStreams", "logStreams", token_key="nextToken", **of_log))
     except CloudError as error:
         if error.reason is Reason.GONE:
             return None

@@ -27,6 +27,7 @@ NAME = "sagemaker-studio-app"
 REQUIRED_KEYS = ("DomainId", "AppType", "AppName")
 PRICE_COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
 IDENTITY_KEYS = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
+TAG_TYPES = ("sagemaker:app", "sagemaker:space", "sagemaker:user-profile", "sagemaker:domain")
 SpaceOwners = dict[tuple[str, str], tuple[str, bool]]
 """By domain and name: the owner's user profile, and whether it is that person's own."""
 FREE_STATUSES = {
@@ -84,20 +85,18 @@ def app_parameters(resource: Resource) -> dict[str, Any]:
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every app that is not deleted. ListApps gives no ARN, and lists deleted apps for a while."""
-    listed = [row for row in cloud.sagemaker_rows("ListApps", "Apps", *REQUIRED_KEYS) if row.get("Status") != "Deleted"]
-    rows = [row for row in listed if _has_valid_identity(cloud, row)]
-    tags_by_arn = tags.tags_by_arn(cloud, "app", "space", "user-profile", "domain") if rows else {}
-    for row in rows:
+    every = cloud.paged_rows("sagemaker", "ListApps", "Apps", MaxResults=100)
+    rows = [row for row in every if row.get("Status") != "Deleted"]
+    by_arn = tags.tags_by_arn(cloud, *TAG_TYPES) if rows else {}
+
+    def parse(row: Mapping[str, Any]) -> Resource:
+        names = [row[key] for key in REQUIRED_KEYS]
+        if not all(names) or not all(isinstance(name, str) for name in (*names, *(row.get(key, "") for key in IDENTITY_KEYS))):
+            raise CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the names of app {row['AppName']} can't be read")
         arn, parents = app_and_parent_arns(cloud, row)
-        yield resource_from_row(cloud, row, tags.tags_of(tags_by_arn, arn, *parents))
+        return resource_from_row(cloud, row, tags.tags_of(by_arn, arn, *parents))
 
-
-def _has_valid_identity(cloud: CloudSession, row: Mapping[str, Any]) -> bool:
-    """Whether its names can be read; if not, an error is noted."""
-    placed = all(isinstance(row.get(key, ""), str) for key in IDENTITY_KEYS)
-    if not placed:
-        cloud.add_error(CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the owner of app {row['AppName']} can't be read"))
-    return placed
+    return cloud.each("sagemaker:ListApps", rows, parse)
 
 
 def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
@@ -131,11 +130,7 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
 
 def _space_owners(cloud: CloudSession) -> SpaceOwners | None:
     """Every space; None, and noted, when they can't be listed."""
-    try:
-        return _list_space_owners(cloud)
-    except CloudError as error:
-        cloud.add_error(error)
-        return None
+    return cloud.read_or_none("sagemaker:ListSpaces", lambda: _list_space_owners(cloud))
 
 
 def read_space_owners(cloud: CloudSession, domain: str, space: str | None) -> SpaceOwners:
@@ -242,12 +237,9 @@ def _settled_by_status(observation: Observation, status: str) -> Observation | N
 
 
 def _with_description(cloud: CloudSession, observation: Observation) -> Observation:
-    try:
-        row = cloud.call("sagemaker", "DescribeApp", "Status", **app_parameters(observation.resource))
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            cloud.add_error(error)
-        return replace(observation, unknown_because=f"it couldn't be described: {error}")
+    row = cloud.describe("DescribeApp", "Status", **app_parameters(observation.resource))
+    if isinstance(row, CloudError):
+        return replace(observation, unknown_because=f"it couldn't be described: {row}")
     if settled := _settled_by_status(observation, str(row["Status"])):
         return replace(settled, resource=replace(settled.resource, status=str(row["Status"])))
     return _with_activity(observation, used_by_person_at(row))

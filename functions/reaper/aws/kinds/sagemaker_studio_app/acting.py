@@ -53,7 +53,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if "/".join(map(str, named)).casefold() != manifest.id.partition(":app/")[2].casefold():
         text = f"the manifest's record is about another app than {manifest.name}, so it isn't used"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
-    row = _find_app(cloud, app)
+    row = cloud.find("sagemaker", "DescribeApp", "Status", **_app_parameters(app)) or {}
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
         return UndoResult(because=f"its status is {status} already")
@@ -86,16 +86,6 @@ def _app_arn(row: Mapping[str, Any]) -> str:
     if not row.get("AppArn"):
         raise CloudError(Reason.UNREADABLE, "sagemaker:DescribeApp", "the reply has no AppArn")
     return str(row["AppArn"])
-
-
-def _find_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Its description; empty if it is gone."""
-    try:
-        return _fetch_app(cloud, names)
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            return {}
-        raise
 
 
 ACTS = ActionFunctions(

@@ -12,21 +12,33 @@ from typing import Any
 from reaper.acting.contract import Members, OwnChanges, Permit, any_members
 from reaper.aws import autoscaling
 from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
-from reaper.aws.kinds.sagemaker_endpoint.restorable import (
-    ALARM_MEMBERS,
-    ALARM_SERVICE_MEMBERS,
-    POLICY_MEMBERS,
-    POLICY_SERVICE_MEMBERS,
-    SCHEDULED_ACTION_MEMBERS,
-    SCHEDULED_ACTION_SERVICE_MEMBERS,
-    TARGET_MEMBERS,
-    TARGET_SERVICE_MEMBERS,
-    unknown_members_clause,
-)
-from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, digest
+from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, digest, unknown_members_clause
 from reaper.aws.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
 
+ALARM_MEMBERS = (
+    "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
+    "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
+    "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
+    "ActionConfiguration", "EvaluationWindow", "EvaluationInterval", "EvaluationCriteria", "WarmUpConfiguration",
+)  # fmt: skip
+ALARM_SERVICE_MEMBERS = {
+    "AlarmArn", "AlarmConfigurationUpdatedTimestamp", "EvaluationState", "StateReason", "StateReasonData", "StateTransitionedTimestamp",
+    "StateUpdatedTimestamp", "StateValue",
+}  # fmt: skip
+TARGET_MEMBERS = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity", "SuspendedState")
+TARGET_SERVICE_MEMBERS = {"CreationTime", "PredictedCapacity", "RoleARN", "ScalableTargetARN", "ServiceNamespace"}
+"""The role is the service's own."""
+POLICY_CONFIGURATIONS = tuple(
+    f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling")
+)
+POLICY_MEMBERS = ("ResourceId", "ScalableDimension", "PolicyName", "PolicyARN", "PolicyType", *POLICY_CONFIGURATIONS)
+POLICY_SERVICE_MEMBERS = {"Alarms", "CreationTime", "ServiceNamespace"}
+SCHEDULED_ACTION_MEMBERS = (
+    "ResourceId", "ScalableDimension", "ScheduledActionName", "Schedule", "Timezone", "StartTime", "EndTime",
+    "ScalableTargetAction",
+)  # fmt: skip
+SCHEDULED_ACTION_SERVICE_MEMBERS = {"CreationTime", "ScheduledActionARN", "ServiceNamespace"}
 TARGET_KEY = ("ResourceId", "ScalableDimension")
 MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
     "targets": (TARGET_MEMBERS, TARGET_SERVICE_MEMBERS),

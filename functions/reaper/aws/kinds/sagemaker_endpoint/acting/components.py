@@ -5,22 +5,22 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reaper.acting.contract import Members, any_members
 from reaper.aws import tags
 from reaper.aws.kinds import acting
 from reaper.aws.kinds.acting import RestoredCount
-from reaper.aws.kinds.sagemaker_endpoint import restorable
+from reaper.aws.kinds.sagemaker_inference_component import blocked, list_rows
 from reaper.aws.sagemaker import chosen_members, tags_parameter, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 
-NAME_KEYS = restorable.COMPONENT_MEMBERS
+NAME_KEYS = blocked.COMPONENT_MEMBERS
 SPECIFICATION_MEMBERS: Members = {
-    **any_members(*restorable.SPECIFICATION_MEMBERS),
-    "Container": any_members("Image", *restorable.CONTAINER_MEMBERS),
+    **any_members(*blocked.SPECIFICATION_MEMBERS),
+    "Container": any_members("Image", *blocked.CONTAINER_MEMBERS),
 }
 SAVED_MEMBERS: Members = {
     **any_members(*NAME_KEYS, "LastDeploymentConfig", "copies", "tags", "born"),
@@ -29,19 +29,10 @@ SAVED_MEMBERS: Members = {
 }
 
 
-def component_names(cloud: CloudSession, endpoint: str) -> list[str]:
-    """The names of all components on the endpoint."""
-    return [row[NAME_KEYS[0]] for row in _list_rows(cloud, endpoint)]
-
-
-def remaining_component_names(cloud: CloudSession, endpoint: str) -> list[str]:
-    """The names of those that are not being deleted already."""
-    return [row[NAME_KEYS[0]] for row in _list_rows(cloud, endpoint) if component_status(row) != "Deleting"]
-
-
-def _list_rows(cloud: CloudSession, endpoint: str) -> Iterator[dict[str, Any]]:
-    filters: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
-    return cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", NAME_KEYS[0], **filters)
+def component_names(cloud: CloudSession, endpoint: str, *, also_deleting: bool = True) -> list[str]:
+    """The names of all components on the endpoint, with or without those that are being deleted already."""
+    rows = list_rows(cloud, NAME_KEYS[0], EndpointNameEquals=endpoint)
+    return [row[NAME_KEYS[0]] for row in rows if also_deleting or component_status(row) != "Deleting"]
 
 
 def fetch_component(cloud: CloudSession, name: str) -> dict[str, Any]:
@@ -51,12 +42,7 @@ def fetch_component(cloud: CloudSession, name: str) -> dict[str, Any]:
 
 def find_component(cloud: CloudSession, name: str) -> dict[str, Any] | None:
     """The reply as it is; None when it is gone."""
-    try:
-        return fetch_component(cloud, name)
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            return None
-        raise
+    return cloud.find("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
 
 
 def component_status(row: Mapping[str, Any]) -> str:
@@ -86,13 +72,13 @@ def recreate_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list
 def read_component_state(cloud: CloudSession, name: str) -> dict[str, Any]:
     """The parameters of CreateInferenceComponent, with its tags. Raises CloudError for what is not brought back, such as an adapter."""
     row = fetch_component(cloud, name)
-    if odd := restorable.component_unrestorable_because(row):
+    if odd := blocked.component_unrestorable_because(row):
         raise CloudError(Reason.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
     own_tags = tags.read_tags_now(cloud, row["InferenceComponentArn"])
     first_created_at = acting.first_created(row, own_tags)
     acting.with_restored_tag(own_tags, first_created_at)
     saved = {**chosen_members(row, *NAME_KEYS, "LastDeploymentConfig"), **specifications_of(row)}
-    return {**saved, "copies": restorable.copy_count(row), "tags": own_tags, "born": first_created_at}
+    return {**saved, "copies": blocked.copy_count(row), "tags": own_tags, "born": first_created_at}
 
 
 def specifications_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +125,7 @@ def set_copies(send: Callable[..., Any], name: str, count: int) -> None:
 def restored_copies(row: Mapping[str, Any], before: int, maximum: int | None) -> RestoredCount:
     """Its copies, which a stop took to zero."""
     what = f"The number of copies of {row['InferenceComponentName']}"
-    return RestoredCount(label=what, before=before, stopped_at=0, now=restorable.copy_count(row), maximum=maximum)
+    return RestoredCount(label=what, before=before, stopped_at=0, now=blocked.copy_count(row), maximum=maximum)
 
 
 def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> None:
@@ -148,17 +134,11 @@ def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> Non
         set_copies(cloud.call, name, copies.count_to_request)
 
 
-def model_names(saved: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The models that recorded components are made of."""
-    specs = [s for component in saved for s in (component.get("Specification"), *(component.get("Specifications") or ())) if s]
-    return {str(s["ModelName"]) for s in specs if s.get("ModelName")}
-
-
 def _specification_to_create(row: Mapping[str, Any]) -> dict[str, Any]:
     """A specification as create calls take it; the reply shows an image as it was named and as it was found."""
-    spec = chosen_members(row, *restorable.SPECIFICATION_MEMBERS)
+    spec = chosen_members(row, *blocked.SPECIFICATION_MEMBERS)
     if container := row.get("Container"):
         image = {"Image": (container.get("DeployedImage") or {}).get("SpecifiedImage")}
-        members = chosen_members(container, *restorable.CONTAINER_MEMBERS)
+        members = chosen_members(container, *blocked.CONTAINER_MEMBERS)
         spec["Container"] = {**({k: to_plain_json(v) for k, v in image.items() if v}), **members}
     return spec

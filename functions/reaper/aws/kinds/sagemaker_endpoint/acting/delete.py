@@ -1,4 +1,4 @@
-"""Deleting an endpoint and its components and autoscaling, but not its configuration or models.
+"""Deleting an endpoint and its components and autoscaling, but not its configuration or models, which a manifest stores nevertheless.
 
 An endpoint with inference components on it is not deleted, so they go first and are waited for, a minute at most; DeleteEndpoint takes
 the scalable targets of its variants along: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
@@ -24,77 +24,22 @@ from reaper.acting.contract import (
 )
 from reaper.aws import autoscaling, tags
 from reaper.aws.kinds import acting
-from reaper.aws.kinds.sagemaker_endpoint import restorable
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint.acting import components as inference_component
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import being_deleted, components_deleted
-from reaper.aws.kinds.sagemaker_endpoint.restorable import CONFIG_MEMBERS, ENDPOINT_MEMBERS, VARIANT_MEMBERS
-from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, tags_parameter
+from reaper.aws.kinds.sagemaker_endpoint.description import (
+    CONFIG_MEMBERS,
+    ENDPOINT_MEMBERS,
+    VARIANT_MEMBERS,
+    config_unrestorable_because,
+)
+from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, model_names, tags_parameter
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import Resource, StepName
 
-# MERGED An endpoint's configuration as a manifest stores it, and as undo recreates it if it was deleted.
-#
-# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html
-
-
 SAVED_MEMBERS: Members = {"name": None, "params": any_members(*CONFIG_MEMBERS), "tags": None}
-
-
-def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
-    """Name, parameters and tags. Raises CloudError if it is gone, has unknown members, or names a model that is gone."""
-    row = _find_config(cloud, name)
-    if row is None:
-        raise _config_refusal(f"the configuration {name} is gone, so the endpoint can't be recreated")
-    if odd := restorable.config_unrestorable_because(row):
-        raise _config_refusal(odd)
-    own_tags = tags.read_tags_now(cloud, row["EndpointConfigArn"])
-    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own_tags}
-
-
-def require_models(cloud: CloudSession, names: set[str]) -> None:
-    """Raises CloudError if one of these models is gone: nothing could be recreated from it."""
-    for name in sorted(names):
-        try:
-            cloud.call("sagemaker", "DescribeModel", "ModelName", ModelName=name)
-        except CloudError as error:
-            if error.reason is not Reason.GONE:
-                raise
-            raise _config_refusal(f"its model {name} is gone, so it can't be recreated") from error
-
-
-def model_names(saved: Mapping[str, Any]) -> set[str]:
-    """The models that the recorded configuration names."""
-    variants = [v for key in CONFIG_MEMBERS[:2] for v in saved["params"].get(key, ())]
-    return {str(v["ModelName"]) for v in variants if v.get("ModelName")}
-
-
-def restore_config(cloud: CloudSession, saved: Mapping[str, Any]) -> bool:
-    """Create it if it is gone. Returns whether it was. Raises CloudError if another one has its name now."""
-    row = _find_config(cloud, saved["name"])
-    if row is None:
-        named = {"EndpointConfigName": saved["name"], **saved["params"], **tags_parameter(saved["tags"])}
-        cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
-        return True
-    if chosen_members(row, *CONFIG_MEMBERS) != saved["params"]:
-        raise _config_refusal(f"another configuration has the name {saved['name']} now, so nothing was created from it")
-    return False
-
-
-def _find_config(cloud: CloudSession, name: str) -> dict[str, Any] | None:
-    try:
-        return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            return None
-        raise
-
-
-def _config_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpointConfig", text)
-
-
+"""Of a configuration."""
 PAUSES_S = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
 UNDO_MEMBERS: Members = {
@@ -118,9 +63,9 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     config = read_config_state(cloud, row["EndpointConfigName"])
     components = [
         inference_component.read_component_state(cloud, name)
-        for name in inference_component.remaining_component_names(cloud, resource.name)
+        for name in inference_component.component_names(cloud, resource.name, also_deleting=False)
     ]
-    require_models(cloud, model_names(config) | inference_component.model_names(components))
+    require_models(cloud, model_names(config["params"], *components))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
     ids |= {autoscaling.component_resource_id(one["InferenceComponentName"]) for one in components}
@@ -210,3 +155,39 @@ def _wait_until_gone(cloud: CloudSession, endpoint: str) -> bool:
 def variants_by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Variants by name."""
     return {row["VariantName"]: row for row in rows}
+
+
+def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
+    """Name, parameters and tags. Raises CloudError if it is gone, has unknown members, or names a model that is gone."""
+    row = _find_config(cloud, name)
+    if row is None:
+        raise _config_refusal(f"the configuration {name} is gone, so the endpoint can't be recreated")
+    if odd := config_unrestorable_because(row):
+        raise _config_refusal(odd)
+    own_tags = tags.read_tags_now(cloud, row["EndpointConfigArn"])
+    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own_tags}
+
+
+def require_models(cloud: CloudSession, names: set[str]) -> None:
+    """Raises CloudError if one of these models is gone: nothing could be recreated from it."""
+    for name in sorted(names):
+        if cloud.find("sagemaker", "DescribeModel", "ModelName", ModelName=name) is None:
+            raise _config_refusal(f"its model {name} is gone, so it can't be recreated")
+
+
+def restore_config(cloud: CloudSession, saved: Mapping[str, Any]) -> None:
+    """Create it if it is gone. Raises CloudError if another one has its name now."""
+    row = _find_config(cloud, saved["name"])
+    if row is None:
+        named = {"EndpointConfigName": saved["name"], **saved["params"], **tags_parameter(saved["tags"])}
+        cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
+    elif chosen_members(row, *CONFIG_MEMBERS) != saved["params"]:
+        raise _config_refusal(f"another configuration has the name {saved['name']} now, so nothing was created from it")
+
+
+def _find_config(cloud: CloudSession, name: str) -> dict[str, Any] | None:
+    return cloud.find("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+
+
+def _config_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpointConfig", text)

@@ -1,7 +1,10 @@
-"""What may be changed about an endpoint or a component, as the looks before an action compare it; and what of it the action's own calls changed.
+"""What may be changed about an endpoint or a component, as the looks before an action compare it; what of it the action's own calls changed;
+and the minimum that autoscaling keeps, which is lowered before a stop, or it would undo the stop.
 
 Numbers have names of their own, because own calls set them: instances by a variant's ID for autoscaling, copies by a component's, and the
 minimum of each. Everything else is a digest. Other changes than one's own always show.
+
+https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from reaper.acting.contract import Manifest, OwnChanges, Permit
 from reaper.aws import autoscaling
 from reaper.aws.autoscaling import CAPACITY_DIMENSIONS
 from reaper.aws.kinds.acting import RestoredCount
-from reaper.aws.kinds.sagemaker_endpoint import restorable
 from reaper.aws.kinds.sagemaker_endpoint.acting.autoscaling import (
     SavedAutoscaling,
     autoscaling_digest,
     register_target,
     target_key,
 )
+from reaper.aws.kinds.sagemaker_inference_component.blocked import copy_count
 from reaper.aws.sagemaker import digest
 from reaper.aws.session import CloudSession
 from reaper.model import Resource, SideChange
@@ -53,7 +56,7 @@ def endpoint_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
 def component_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
     """Of a component's description."""
     id_ = autoscaling.component_resource_id(row["InferenceComponentName"])
-    return {id_: digest(_without(row, UNCOMPARED_KEYS))}, {id_: restorable.copy_count(row)}
+    return {id_: digest(_without(row, UNCOMPARED_KEYS))}, {id_: copy_count(row)}
 
 
 def autoscaling_settings(saved: SavedAutoscaling, ids: Collection[str]) -> tuple[Settings, Numbers]:
@@ -144,11 +147,6 @@ def being_deleted(before: Resource) -> OwnChanges:
 
 def _with_details(resource: Resource, **changes: Any) -> Resource:
     return replace(resource, details=replace(resource.details, **changes))
-
-
-# MERGED The minimum that autoscaling keeps: lowered before a stop, or it would undo the stop, and raised again by an undo or if the stop fails.
-#
-# https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
 
 
 def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[SideChange, ...]:

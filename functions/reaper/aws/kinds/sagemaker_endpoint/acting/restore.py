@@ -23,6 +23,9 @@ from reaper.aws.sagemaker import tags_parameter, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 
+Row = Mapping[str, Any]
+"""A variant, as described or as its configuration has it."""
+
 
 def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Configuration, endpoint, then numbers, components and autoscaling, and what the deletions took that this one goes on with.
@@ -56,11 +59,8 @@ def _waiting_sentence(chain: Sequence[Manifest], status: str) -> str:
 def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
     """Whether it was created now. Raises CloudError where something else has its name, or while it is still being deleted."""
     config = saved["config"]["name"]
-    try:
-        row = fetch_endpoint(cloud, name)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            raise
+    row = cloud.find("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
+    if row is None:
         delete.restore_config(cloud, saved["config"])
         own_tags = tags_parameter(acting.with_restored_tag(saved["tags"], saved["born"]))
         cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own_tags)
@@ -149,19 +149,13 @@ def _create_refusal(text: str) -> CloudError:
     return CloudError(Reason.REFUSED, "sagemaker:CreateEndpoint", text)
 
 
-# MERGED What to ask for so that a recreated variant is again as it was: its weight, its number of instances, its concurrency. Pure.
-#
-# Creating an endpoint makes its variants as the configuration says. A setting that is no longer so was chosen since, and stays.
-# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DesiredWeightAndCapacity.html
-
-
-Row = Mapping[str, Any]
-"""A variant, as described or as its configuration has it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """One setting of a variant: what to ask for, its name for people, and its value before the deletion, now, and as created."""
+    """One setting of a variant: what to ask for, its name for people, and its value before the deletion, now, and as created.
+
+    Creating an endpoint makes its variants as the configuration says. A setting that is no longer so was chosen since, and stays:
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DesiredWeightAndCapacity.html
+    """
 
     request: Mapping[str, Any]
     label: str

@@ -1,7 +1,8 @@
 """Scaling an endpoint in, and back out: instances of one variant, or the copies of its components, never against autoscaling.
 
 Undoing is for the very same endpoint only, and of its numbers only for those that are still as the stop left them. Any other number was
-chosen since, by a person or by autoscaling, for what the endpoint has to do now: it stays.
+chosen since, by a person or by autoscaling, for what the endpoint has to do now: it stays. A call takes any number of weights, or the
+capacity of one variant; the endpoint is being updated after it, and refuses the next until it is in service:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
 """
 
@@ -27,7 +28,7 @@ from reaper.acting.contract import (
 from reaper.aws import autoscaling, sagemaker, tags
 from reaper.aws.kinds import acting
 from reaper.aws.kinds.acting import RestoredCount
-from reaper.aws.kinds.sagemaker_endpoint import description, restorable
+from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint.acting import components as inference_component
 from reaper.aws.kinds.sagemaker_endpoint.acting import live_settings
@@ -35,11 +36,15 @@ from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import components_scaled, numbers_set
 from reaper.aws.kinds.sagemaker_endpoint.blocked import ScaleInPlan, plan_scale_in, production_variants
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
+from reaper.aws.kinds.sagemaker_inference_component.blocked import copy_count
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import Resource, SideChange, StepName
 
 OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
+RUN_AGAIN_TEXT = "run this again once the endpoint is in service"
+CapacityRow = Mapping[str, Any]
+"""One row of DesiredWeightsAndCapacities."""
 UNDO_MEMBERS: Members = {
     **any_members("born", "config", "instances", "counts", "variants", "inside", "copies", "least", "part", "parts"),
     "previous": PREVIOUS_MEMBERS,
@@ -77,9 +82,7 @@ def _counts_before_and_after(cloud: CloudSession, name: str, endpoint: EndpointD
         for row in production_variants(endpoint)
         if row["VariantName"] in plan.first_variant
     }
-    inside = {
-        one: row for one in plan.components if restorable.copy_count(row := inference_component.fetch_component(cloud, one))
-    }
+    inside = {one: row for one in plan.components if copy_count(row := inference_component.fetch_component(cloud, one))}
     if not counts and not inside:
         raise _scale_in_refusal(f"{name}: its components already have no copies")
     least = {autoscaling.variant_resource_id(name, one): count for one, count in plan.first_variant.items()}
@@ -87,7 +90,7 @@ def _counts_before_and_after(cloud: CloudSession, name: str, endpoint: EndpointD
         "counts": counts,
         "variants": plan.first_variant,
         "inside": {one: inference_component.component_first_created(cloud, row) for one, row in inside.items()},
-        "copies": {one: restorable.copy_count(row) for one, row in inside.items()},
+        "copies": {one: copy_count(row) for one, row in inside.items()},
         "least": least | {autoscaling.component_resource_id(one): 0 for one in inside},
     }
 
@@ -299,17 +302,6 @@ def _restore_copies(cloud: CloudSession, name: str, before: int, first_created: 
     except CloudError as error:
         progress.not_restored_ids.add(id_)
         progress.failures.append(f"The copies of {name} couldn't be restored ({error}).")
-
-
-# MERGED Weights and capacities of an endpoint's variants, as calls may ask for them: any number of weights, or the capacity of one variant.
-#
-# The endpoint is being updated after each call and refuses the next until it is in service:
-# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
-
-
-RUN_AGAIN_TEXT = "run this again once the endpoint is in service"
-CapacityRow = Mapping[str, Any]
-"""One row of DesiredWeightsAndCapacities."""
 
 
 def update_capacities(send: Callable[..., Any], name: str, rows: Sequence[CapacityRow]) -> None:
