@@ -220,6 +220,9 @@ class Newer:
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         return self._cloud.call(service, operation, want, **params) | self._new(operation)
 
+    def find(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any] | None:
+        return self.call(service, operation, want, **params)
+
     def paged_rows(self, service: str, operation: str, *names: str, **params: Any) -> Iterator[dict[str, Any]]:
         return (row | self._new(operation) for row in self._cloud.paged_rows(service, operation, *names, **params))
 
