@@ -29,7 +29,7 @@ from reaper_sandbox.aws import (
     mail_account,
     organization,
     reply,
-    sagemaker,
+    services,
     tagging,
 )  # fmt: skip
 from reaper_sandbox.aws.call import Call, Request, read
@@ -38,7 +38,7 @@ from reaper_sandbox.aws.reply import Refusal, Reply
 from reaper_sandbox.aws.world import Region, World
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    "sagemaker": dict(sagemaker.operations()),
+    **{service: services.operations(some) for service, some in services.modules().items()},
     "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),

@@ -41,16 +41,17 @@ def get_resources(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(region: Region, arns: Names, types: Names, filters: Sequence[dict[str, Any]]) -> Iterator[Row]:
     settle(region)
-    shelves = region.shelves()
-    for kind, shelf in shelves.items():
-        if types and "sagemaker" not in types and f"sagemaker:{kind}" not in types:
+    shelves = [shelf for shelf in region.shelves().values() if shelf]
+    ours = {_type_of(next(iter(shelf.values())).arn): shelf for shelf in shelves}
+    for (service, kind), shelf in ours.items():
+        if types and not {service, f"{service}:{kind}"} & {*types}:
             continue
         for record in shelf.values():
             if record.tags is not None and (not filters or _matches(record.tags, filters)):
                 arn = record.arn.lower() if region.world.lower_tag_arns else record.arn
                 if not arns or arn in arns:
                     yield arn, record.tags
-    if not types or any(name.removeprefix("sagemaker:") not in shelves for name in types):
+    if not types or any(name.removeprefix("sagemaker:") not in region.shelves() for name in types):
         yield from (row for row in _moto(region) if _wanted(row, arns, types) and _matches(row[1], filters))
 
 
@@ -64,8 +65,13 @@ def _moto(region: Region) -> list[Row]:
 
 def _wanted(row: Row, arns: Names, types: Names) -> bool:
     arn = row[0]
-    service, kind = arn.split(":")[2], arn.split(":", 5)[-1].replace(":", "/").split("/")[0]
+    service, kind = _type_of(arn)
     return (not arns or arn in arns) and (not types or service in types or f"{service}:{kind}" in types)
+
+
+def _type_of(arn: str) -> tuple[str, str]:
+    """`sagemaker` and `endpoint`, as type filters name them."""
+    return arn.split(":")[2], arn.split(":", 5)[-1].replace(":", "/").split("/")[0]
 
 
 def _matches(tags: dict[str, str], filters: Sequence[dict[str, Any]]) -> bool:

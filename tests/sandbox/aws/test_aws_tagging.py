@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,3 +124,10 @@ def test_log_streams_have_their_seeded_times(client: Client, account: Account) -
         logs.describe_log_streams(**group, orderBy="LastEventTime", logStreamNamePrefix="nb")
     pages = list(logs.get_paginator("describe_log_streams").paginate(**group, limit=2))
     assert [len(p["logStreams"]) for p in pages] == [2, 1]
+
+
+def test_tags_in_bulk_are_found_by_the_service_of_their_arns_only(tagging: Any, account: Account) -> None:
+    arn = account.contents.arn("provisioned-model/p", service="bedrock")
+    account.contents.shelf("provisioned-model")["p"] = SimpleNamespace(arn=arn, tags={"a": "b"})
+    for name, found in {"bedrock:provisioned-model": 1, "bedrock": 1, "sagemaker:provisioned-model": 0, "sagemaker": 0}.items():
+        assert len(tagging.get_resources(ResourceTypeFilters=[name])["ResourceTagMappingList"]) == found

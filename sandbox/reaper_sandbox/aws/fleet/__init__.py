@@ -64,15 +64,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from reaper_sandbox.aws import sagemaker
+from reaper_sandbox.aws import services
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet import components, endpoints, evidence, notebooks, protection, studio
 from reaper_sandbox.aws.fleet.verdicts import STORY, Expected, expected
 from reaper_sandbox.aws.server import Server
 
 __all__ = ["EXPECTED", "STORY", "Expected", "settle"]
-SEEDING = tuple(module for module in sagemaker.modules() if hasattr(module, "seed_fleet"))
-"""Modules with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, their
+SEEDING = tuple(module for some in services.modules().values() for module in some if hasattr(module, "seed_fleet"))
+"""Modules of any service with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, their
 `FLEET_VERDICTS` by name, their `ARN_TYPE`, and `NAMED_BY`, the parameter of a call that names one."""
 EXPECTED: dict[str, Expected] = STORY | {
     name: expected(module.KIND_NAME, verdict) for module in SEEDING for name, verdict in module.FLEET_VERDICTS.items()

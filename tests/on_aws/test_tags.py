@@ -1,0 +1,65 @@
+"""Tags in bulk: only of types that the tagging API is known to cover, because for any other it returns nothing, as if there were no tags."""
+
+from __future__ import annotations
+
+import boto3
+import pytest
+
+from reaper import registry
+from reaper.aws import tags, targets
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import Target
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.server import Server
+
+
+@pytest.fixture
+def cloud(server: Server) -> CloudSession:
+    return CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+
+
+def test_tags_are_asked_for_by_service_and_type(account: Account, server: Server, cloud: CloudSession):
+    endpoint = account.endpoint("e", tags={"reaper:keep": "true"})
+    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint")
+    assert tags.tags_of(by_arn, endpoint.arn) == {"reaper:keep": "true"}
+    assert [call.params["ResourceTypeFilters"] for call in server.calls if call.operation == "GetResources"] == [
+        ["sagemaker:endpoint"]
+    ]
+
+
+def test_tags_of_a_type_that_may_not_be_covered_are_unreadable(server: Server, cloud: CloudSession):
+    by_arn = tags.tags_by_arn(cloud, "bedrock:provisioned-model")
+    assert tags.tags_of(by_arn, "arn:aws:bedrock:us-east-1:123456789012:provisioned-model/p") is None
+    assert "isn't known to cover bedrock:provisioned-model" in str(cloud.errors[0])
+    assert server.calls == []
+
+
+def test_tags_may_be_read_by_a_call_of_their_own(account: Account, server: Server, cloud: CloudSession):
+    kept, other = account.notebook("kept", tags={"reaper:keep": "true"}).arn, account.notebook("other").arn
+    lost = account.arn("notebook-instance/lost")
+    by_arn = tags.tags_one_by_one(cloud, "sagemaker:ListTags", [kept, other, lost], lambda arn: tags.read_tags_now(cloud, arn))
+    assert [tags.tags_of(by_arn, arn) for arn in (kept, other, lost)] == [{"reaper:keep": "true"}, {}, None]
+    assert [error.operation for error in cloud.errors] == ["sagemaker:ListTags"]
+
+
+def test_each_failed_call_for_tags_protects_its_resource(account: Account, server: Server, cloud: CloudSession):
+    arn = account.notebook("nb").arn
+    server.rules.append(on("ListTags", denied()))
+    by_arn = tags.tags_one_by_one(cloud, "sagemaker:ListTags", [arn], lambda one: tags.read_tags_now(cloud, one))
+    assert (tags.tags_of(by_arn, arn), [e.reason for e in cloud.errors]) == (None, [Reason.DENIED])
+
+
+def test_the_regions_are_those_of_the_kinds_services():
+    services = {kind.permissions[0].partition(":")[0] for kind in registry.kinds("aws")}
+    known = {name for service in services for name in boto3.Session().get_available_regions(service)}
+    assert services == {"sagemaker"}
+    assert known <= {*targets.known_regions()}
+
+
+def test_a_row_that_cannot_be_parsed_is_noted_and_hides_no_other(cloud: CloudSession):
+    rows = [{"Name": "a"}, {}, {"Name": "b"}]
+    assert list(cloud.each("sagemaker:ListThings", rows, lambda row: row["Name"])) == ["a", "b"]
+    [error] = cloud.errors
+    assert (isinstance(error, CloudError), error.reason, error.operation) == (True, Reason.UNREADABLE, "sagemaker:ListThings")
