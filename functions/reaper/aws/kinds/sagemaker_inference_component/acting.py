@@ -31,6 +31,7 @@ from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
     autoscaling_settings,
     being_deleted,
     component_settings,
+    merged,
     numbers_set,
 )
 from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
@@ -59,12 +60,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     parts = [component_settings(row), autoscaling_settings(saved_autoscaling.read_autoscaling_state(cloud, {id_}), {id_})]
     names = sorted(set(components.component_names(cloud, details.endpoint_name)) - {component.name})
     siblings = cloud.map_concurrently(lambda name: _read_sibling(cloud, name), names)
-    known = replace(
-        details,
-        siblings=tuple(sibling for sibling in siblings if sibling),
-        settings={key: value for settings, _ in parts for key, value in settings.items()},
-        numbers={key: value for _, numbers in parts for key, value in numbers.items()},
-    )
+    known = replace(details, siblings=tuple(filter(None, siblings)), **merged(parts))
     return replace(component, details=known)
 
 
@@ -95,13 +91,10 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
         text = f"{resource.name}: nothing would scale it up from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = components.fetch_component(cloud, resource.name)
-    made_of = {
+    return {
         "born": components.component_first_created(cloud, row),
         "made_of": components.specifications_of(row),
         "on": _placement(row),
-    }
-    return {
-        **made_of,
         "copies": blocked.copy_count(row),
         "least": {id_: 0},
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}),

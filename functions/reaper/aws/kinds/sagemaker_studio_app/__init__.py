@@ -75,12 +75,18 @@ def used_by_person_at(row: Mapping[str, Any]) -> datetime | None:
     return used_at if used_at and checked_at and used_at != checked_at else None
 
 
-def app_parameters(resource: Resource) -> dict[str, Any]:
-    """The parameters of a call that names the app: of a space or of a user profile, never of both."""
-    details = resource.details
-    home = {"SpaceName": details.space_name} if details.space_name else {"UserProfileName": details.user_profile}
-    named = {"DomainId": details.domain_id, "AppType": details.app_type, "AppName": details.app_name, **home}
-    return {key: value for key, value in named.items() if value}
+def app_parameters(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that name an app: of a space or of a user profile, never of both."""
+    parameters = {key: names[key] for key in IDENTITY_KEYS if names.get(key)}
+    if "SpaceName" in parameters:
+        parameters.pop("UserProfileName", None)
+    return parameters
+
+
+def names_of(details: StudioAppDetails) -> dict[str, str | None]:
+    """Its names as a reply spells them."""
+    values = (details.domain_id, details.app_type, details.app_name, details.space_name, details.user_profile)
+    return dict(zip(IDENTITY_KEYS, values, strict=True))
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -237,7 +243,7 @@ def _settled_by_status(observation: Observation, status: str) -> Observation | N
 
 
 def _with_description(cloud: CloudSession, observation: Observation) -> Observation:
-    row = cloud.describe("DescribeApp", "Status", **app_parameters(observation.resource))
+    row = cloud.describe("DescribeApp", "Status", **app_parameters(names_of(observation.resource.details)))
     if isinstance(row, CloudError):
         return replace(observation, unknown_because=f"it couldn't be described: {row}")
     if settled := _settled_by_status(observation, str(row["Status"])):

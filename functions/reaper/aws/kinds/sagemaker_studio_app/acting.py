@@ -24,7 +24,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description, with whose space it is in, and the tags of the app, its space or user profile and its domain, merged as `discover`
     merges them.
     """
-    row = _fetch_app(cloud, kind.app_parameters(resource))
+    row = _fetch_app(cloud, kind.names_of(resource.details))
     if row["Status"] == "Deleted":
         raise CloudError(Reason.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
     _, homes = kind.app_and_parent_arns(cloud, row)
@@ -34,7 +34,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """What CreateApp needs, with the app's own tags only: it inherits the others anyway."""
-    row = _fetch_app(cloud, kind.app_parameters(resource))
+    row = _fetch_app(cloud, kind.names_of(resource.details))
     app = chosen_members(row, *SAVED_KEYS)
     return {"app": app, "tags": tags.read_tags_now(cloud, _app_arn(row))}
 
@@ -42,7 +42,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """One call."""
     with permit():
-        cloud.change("sagemaker", "DeleteApp", ANY_REPLY_KEY, **_app_parameters(manifest.undo_state["app"]))
+        cloud.change("sagemaker", "DeleteApp", ANY_REPLY_KEY, **kind.app_parameters(manifest.undo_state["app"]))
     return ActionResult(because="its app is being deleted; the space and all files in it stay")
 
 
@@ -53,7 +53,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if "/".join(map(str, named)).casefold() != manifest.id.partition(":app/")[2].casefold():
         text = f"the manifest's record is about another app than {manifest.name}, so it isn't used"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
-    row = cloud.find("sagemaker", "DescribeApp", "Status", **_app_parameters(app)) or {}
+    row = cloud.find("sagemaker", "DescribeApp", "Status", **kind.app_parameters(app)) or {}
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
         return UndoResult(because=f"its status is {status} already")
@@ -64,22 +64,16 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         text = f"{manifest.name} was started and stopped since, so the reaper left it alone"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
-    cloud.call("sagemaker", "CreateApp", "AppArn", **_app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"]))
+    cloud.call(
+        "sagemaker", "CreateApp", "AppArn", **kind.app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"])
+    )
     lost = ["Running kernels and unsaved work in memory are lost."]
     lost += ["It isn't started in recovery mode."] if app.get("RecoveryMode") else []
     return UndoResult(because="it is starting with the same instance, image and tags", not_restored=tuple(lost))
 
 
 def _fetch_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
-    return cloud.call("sagemaker", "DescribeApp", "Status", **_app_parameters(names))
-
-
-def _app_parameters(names: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that name an app: of a space or of a user profile, never of both."""
-    parameters = {key: names[key] for key in kind.IDENTITY_KEYS if names.get(key)}
-    if "SpaceName" in parameters:
-        parameters.pop("UserProfileName", None)
-    return parameters
+    return cloud.call("sagemaker", "DescribeApp", "Status", **kind.app_parameters(names))
 
 
 def _app_arn(row: Mapping[str, Any]) -> str:

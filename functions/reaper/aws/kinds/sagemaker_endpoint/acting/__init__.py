@@ -24,7 +24,12 @@ from reaper.aws.kinds import acting
 from reaper.aws.kinds import sagemaker_endpoint as kind
 from reaper.aws.kinds import sagemaker_inference_component as component_kind
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling, components, delete, restore, scale
-from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import autoscaling_settings, component_settings, endpoint_settings
+from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
+    autoscaling_settings,
+    component_settings,
+    endpoint_settings,
+    merged,
+)
 from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
 from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails
 from reaper.aws.session import CloudSession
@@ -44,8 +49,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     parts.append(autoscaling_settings(autoscaling.read_autoscaling_state(cloud, ids), ids))
     details = EndpointDetails(
         component_tags={inner["InferenceComponentName"]: inner_tags for inner, inner_tags in hosted},
-        settings={key: value for settings, _ in parts for key, value in settings.items()},
-        numbers={key: value for _, numbers in parts for key, value in numbers.items()},
+        **merged(parts),
     )
     own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
     contained = tuple(component_kind.contained_resource(cloud, inner, inner_tags, own_tags) for inner, inner_tags in hosted)

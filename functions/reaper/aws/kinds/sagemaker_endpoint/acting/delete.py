@@ -25,7 +25,7 @@ from reaper.acting.contract import (
 from reaper.aws import autoscaling, tags
 from reaper.aws.kinds import acting
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components as inference_component
+from reaper.aws.kinds.sagemaker_endpoint.acting import components
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import being_deleted, components_deleted
 from reaper.aws.kinds.sagemaker_endpoint.description import (
     CONFIG_MEMBERS,
@@ -49,7 +49,7 @@ UNDO_MEMBERS: Members = {
     "variants": any_members(*VARIANT_MEMBERS),
     "shadows": any_members(*VARIANT_MEMBERS),
     "config": SAVED_MEMBERS,
-    "components": inference_component.SAVED_MEMBERS,
+    "components": components.SAVED_MEMBERS,
     "scaling": saved_autoscaling.SAVED_MEMBERS,
 }
 
@@ -61,14 +61,14 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     """
     row = fetch_endpoint(cloud, resource.name)
     config = read_config_state(cloud, row["EndpointConfigName"])
-    components = [
-        inference_component.read_component_state(cloud, name)
-        for name in inference_component.component_names(cloud, resource.name, also_deleting=False)
+    hosted = [
+        components.read_component_state(cloud, name)
+        for name in components.component_names(cloud, resource.name, also_deleting=False)
     ]
-    require_models(cloud, model_names(config["params"], *components))
+    require_models(cloud, model_names(config["params"], *hosted))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
-    ids |= {autoscaling.component_resource_id(one["InferenceComponentName"]) for one in components}
+    ids |= {autoscaling.component_resource_id(one["InferenceComponentName"]) for one in hosted}
     own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
     first_created = acting.first_created(row, own_tags)
     acting.with_restored_tag(own_tags, first_created)
@@ -81,7 +81,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
-        "components": components,
+        "components": hosted,
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
     }
 
@@ -146,10 +146,10 @@ def _delete_components(cloud: CloudSession, resource: Resource, saved: UndoState
 def _wait_until_gone(cloud: CloudSession, endpoint: str) -> bool:
     """Whether its components are gone, waiting for a minute at most."""
     for pause in PAUSES_S:
-        if not inference_component.component_names(cloud, endpoint):
+        if not components.component_names(cloud, endpoint):
             return True
         time.sleep(pause)
-    return not inference_component.component_names(cloud, endpoint)
+    return not components.component_names(cloud, endpoint)
 
 
 def variants_by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -9,6 +9,7 @@ https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterSca
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,12 @@ def autoscaling_settings(saved: SavedAutoscaling, ids: Collection[str]) -> tuple
         if target["ScalableDimension"] in autoscaling.CAPACITY_DIMENSIONS
     }
     return {SCALING + id_: autoscaling_digest(saved, id_) for id_ in ids}, minima
+
+
+def merged(parts: Sequence[tuple[Settings, Numbers]]) -> dict[str, Any]:
+    """The `settings` and `numbers` of all parts, as fields of a resource's details."""
+    settings, numbers = ChainMap(*(part[0] for part in reversed(parts))), ChainMap(*(part[1] for part in reversed(parts)))
+    return {"settings": dict(settings), "numbers": dict(numbers)}
 
 
 def _without(row: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -99,10 +99,11 @@ def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState,
     for before in (variant for variant in saved["variants"] if variant["VariantName"] in now):
         variant = before["VariantName"]
         if autoscaling.variant_resource_id(name, variant) in scaled_ids:
-            lost += filter(None, [autoscaled_sentence(before, now[variant])])
+            lost += _autoscaled_sentences(before, now[variant])
             continue
-        lost += chosen_since_sentences(before, now[variant], configured.get(variant, {}))
-        changes.append(settings_to_restore(before, now[variant], configured.get(variant, {})))
+        request, kept = _settings_to_restore(before, now[variant], configured.get(variant, {}))
+        lost += kept
+        changes.append(request)
     return changes
 
 
@@ -163,38 +164,26 @@ class _Setting:
     now: Any
     as_created: Any
 
-    @property
-    def differs(self) -> bool:
-        return bool(self.before != self.now)
 
-    @property
-    def was_chosen_since(self) -> bool:
-        return bool(self.now != self.as_created)
-
-
-def settings_to_restore(before: Row, now: Row, configured: Row) -> dict[str, Any]:
-    """What to ask for by one call, with the variant's name. Nothing that was chosen since."""
+def _settings_to_restore(before: Row, now: Row, configured: Row) -> tuple[dict[str, Any], list[str]]:
+    """What to ask for by one call, with the variant's name, and a sentence for each setting that stays as it was chosen since."""
     request: dict[str, Any] = {"VariantName": before["VariantName"]}
+    kept: list[str] = []
     for setting in _settings(before, now, configured):
-        if setting.differs and not setting.was_chosen_since:
+        if setting.before == setting.now:
+            continue
+        if setting.now == setting.as_created:
             request |= setting.request
-    return request
+        else:
+            kept.append(_chosen_since_sentence(setting, before["VariantName"]))
+    return request, kept
 
 
-def chosen_since_sentences(before: Row, now: Row, configured: Row) -> list[str]:
-    """One sentence for each setting that stays as it was chosen since."""
-    return [
-        _chosen_since_sentence(setting, before["VariantName"])
-        for setting in _settings(before, now, configured)
-        if setting.differs and setting.was_chosen_since
-    ]
-
-
-def autoscaled_sentence(before: Row, now: Row) -> str | None:
+def _autoscaled_sentences(before: Row, now: Row) -> list[str]:
     """The sentence about a variant whose number is left to its autoscaling, if it has fewer instances than before."""
     count, wanted = now.get("DesiredInstanceCount", 0), before.get("DesiredInstanceCount", 0)
     text = f"The number of instances of {before['VariantName']} is {count} now and not {wanted}: its autoscaling sets it now."
-    return text if count < wanted else None
+    return [text] if count < wanted else []
 
 
 def _settings(before: Row, now: Row, configured: Row) -> Iterator[_Setting]:

@@ -30,8 +30,7 @@ from reaper.aws.kinds import acting
 from reaper.aws.kinds.acting import RestoredCount
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components as inference_component
-from reaper.aws.kinds.sagemaker_endpoint.acting import live_settings
+from reaper.aws.kinds.sagemaker_endpoint.acting import components, live_settings
 from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import components_scaled, numbers_set
 from reaper.aws.kinds.sagemaker_endpoint.blocked import ScaleInPlan, plan_scale_in, production_variants
@@ -58,8 +57,8 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     `parts`: how many variants there were to scale in, this one and those of the actions that it goes on with included.
     """
     endpoint = description.describe_endpoint(cloud, resource.name)
-    components = inference_component.component_names(cloud, resource.name)
-    plan = plan_scale_in(resource, endpoint, components, autoscaling.read_autoscaling(cloud))
+    names = components.component_names(cloud, resource.name)
+    plan = plan_scale_in(resource, endpoint, names, autoscaling.read_autoscaling(cloud))
     if plan.blocked:
         raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
     same = _endpoint_identity(cloud, endpoint)
@@ -82,14 +81,14 @@ def _counts_before_and_after(cloud: CloudSession, name: str, endpoint: EndpointD
         for row in production_variants(endpoint)
         if row["VariantName"] in plan.first_variant
     }
-    inside = {one: row for one in plan.components if copy_count(row := inference_component.fetch_component(cloud, one))}
+    inside = {one: row for one in plan.components if copy_count(row := components.fetch_component(cloud, one))}
     if not counts and not inside:
         raise _scale_in_refusal(f"{name}: its components already have no copies")
     least = {autoscaling.variant_resource_id(name, one): count for one, count in plan.first_variant.items()}
     return {
         "counts": counts,
         "variants": plan.first_variant,
-        "inside": {one: inference_component.component_first_created(cloud, row) for one, row in inside.items()},
+        "inside": {one: components.component_first_created(cloud, row) for one, row in inside.items()},
         "copies": {one: copy_count(row) for one, row in inside.items()},
         "least": least | {autoscaling.component_resource_id(one): 0 for one in inside},
     }
@@ -174,16 +173,14 @@ def _take_copies_to_zero(
     for at, name in enumerate(saved["copies"]):
         own_changes = components_scaled(resource, (*minima, *changes[:at]), list(saved["copies"])[:at])
         with permit(own_changes, inside=ids[name]), gone_as_partial():
-            inference_component.set_copies(cloud.change, name, 0)
+            components.set_copies(cloud.change, name, 0)
 
 
 def _result_sentence(saved: UndoState) -> str:
     changes = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
     changes += [f"component {name} from {count} to zero copies" for name, count in saved["copies"].items()]
-    lowered_targets = [
-        t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])
-    ]
-    lowered = "; the autoscaling minimum was lowered first" if lowered_targets else ""
+    has_lowered = live_settings.minimum_changes(saved["scaling"], saved["least"])
+    lowered = "; the autoscaling minimum was lowered first" if has_lowered else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     return f"it is scaling in: {', '.join(changes)}{lowered}{later}"
 
@@ -292,13 +289,13 @@ def _restore_copies(cloud: CloudSession, name: str, before: int, first_created: 
     """One component back to its copies; one that fails keeps none of the others from it."""
     id_ = autoscaling.component_resource_id(name)
     try:
-        row = inference_component.fetch_component(cloud, name)
+        row = components.fetch_component(cloud, name)
         if not acting.is_same_resource(cloud, row, row["InferenceComponentArn"], first_created):
             progress.not_restored_ids.add(id_)
             progress.not_restored.append(f"The component {name} {acting.RECREATED_TEXT}.")
             return
-        progress.counts[id_] = inference_component.restored_copies(row, before, progress.maximum_by_id.get(id_))
-        inference_component.restore_copies(cloud, name, progress.counts[id_])
+        progress.counts[id_] = components.restored_copies(row, before, progress.maximum_by_id.get(id_))
+        components.restore_copies(cloud, name, progress.counts[id_])
     except CloudError as error:
         progress.not_restored_ids.add(id_)
         progress.failures.append(f"The copies of {name} couldn't be restored ({error}).")
