@@ -1,4 +1,4 @@
-"""Which AWS accounts and regions there are to sweep, and a session for each, through a role where one is named.
+"""Which AWS accounts and regions there are to sweep, and a session for each, through a role if one is named.
 
 Enabled regions: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRegions.html
 A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies.html#policies_session

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -18,7 +19,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from reaper.aws.functions.delivery import deliver_report, logger, publish_figures
 from reaper.aws.functions.event import event_settings, options_of
 from reaper.coverage import is_skipped
-from reaper.errors import ReaperError, SettingsError
+from reaper.errors import ODD_REPLY_ERRORS, ReaperError, SettingsError
 from reaper.model import Status
 from reaper.report.figures import skipped_figures
 from reaper.report.totals import report_totals
@@ -31,7 +32,7 @@ Event = Mapping[str, Any]
 MAX_REASON_CHARS = 300
 NOT_STARTED = "its step of the workflow wasn't started"
 Record = Mapping[str, Any]
-T = TypeVar("T", dict[str, Any], list[Any])
+A = TypeVar("A")
 
 
 @logger.inject_lambda_context
@@ -130,37 +131,32 @@ def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
     if not details:
         return {}
     failures: dict[int, str] = {}
-    for status, file in _result_files(_read(details, details.get("Key"), dict) or {}):
-        for record in _read(details, file, list) or ():
-            try:
-                failures |= _failure(status, record)
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
-                logger.error("a result of the map can't be read", error=str(error), status=status)
+    for status, key in _logged(partial(_result_files, details)) or ():
+        for record in _logged(partial(_read, details, key)) or ():
+            failures |= _logged(partial(_failure, status, record)) or {}
     return failures
 
 
-def _result_files(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The status and the key of each file that the manifest names; none if it isn't of the form that Step Functions writes."""
+def _logged(read: Callable[[], A]) -> A | None:
+    """What `read` returns; None, and a line in the log, if it can't be read."""
     try:
-        return [(status, str(file["Key"])) for status, files in (manifest.get("ResultFiles") or {}).items() for file in files]
-    except (LookupError, TypeError, AttributeError) as error:
+        return read()
+    except (ReaperError, *ODD_REPLY_ERRORS) as error:
         logger.error("the results of the map can't be read", error=str(error))
-        return []
+        return None
 
 
-def _read(details: Mapping[str, str], key: str | None, form: type[T]) -> T | None:
-    """A JSON file beside the manifest, if it is there and of that form."""
+def _result_files(details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The status and the key of each file that the manifest names."""
+    files_by_status = _read(details, details.get("Key")).get("ResultFiles") or {}
+    return [(status, str(file["Key"])) for status, files in files_by_status.items() for file in files]
+
+
+def _read(details: Mapping[str, Any], key: str | None) -> Any:
+    """A JSON file beside the manifest."""
     from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
 
-    try:
-        content = json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))
-    except (ReaperError, ValueError) as error:
-        logger.error("the results of the map can't be read", error=str(error), key=key)
-        return None
-    if not isinstance(content, form):
-        logger.error("the results of the map can't be read", error=f"expected a {form.__name__}", key=key)
-        return None
-    return content
+    return json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))
 
 
 def _failure(status: str, record: Record) -> dict[int, str]:
