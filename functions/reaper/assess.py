@@ -12,6 +12,7 @@ from typing import Any
 
 from reaper import judge
 from reaper.case import Blocked, Case, Price
+from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
 from reaper.model import Ceiling, Resource, Rule, State, StepName
@@ -56,7 +57,11 @@ def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: d
     """What blocks each action, including the rules of everything inside that it would affect too."""
     if unread := resource.unread_because:
         return {action: Blocked(because=unread) for action in kind.actions}
-    blocked = dict(kind.blocked_actions(resource))
+    try:
+        blocked = dict(kind.blocked_actions(resource))
+    except ODD_REPLY_ERRORS as error:
+        because = f"a reply about it couldn't be understood ({error!r})"
+        return {action: Blocked(because=because) for action in kind.actions}
     if everywhere := resource.target.blocked_because:
         blocked = {action: found or Blocked(because=everywhere) for action, found in blocked.items()}
     for inner in resource.contained:
