@@ -32,7 +32,9 @@ def shelf(
     ledger: Ledger, target: Target = HERE, kind: str = KIND, *, writes: bool = True, tell: Callable[[str], None] = print
 ) -> KindCache:
     """What a sweep of its own sees."""
-    return cache.kind_cache(cache.open_cache(ledger, NOW, tell, may_write=writes), target, kind)
+    return cache.KindCache(
+        cache=cache.ConfigurationCache(ledger=ledger, now=NOW, may_write=writes, report_failure=tell), target=target, kind=kind
+    )
 
 
 def entries(count: int, first: int = 0, **more: Any) -> dict[str, CachedDescription]:
@@ -191,10 +193,10 @@ def test_a_sweep_of_a_target_and_kind_reads_each_row_once():
 @pytest.mark.parametrize("good", [0, 3, cache.ROWS_PER_KIND])
 def test_after_its_first_failure_the_ledger_is_not_asked_again_in_that_run(good: int):
     book, messages = Counted(good), list[str]()
-    opened = cache.open_cache(book, NOW, messages.append, may_write=True)
+    opened = cache.ConfigurationCache(ledger=book, now=NOW, may_write=True, report_failure=messages.append)
 
     def sweep(number: int) -> None:
-        kind_cache, rows = cache.kind_cache(opened, HERE, f"kind {number}"), entries(300)
+        kind_cache, rows = cache.KindCache(cache=opened, target=HERE, kind=f"kind {number}"), entries(300)
         cache.read_cached(kind_cache, rows)
         cache.write_cached(kind_cache, rows, rows)
 
@@ -209,7 +211,11 @@ def test_what_stands_there_is_not_written_again_until_it_is_too_old():
     book, rows = InMemoryLedger(), entries(3)
     versions = []
     for later in (timedelta(), cache.SIZE_VALID_FOR, cache.SIZE_VALID_FOR + timedelta(seconds=1), cache.SIZE_VALID_FOR * 2):
-        kind_cache = cache.kind_cache(cache.open_cache(book, NOW + later, print, may_write=True), HERE, KIND)
+        kind_cache = cache.KindCache(
+            cache=cache.ConfigurationCache(ledger=book, now=NOW + later, may_write=True, report_failure=print),
+            target=HERE,
+            kind=KIND,
+        )
         cache.write_cached(kind_cache, rows, rows)
         versions.append(max(row.version for name, row in book._rows.items() if name != FORMAT_ROW))
     assert versions == [1, 1, 2, 2]
@@ -239,7 +245,7 @@ def test_what_cannot_be_written_as_json_fails_nothing():
 
 
 def test_the_failure_is_known_before_the_next_thread_may_ask():
-    opened = cache.open_cache(Counted(0), NOW, print, may_write=True)
+    opened = cache.ConfigurationCache(ledger=Counted(0), now=NOW, may_write=True, report_failure=print)
     with pytest.raises(CloudError):
         cache._ask_ledger(opened, lambda: opened.ledger.read_row("row"))
     assert cache._ask_ledger(opened, lambda: opened.ledger.read_row("row")) is None

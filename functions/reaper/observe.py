@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -17,10 +18,10 @@ from reaper.coverage import NOT_REACHED, PlaceName
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
-from reaper.model import Resource, Run, Status
+from reaper.model import BilledPart, Resource, Run, Status, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached
-from reaper.observing import cache, conformance
-from reaper.observing.cache import ConfigurationCache
+from reaper.observing import cache
+from reaper.observing.cache import ConfigurationCache, KindCache
 from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
 from reaper.policy import rules
 from reaper.policy.schema import Policy
@@ -129,7 +130,7 @@ def _observe_kind(job: _Job) -> tuple[Coverage, list[Case]]:
             cases = list(_observed_cases(job, resources))
     except CloudError as error:
         errors.append(error)
-        cases = [_unobserved_case(job, resource, error) for resource in resources]
+        cases = [_assessed(job, _blind_observation(resource, error), replace(resource, tags=None)) for resource in resources]
     return _coverage_row(job, _worst_status(errors), errors, len(cases)), cases
 
 
@@ -143,37 +144,112 @@ def _discovered_resources(job: _Job) -> list[Resource]:
         listed = list(kind.discover(session))
     resources: dict[tuple[str, str], Resource] = {}
     for row in listed:
-        faults = conformance.faulty_fields(row)
+        faults = faulty_fields(row)
         if faults:
-            session.errors.append(CloudError(Reason.UNREADABLE, kind.name, conformance.fault_text(row, faults)))
+            session.errors.append(CloudError(Reason.UNREADABLE, kind.name, _fault_text(row, faults)))
         if "id" not in faults:
-            resource = conformance.without_faults(row, faults, kind.name, session.target)
+            resource = without_faults(row, faults, kind.name, session.target)
             resources[resource.id, resource.name] = resource
     return [resource for resource in resources.values() if job.context.only(resource)]
 
 
+def faulty_fields(resource: object) -> list[str]:
+    """The fields whose values don't match their types, as a reply may put anything into any field; only `id` if it isn't a resource at all."""
+    if not isinstance(resource, Resource):
+        return ["id"]
+    return [name for name, (holds, _) in _FIELDS.items() if not holds(getattr(resource, name))]
+
+
+def without_faults(resource: Resource, wrong: list[str], kind: str, target: Target) -> Resource:
+    """The resource with empty values instead of the wrong ones, which `unread_because` names. Its ID must be valid."""
+    if not wrong:
+        return resource
+    name = resource.id.rstrip("/").rpartition("/")[2] or resource.id
+    known: dict[str, Any] = {"name": name, "kind": kind, "target": target, "region": target.region or ""}
+    instead: dict[str, Any] = {field: known.get(field, _FIELDS[field][1]) for field in wrong}
+    return replace(resource, **{**instead, "unread_because": f"its {', '.join(wrong)} couldn't be read"})
+
+
+def _fault_text(resource: object, wrong: list[str]) -> str:
+    """What is wrong, for people, with the start of each odd value."""
+    values = ", ".join(f"{name} {getattr(resource, name, resource)!r}"[:80] for name in wrong)
+    name = resource.id if isinstance(resource, Resource) and "id" not in wrong else "a resource without a name, which is left out"
+    return f"the reply about {name} can't be read: {values}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_moment(value: object) -> bool:
+    return value is None or (isinstance(value, datetime) and value.utcoffset() is not None)
+
+
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, BilledPart) or not isinstance(part.count, int | float):
+        return False
+    return isinstance(part.component, str) and isinstance(part.instance, str) and math.isfinite(part.count)
+
+
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
+    "id": (_is_word, ""),
+    "name": (_is_word, ""),
+    "kind": (_is_word, ""),
+    "target": (lambda value: isinstance(value, Target), None),
+    "region": (_is_text, ""),
+    "created": (_is_moment, None),
+    "changed": (_is_moment, None),
+    "status": (_is_text, ""),
+    "size": (_is_text, ""),
+    "parts": (lambda value: value is None or (isinstance(value, tuple) and all(map(_is_part, value))), None),
+    "tags": (lambda value: value is None or _is_text_mapping(value), None),
+    "people": (_is_text_mapping, {}),
+    "details": (lambda value: value is None or is_dataclass(value), None),
+    "host_id": (_is_text_or_none, None),
+    "contained": (lambda value: isinstance(value, tuple) and all(isinstance(inner, Resource) for inner in value), ()),
+    "fingerprint": (_is_text_or_none, None),
+    "stop_by": (_is_text, "stop"),
+    "unread_because": (_is_text_or_none, None),
+}
+"""What each field of a resource has to be, and what replaces anything else."""
+
+
 def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
+    """A case for each resource, also for one that the kind forgets. One that its rules can't be applied to isn't observed at all."""
     policy, kind = job.context.policy, job.kind
-    cached = cache.kind_cache(job.context.cache, job.session.target, kind.name) if job.context.cache else None
+    cached = KindCache(cache=job.context.cache, target=job.session.target, kind=kind.name) if job.context.cache else None
     read_cached: ReadCached = partial(cache.read_cached, cached) if cached else nothing_cached
+    recent = recent_since_by_id(resources, policy, job.context.prices, job.now, read_cached, has_price=kind.has_price)
+    judged = [resource for resource in resources if resource.id in recent]
     window = replace(
         observation_window(policy, job.now),
-        recent_since_by_id=recent_since_by_id(
-            resources, policy, job.context.prices, job.now, read_cached, has_price=kind.has_price
-        ),
-        read_cached=_without_deletable(resources, policy, read_cached),
+        recent_since_by_id=recent,
+        read_cached=_without_deletable(judged, policy, read_cached),
         in_full=job.context.in_full,
     )
     described: dict[str, CachedDescription] = {}
     unobserved = {(resource.id, resource.name): resource for resource in resources}
-    for observation in kind.observe(job.session, resources, window):
+    for observation in kind.observe(job.session, judged, window):
         listed = unobserved.pop((observation.resource.id, observation.resource.name), None)
         if observation.to_cache:
             described[observation.resource.id] = observation.to_cache
         if listed and not observation.is_gone:
-            yield _assessed(job, _with_listing_fault(observation, listed))
+            yield _assessed(job, _with_listing_fault(observation, listed), listed)
     for resource in unobserved.values():
-        yield _assessed(job, Observation(resource=resource, unknown_because="the kind returned no observation"))
+        known = resource if resource.id in recent else replace(resource, tags=None)
+        yield _assessed(job, Observation(resource=resource, unknown_because="the kind returned no observation"), known)
     if cached:
         cache.write_cached(cached, described, {resource.id for resource in resources})
 
@@ -184,17 +260,9 @@ def _without_deletable(resources: Iterable[Resource], policy: Policy, read_cache
     def read(ids: Iterable[str]) -> Mapping[str, CachedDescription]:
         wanted = set(ids)
         named = [resource for resource in resources if resource.id in wanted]
-        return read_cached(wanted - {resource.id for resource in named if _may_be_deleted(resource, policy)})
+        return read_cached(wanted - {resource.id for resource in named if rules.may_delete(policy, resource, None)})
 
     return read
-
-
-def _may_be_deleted(resource: Resource, policy: Policy) -> bool:
-    """Whether a rule may delete it. True if the code fails on it."""
-    try:
-        return rules.may_delete(policy, resource, None)
-    except ODD_REPLY_ERRORS:
-        return True
 
 
 def _with_listing_fault(observation: Observation, listed: Resource) -> Observation:
@@ -204,30 +272,21 @@ def _with_listing_fault(observation: Observation, listed: Resource) -> Observati
     return replace(observation, unknown_because=unread, resource=resource) if unread else observation
 
 
-def _assessed(job: _Job, observation: Observation) -> Case:
-    """The case. A resource that the code fails on is unknown, and reported. The others are still judged."""
-    try:
-        return assess(observation, job.kind, job.context.policy, job.context.prices, job.now)
-    except ODD_REPLY_ERRORS as error:
-        failure = CloudError(Reason.UNREADABLE, job.kind.name, f"{observation.resource.id} couldn't be judged ({error!r})")
-        job.session.errors.append(failure)
-        return _unobserved_case(job, observation.resource, failure)
-
-
-def _unobserved_case(job: _Job, resource: Resource, error: CloudError) -> Case:
-    """The case of a resource of which only the name is trusted, without its tags if those can't be understood."""
-    blind = _blind_observation(resource, error)
+def _assessed(job: _Job, observation: Observation, listed: Resource) -> Case:
+    """The case. A resource that the code fails on is unknown, as far as it is known from its listing, and reported. The others are still judged."""
     policy, prices = job.context.policy, job.context.prices
     try:
-        return assess(blind, job.kind, policy, prices, job.now)
-    except ODD_REPLY_ERRORS:
-        return assess(replace(blind, resource=replace(blind.resource, tags=None)), job.kind, policy, prices, job.now)
+        return assess(observation, job.kind, policy, prices, job.now)
+    except ODD_REPLY_ERRORS as error:
+        failure = CloudError(Reason.UNREADABLE, job.kind.name, f"{listed.id} couldn't be judged ({error!r})")
+        job.session.errors.append(failure)
+        return assess(_blind_observation(listed, failure), job.kind, policy, prices, job.now)
 
 
 def _blind_observation(resource: Resource, error: CloudError) -> Observation:
-    named = conformance.without_faults(resource, conformance.faulty_fields(resource), resource.kind, resource.target)
+    """What is known of a resource of which only the listing is trusted."""
     plain = replace(
-        named, parts=None, size="", people={}, details=None, host_id=None, contained=(), fingerprint=None, unread_because=None
+        resource, parts=None, size="", people={}, details=None, host_id=None, contained=(), fingerprint=None, unread_because=None
     )
     return Observation(resource=plain, unknown_because=f"it couldn't be observed: {error}")
 

@@ -212,17 +212,19 @@ def open_archive(settings: Settings) -> Archive | None:
 def observe_context(setup: RunSetup, sessions: Sequence[CloudSession], unopened: Sequence[Coverage] = ()) -> ObserveContext:
     """The context of observing these sessions, with every kind that the settings name."""
     from reaper.observe import ObserveContext
-    from reaper.observing.cache import open_cache
+    from reaper.observing.cache import ConfigurationCache
 
-    run, ledger, writes = setup.run, setup.ledger, setup.settings.mode.writes
-    read_first, in_full = _read_hints(setup.settings, ledger, setup.progress)
+    run, ledger, writes, progress = setup.run, setup.ledger, setup.settings.mode.writes, setup.progress
+    read_first, in_full = _read_hints(setup.settings, ledger, progress)
     return ObserveContext(
         sessions=sessions,
         kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
         policy=setup.policy,
         clock=setup.clock,
-        progress=setup.progress,
-        cache=open_cache(ledger, run.started_at, setup.progress, may_write=writes) if ledger else None,
+        progress=progress,
+        cache=ConfigurationCache(ledger=ledger, now=run.started_at, may_write=writes, report_failure=progress)
+        if ledger
+        else None,
         unopened=tuple(unopened),
         read_first=read_first,
         in_full=in_full,

@@ -16,7 +16,7 @@ from reaper.aws.session import CloudSession
 from reaper.case import Report
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, State, Target
-from reaper.observing import conformance
+from reaper.observe import faulty_fields, without_faults
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -259,8 +259,8 @@ def test_each_unreadable_field_is_reported_and_blocks_actions(server: Server, fi
 
 
 def test_a_resource_without_faults_stays_unchanged():
-    assert conformance.faulty_fields(PLAIN) == []
-    assert conformance.without_faults(PLAIN, [], "x", PLAIN.target) is PLAIN
+    assert faulty_fields(PLAIN) == []
+    assert without_faults(PLAIN, [], "x", PLAIN.target) is PLAIN
 
 
 def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, server: Server):
@@ -278,8 +278,8 @@ def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, se
     report = sweep([cloud], [replace(known, observe=observe)], order)
     cases = {f.case.resource.name: f.case for f in report.findings}
     assert {name: case.verdict.state for name, case in cases.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
-    assert cases["odd"].verdict.because == "its creation time is unknown"
-    assert conformance.faulty_fields(cases["odd"].resource) == []
+    assert "couldn't be judged" in cases["odd"].verdict.because
+    assert faulty_fields(cases["odd"].resource) == []
     assert [c.status for c in report.coverage] == ["partial"]
 
 

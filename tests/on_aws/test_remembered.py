@@ -54,7 +54,7 @@ class Sweeper:
         self.ledger, self.now, self.policy = InMemoryLedger(), NOW, "version: 1"
 
     def order(self, *, writes: bool = True) -> SweepOrder:
-        ledger_cache = cache.open_cache(self.ledger, self.now, print, may_write=writes)
+        ledger_cache = cache.ConfigurationCache(ledger=self.ledger, now=self.now, may_write=writes, report_failure=print)
         return SweepOrder(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=ledger_cache)
 
     def run(self, *, writes: bool = True) -> tuple[Finding, int]:

@@ -51,7 +51,7 @@ class LedgerHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationCache:
-    """The entries in `ledger`. Nothing is written unless it `may_write`; `report_failure` gets the failure of a ledger. `now` dates every entry."""
+    """The entries in `ledger`, safe to use from several threads. Nothing is written unless it `may_write`; `report_failure` gets the failure of a ledger. `now` dates every entry."""
 
     ledger: Ledger
     now: datetime
@@ -95,16 +95,6 @@ def _is_fresh(entry: CachedDescription, now: datetime) -> bool:
     return entry.described_at is not None and timedelta() <= now - entry.described_at <= SIZE_VALID_FOR
 
 
-def open_cache(ledger: Ledger, now: datetime, report_failure: Callable[[str], None], *, may_write: bool) -> ConfigurationCache:
-    """The cache in that ledger, safe to use from several threads."""
-    return ConfigurationCache(ledger=ledger, now=now, may_write=may_write, report_failure=report_failure)
-
-
-def kind_cache(cache: ConfigurationCache, target: Target, kind: str) -> KindCache:
-    """The cache of that kind in that target."""
-    return KindCache(cache=cache, target=target, kind=kind)
-
-
 def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescription]:
     """The entries of those IDs that have one in a readable row."""
     entries: dict[str, CachedDescription] = {}
@@ -112,7 +102,7 @@ def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescrip
         for name, wanted in _ids_by_row(shelf, ids).items():
             row, _ = _read_row(shelf, name)
             entries |= {resource_id: row[resource_id] for resource_id in wanted if resource_id in row}
-    except (ReaperError, *ODD_REPLY_ERRORS) as error:
+    except ReaperError as error:
         _turn_off(shelf.cache, f"the cache of earlier sweeps can't be read: {error}")
     return entries
 
@@ -134,7 +124,7 @@ def write_cached(shelf: KindCache, fresh: Mapping[str, CachedDescription], liste
                 continue
             stays = {key: entry for key, entry in stored.items() if key in listed and key not in fresh}
             _write_row(shelf.cache, name, news | stays, version)
-    except (ReaperError, *ODD_REPLY_ERRORS) as error:
+    except (ReaperError, TypeError, ValueError) as error:
         _turn_off(shelf.cache, f"the cache for later sweeps can't be written: {error}")
 
 
@@ -179,7 +169,7 @@ def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | Non
             return None
         try:
             return question()
-        except (ReaperError, *ODD_REPLY_ERRORS):
+        except ReaperError:
             cache.health.is_off = True
             raise
 

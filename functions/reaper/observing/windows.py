@@ -44,7 +44,7 @@ def recent_since_by_id(
 ) -> dict[str, RecentSince]:
     """Since when each resource must have been silent, by id.
 
-    A resource that the code fails on is left out, and the shortest `idle_after` of all applies to it. If `has_price` is False, none of
+    A resource whose rule can't be found is left out: its kind isn't asked about it. If `has_price` is False, none of
     them ever has a price. If several have the same id, the range covers all of them.
     """
     broken: set[str] = set()
@@ -84,16 +84,13 @@ def _shortest_as_cached(
 ) -> timedelta:
     """The shortest `idle_after` that may apply, given what it ran when it was last described: that may save a closer look, nothing else.
 
-    Never longer than the `idle_after` of the rule that applies without that knowledge. A description that makes no sense is ignored.
+    Never longer than the `idle_after` of the rule that applies without that knowledge.
     """
-    try:
-        described = cache.as_last_described(resource, cached, now)
-        if described is None:
-            return short
-        judged = rules.effective_rule(policy, resource, None, now).idle_after
-        return max(short, min(judged, _idle_after_range(described, policy, prices, now, has_price=False)[0]))
-    except ODD_REPLY_ERRORS:
+    described = cache.as_last_described(resource, cached, now)
+    if described is None:
         return short
+    judged = rules.effective_rule(policy, resource, None, now).idle_after
+    return max(short, min(judged, _idle_after_range(described, policy, prices, now, has_price=False)[0]))
 
 
 def _five_minute_mark(moment: datetime) -> datetime:
