@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
-from reaper.model import Memory, Resource, Result, Role, Rule, Run, Status, StepName, Verdict
+from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+
+HOURS_A_MONTH = 730
+OWN = "reaper"
+"""The cloud of coverage rows about failures in the reaper itself: a channel, an action or the ledger, not a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,23 @@ class Finding:
     evidence: tuple[Evidence, ...]
     memory: Memory | None = None
 
+    @property
+    def is_action(self) -> bool:
+        """Whether its step is an action, carried out or not."""
+        return self.step.name in ACTIONS
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the reaper itself changed it; a resource that was already stopped or gone doesn't count."""
+        return self.is_action and self.outcome.result is Result.DONE and not self.outcome.already_done
+
+    @property
+    def saved_usd_per_hour(self) -> float:
+        """The dollars an hour that its action saves; nothing yet for a delete that left the resource itself running."""
+        if self.outcome.result is not Result.DONE or (self.outcome.part_done and self.step.name is StepName.DELETE):
+            return 0.0
+        return self.case.saves_usd_per_hour.get(self.step.name, 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -175,9 +198,148 @@ class FinishedRun(Run):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """What some resources cost at list price; `unpriced` of `count` have no price, and never count as zero dollars."""
+
+    count: int
+    unpriced: int
+    usd_per_hour: float
+    wasted_usd: float
+
+
+def money_of(findings: Iterable[Finding]) -> Money:
+    """What these cost together."""
+    findings = list(findings)
+    prices = [f.price.usd_per_hour for f in findings if f.price]
+    return Money(
+        count=len(findings),
+        unpriced=len(findings) - len(prices),
+        usd_per_hour=sum(prices),
+        wasted_usd=sum(f.wasted_usd or 0 for f in findings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """The actions of a run, in the report's order. `settled`: done, or found to be done already. `lost`: refused or failed."""
+
+    on_hold: tuple[Finding, ...]
+    planned: tuple[Finding, ...]
+    settled: tuple[Finding, ...]
+    lost: tuple[Finding, ...]
+
+    @property
+    def done(self) -> tuple[Finding, ...]:
+        """What the reaper itself did."""
+        return tuple(f for f in self.settled if f.is_done)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """Those that failed, or may have. An action that was refused because the resource had changed isn't a failure."""
+        return tuple(f for f in self.lost if f.outcome.result is Result.FAILED)
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """Those that were due and weren't carried out, because something had changed or couldn't be read again."""
+        return tuple(f for f in self.lost if f.outcome.result is Result.REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedOn:
+    """How many idle resources this run acted on, what they cost an hour, what of that it saved, and how many were `already` stopped or gone."""
+
+    count: int = 0
+    usd_per_hour: float = 0.0
+    saves_usd_per_hour: float = 0.0
+    already: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """`by_state` has every state, also empty ones. Dollars are list prices of idle resources that have one.
+
+    Resources that were acted on were idle when they were judged, and count as idle; `acted` says how many they are.
+    """
+
+    resources: int
+    by_state: dict[str, int]
+    idle_usd_per_hour: float
+    idle_usd_per_month: float
+    wasted_usd: float
+    unpriced_idle: int
+    calls: int
+    acted: ActedOn
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole run."""
+    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money."""
 
     run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+
+    @cached_property
+    def idle(self) -> list[Finding]:
+        """The idle resources, most expensive first, those without a price last."""
+        idle = [f for f in self.findings if f.case.verdict.state is State.IDLE]
+        return sorted(idle, key=lambda f: (f.price is None, -(f.price.usd_per_hour if f.price else 0), f.case.resource.name))
+
+    @cached_property
+    def unknown(self) -> list[Finding]:
+        """The resources about which nothing could be proven, by name."""
+        unknown = [f for f in self.findings if f.case.verdict.state is State.UNKNOWN]
+        return sorted(unknown, key=lambda f: f.case.resource.name)
+
+    @cached_property
+    def cloud_rows(self) -> list[Coverage]:
+        """The rows about clouds: a target and kind each, without those about the reaper itself."""
+        return [row for row in self.coverage if row.cloud != OWN]
+
+    @cached_property
+    def gaps(self) -> list[Coverage]:
+        """The rows about clouds that are incomplete."""
+        return [row for row in self.cloud_rows if row.status is not Status.OK]
+
+    @cached_property
+    def own_failures(self) -> list[Coverage]:
+        """What failed in the reaper itself: channels, actions, notices, the ledger."""
+        return [row for row in self.coverage if row.cloud == OWN and row.status is not Status.OK]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether coverage is complete and nothing failed in the reaper itself."""
+        return not self.gaps and not self.own_failures
+
+    @cached_property
+    def actions(self) -> Actions:
+        """The actions by result."""
+        actions = [f for f in self.findings if f.is_action]
+        return Actions(
+            on_hold=tuple(f for f in self.findings if f.step.name is StepName.HOLD),
+            planned=tuple(f for f in actions if f.outcome.result is Result.PLANNED),
+            settled=tuple(f for f in actions if f.outcome.result is Result.DONE),
+            lost=tuple(f for f in actions if f.outcome.result in {Result.REFUSED, Result.FAILED}),
+        )
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The sums of the report."""
+        states, money = Counter(f.case.verdict.state for f in self.findings), money_of(self.idle)
+        settled = [f for f in self.idle if f.is_action and f.outcome.result is Result.DONE]
+        done = [f for f in settled if f.is_done]
+        return Totals(
+            resources=len(self.findings),
+            by_state={state.value: states[state] for state in State},
+            idle_usd_per_hour=round(money.usd_per_hour, 4),
+            idle_usd_per_month=round(money.usd_per_hour * HOURS_A_MONTH, 2),
+            wasted_usd=round(money.wasted_usd, 2),
+            unpriced_idle=money.unpriced,
+            calls=sum(sum(row.calls.values()) for row in self.coverage),
+            acted=ActedOn(
+                count=len(done),
+                usd_per_hour=round(money_of(settled).usd_per_hour, 4),
+                saves_usd_per_hour=round(sum(f.saved_usd_per_hour for f in done), 4),
+                already=len(settled) - len(done),
+            ),
+        )

@@ -24,7 +24,7 @@ from reaper.model import ACTIONS, NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
-from reaper.notices.item import NoticeContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.owner_notice import is_reportable
 from reaper.notices.sending import (
     NOT_NOTIFIED,

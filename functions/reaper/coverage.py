@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from reaper.case import OWN as OWN
 from reaper.case import Coverage
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Account, Status, Target
 
-OWN = "reaper"
-"""The cloud of rows about failures in the reaper itself."""
 RUNS = "runs"
 """The kind of rows about runs as such: a start that was skipped, a run that was ended or could do nothing."""
 SKIPPED = "this run was skipped: another sweep is processing every target that it wanted"

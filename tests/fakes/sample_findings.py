@@ -7,7 +7,7 @@ from typing import Any
 from fakes.builders import DAY, NOW, resource, rule
 from reaper.case import Case, Coverage, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
 from reaper.model import Confidence, Mode, Result, State, StepName, Verdict
-from reaper.notices.item import NoticeContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
 from reaper.policy.schema import Owners
 

@@ -14,7 +14,7 @@ from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
-from reaper.notices.audit_summary import send_audit_summary
+from reaper.notices.summary_mail import send_audit_summary
 from reaper.policy.channel_settings import Folder, Smtp
 
 PLANNED = finding("churn", move=StepName.STOP, outcome=Outcome(result=Result.PLANNED, because="idle for 9 days"))

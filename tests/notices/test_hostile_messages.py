@@ -14,7 +14,7 @@ from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper.case import Coverage, Evidence, Finding, Owner
 from reaper.model import Role, Status, Target
-from reaper.notices import commands, owner_notice
+from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message, is_plain_address
 
@@ -113,7 +113,7 @@ def test_no_mail_asks_for_anything_from_the_network():
 @given(LETTERS)
 def test_every_name_in_a_command_is_one_shell_argument(text: str):
     thing = resource(id=f"arn:{text}", name=text, kind="sagemaker-notebook")
-    for command in (commands.keep_command(thing, NOW), commands.undo_command(thing)):
+    for command in (item.keep_command(thing, NOW), item.undo_command(thing)):
         if command is not None:
             assert "\n" not in command
             words = shlex.split(command)

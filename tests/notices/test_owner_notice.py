@@ -11,16 +11,15 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper.case import Evidence, Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
-from reaper.notices import commands, owner_notice
-from reaper.notices import item as sparkline
+from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
-from reaper.notices.item import NoticeContext, notice_item
+from reaper.notices.forecast import NoticeContext
+from reaper.notices.item import notice_item
 from reaper.notices.message import Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
-from reaper.report.totals import report_totals
 from reaper.text import format_time
 
 # --- who gets what
@@ -265,7 +264,7 @@ def test_the_bars_show_use_and_then_silence():
     ("shape", "drawn"), [((), ""), ((0,), "▁"), ((1,), "▂"), ((100,), "█"), ((0, 0, 100), "▁▁█"), ((0,) * 57, "▁" * 19)]
 )
 def test_bars_never_hide_use(shape: tuple[int, ...], drawn: str):
-    assert sparkline.draw_bars(shape) == drawn
+    assert item.draw_bars(shape) == drawn
 
 
 # --- how much
@@ -308,8 +307,8 @@ def test_attributes_suit_filter_policies_and_raw_delivery():
 
 
 def test_days_are_counted_from_the_moment_of_the_sweep():
-    assert commands.keep_tag(NOW) == "reaper:keep-until=2026-11-28"
-    assert commands.keep_tag(NOW + timedelta(days=40)) == "reaper:keep-until=2027-01-07"
+    assert item.keep_tag(NOW) == "reaper:keep-until=2026-11-28"
+    assert item.keep_tag(NOW + timedelta(days=40)) == "reaper:keep-until=2027-01-07"
 
 
 # --- what was done, in part, or perhaps
@@ -342,7 +341,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
-    assert report_totals(report(part)).acted.saves_usd_per_hour == 0
+    assert report(part).totals.acted.saves_usd_per_hour == 0
 
 
 def test_a_components_owner_gets_mail_when_it_goes_with_its_endpoint():

@@ -78,12 +78,14 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
     known = {item.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    assert owner_notice._hours_headline([item], occasion(memories=known)) == f"{named}: office hours apply to 1 ML resource"
+    letter = owner_notice._letter([item], True, occasion(memories=known))
+    assert owner_notice._hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
     items = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    assert owner_notice._hours_headline(items, occasion()) == "Summary: office hours apply to 2 ML resources"
+    letter = owner_notice._letter(items, True, occasion())
+    assert owner_notice._hours_headline(letter) == "Summary: office hours apply to 2 ML resources"
 
 
 # --- money that nobody knows

@@ -23,10 +23,9 @@ from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.case import Blocked, Case, Finding, Outcome, Step
 from reaper.cli import sample
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
-from reaper.notices import commands, owner_notice
-from reaper.notices import item as console_links
+from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
-from reaper.notices.channels.mail import make_mail
+from reaper.notices.channels.smtp import make_mail
 from reaper.notices.item import notice_item
 from reaper.notices.message import MAX_SUBJECT
 from reaper.policy import office_hours
@@ -188,7 +187,7 @@ def test_a_notice_has_the_command_that_stops_its_kind_now(thing: Resource, line:
 @pytest.mark.parametrize("thing", [way.values[0] for way in WAYS], ids=[way.id for way in WAYS])
 def test_a_command_that_takes_a_name_says_whose(thing: Resource):
     """The same name with credentials of another account stops another resource, which may be in use."""
-    command = commands.stop_command(finding(resource=thing).case)
+    command = item.stop_command(finding(resource=thing).case)
     assert command is not None
     whole = "--resource-group" in command.line and "--workspace-name" in command.line
     assert whole or ", in account 123456789012" in command.label
@@ -224,8 +223,8 @@ def test_active_or_settled_resources_have_no_stop_command():
     stopped = finding(
         move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0]
     )
-    for item in (used, stopped):
-        shown = notice_item(item, occasion())
+    for each in (used, stopped):
+        shown = notice_item(each, occasion())
         assert (shown.stop, shown.console) == (None, None)
 
 
@@ -234,7 +233,7 @@ def test_a_variant_with_shorthand_syntax_is_in_no_command(variant: str):
     thing = made(
         "sagemaker-endpoint", f"{ARN}:endpoint/e", EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={variant: 1}))
     )
-    assert commands.stop_command(finding(resource=thing, acts={StepName.STOP: None}).case) is None
+    assert item.stop_command(finding(resource=thing, acts={StepName.STOP: None}).case) is None
 
 
 HOSTILE = st.text(
@@ -252,7 +251,7 @@ def test_no_name_gets_more_than_itself_into_a_command_to_stop_it(name: str):
         thing = made(kind, id_, app if kind == "sagemaker-studio-app" else SCALES, region="us-east-1")
         thing = replace(thing, name=name)
         verdict = Verdict(state=State.IDLE, because="idle", confidence=Confidence.PROVEN)
-        command = commands.stop_command(Case(resource=thing, rule=rule(), verdict=verdict, blocked={StepName.STOP: None}))
+        command = item.stop_command(Case(resource=thing, rule=rule(), verdict=verdict, blocked={StepName.STOP: None}))
         if command is not None:
             assert command.line.isprintable()
             assert [w for w in shlex.split(command.line) if name in w or w in name]
@@ -299,7 +298,7 @@ PAGES = [
 
 @pytest.mark.parametrize(("thing", "page"), PAGES)
 def test_each_kind_has_its_console_address(thing: Resource, page: str | None):
-    assert console_links.console_address(thing) == page
+    assert item.console_address(thing) == page
 
 
 @settings(deadline=None)
@@ -311,7 +310,7 @@ def test_no_name_changes_where_a_console_link_leads(name: str):
         ("azureml-compute-instance", f"{SPACE}/computes/{name}"),
         ("azureml-online-deployment", f"{SPACE}/onlineEndpoints/{name}/deployments/x"),
     ):
-        link = console_links.console_address(replace(made(kind, id_), name=name))
+        link = item.console_address(replace(made(kind, id_), name=name))
         if link is not None:
             assert urlsplit(link).hostname in hosts
             assert link.isascii()
@@ -378,11 +377,11 @@ def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
     "place", ["https://x.blob.core.windows.net/c?sig=secret", "https://me:secret@host/c", "memory:", "", "a\nb"]
 )
 def test_no_mail_contains_an_address_with_a_key(place: str):
-    assert commands.with_settings("reaper release", {"REAPER_MANIFESTS": place, "REAPER_LEDGER": place}) == "reaper release"
+    assert item.with_settings("reaper release", {"REAPER_MANIFESTS": place, "REAPER_LEDGER": place}) == "reaper release"
 
 
 def test_an_address_with_blanks_is_one_argument():
-    line = commands.with_settings("reaper release", {"REAPER_LEDGER": "sqlite:///my files/l.db"})
+    line = item.with_settings("reaper release", {"REAPER_LEDGER": "sqlite:///my files/l.db"})
     assert shlex.split(line) == ["REAPER_LEDGER=sqlite:///my files/l.db", "reaper", "release"]
 
 

@@ -24,7 +24,7 @@ from reaper.case import Finding
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
-from reaper.notices import commands
+from reaper.notices import item
 from reaper.observing import cache
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
@@ -420,7 +420,7 @@ def test_a_cached_endpoint_is_not_said_to_be_restorable(sweeper: Sweeper):
 
 
 def test_owners_get_the_delete_command_from_the_cache_too(sweeper: Sweeper):
-    shown = [commands.stop_command(sweeper.run()[0].case) for _ in range(2)]
+    shown = [item.stop_command(sweeper.run()[0].case) for _ in range(2)]
     assert [command.line if command else None for command in shown] == [
         "aws sagemaker delete-endpoint --region us-east-1 --endpoint-name quiet"
     ] * 2

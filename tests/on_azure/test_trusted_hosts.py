@@ -17,8 +17,8 @@ from reaper.cli.sample import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode
-from reaper.notices.audit_summary import send_audit_summary
 from reaper.notices.channels.delivery import ChannelContext, mail_channel
+from reaper.notices.summary_mail import send_audit_summary
 from reaper.policy import file
 from reaper.policy.channel_settings import Acs
 from reaper.policy.schema import Owners

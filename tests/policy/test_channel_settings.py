@@ -9,8 +9,7 @@ import pytest
 from reaper import registry, secret_store
 from reaper.errors import CloudError, PolicyError, SettingsError
 from reaper.notices.channels.delivery import with_deployment_channels
-from reaper.notices.channels.mail import recipient_addresses
-from reaper.notices.message import Audience, Message
+from reaper.notices.message import Audience, Message, recipient_addresses
 from reaper.policy import channel_settings, yaml_lines
 from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
 from reaper.policy.parse import parse_policy

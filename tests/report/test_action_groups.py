@@ -10,7 +10,7 @@ import pytest
 from fakes.sample_findings import finding, report
 from reaper.case import Outcome, Owner, Step
 from reaper.model import Mode, Result, StepName
-from reaper.report.totals import action_groups, plan_and_outcome_reasons, progress_words
+from reaper.report.summary import action_groups, plan_and_outcome_reasons, progress_words
 
 FOUND = (
     finding("<b>held", move=StepName.HOLD),

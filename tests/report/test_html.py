@@ -18,7 +18,6 @@ from reaper.case import Coverage, Report
 from reaper.evidence import MAX_SLOTS, summarize
 from reaper.model import Confidence, Mode, Role, State, Status
 from reaper.report import coverage_map, html
-from reaper.report.totals import report_totals
 
 HOSTILE = [
     pytest.param("</script><script>alert(1)</script>", id="a script"),
@@ -110,7 +109,7 @@ def test_nothing_is_fetched_from_anywhere():
 
 def test_the_money_at_the_top_is_that_of_the_report():
     of = report()
-    sums, shown = report_totals(of), page(of).shown
+    sums, shown = of.totals, page(of).shown
     assert f"${sums.idle_usd_per_month:,.0f} a month" in shown
     assert "13 idle resources cost $" in shown
     assert f"${sums.idle_usd_per_hour:,.2f} per hour, idle now" in shown
@@ -263,7 +262,7 @@ def test_one_problem_in_many_places_is_listed_once():
 def test_the_charts_add_up_to_the_figure_at_the_top():
     of = report()
     for chart in (html.costs_by_kind(of), html.costs_by_owner(of)):
-        assert sum(bar.usd for bar in chart) == pytest.approx(report_totals(of).idle_usd_per_month, abs=0.01)
+        assert sum(bar.usd for bar in chart) == pytest.approx(of.totals.idle_usd_per_month, abs=0.01)
         assert sum(bar.count for bar in chart) == 13
         assert max(bar.proven + bar.likely for bar in chart) == pytest.approx(100)
 

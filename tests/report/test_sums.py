@@ -12,7 +12,7 @@ from reaper.case import Coverage, Outcome, Report
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.report import brief, html, json, markdown, text
-from reaper.report.totals import exit_status
+from reaper.report.summary import exit_status
 
 LISTED = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind="sagemaker-endpoint", status=Status.OK)
 DENIED = replace(LISTED, region="eu-west-1", status=Status.DENIED, missing="sagemaker:ListEndpoints", error="not allowed")

@@ -23,7 +23,7 @@ from reaper.ledger.port import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief
-from reaper.report.totals import exit_status, is_complete
+from reaper.report.summary import exit_status
 from reaper.run import run
 from reaper.sessions import target_of
 from reaper.settings import Settings
@@ -98,7 +98,7 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:
     with show_progress() as progress:
         report = run(audit, source, current_time, progress)
     text = explain.render(report, resource_id, _explain_context(report, resource_id, source.policy, base.ledger))
-    if text is None and is_complete(report):
+    if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
     sys.stdout.write(text or f"{resource_id}: not found, but the coverage is incomplete:\n{brief.render(report)}")

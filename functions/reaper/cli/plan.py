@@ -21,7 +21,7 @@ from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.file import PolicySource, load_policy
 from reaper.report import brief
-from reaper.report.totals import exit_status, held_findings, is_complete
+from reaper.report.summary import exit_status
 from reaper.run import run
 from reaper.settings import Settings
 from reaper.text import count_noun
@@ -50,7 +50,7 @@ def write_plan(
     write_output(output, lambda: [text])
     due = sum(finding.step.name in ACTIONS for finding in report.findings)
     print_message(
-        f"{count_noun(len(report.findings), 'resource')} checked: {count_noun(due, 'action')} due, {len(held_findings(report))} on hold."
+        f"{count_noun(len(report.findings), 'resource')} checked: {count_noun(due, 'action')} due, {len(report.actions.on_hold)} on hold."
     )
     _print_if_incomplete(report)
     raise typer.Exit(exit_status(report, None))
@@ -93,7 +93,7 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
 
 
 def _print_if_incomplete(report: Report) -> None:
-    if not is_complete(report):
+    if not report.is_complete:
         print_message(brief.render(report))
 
 

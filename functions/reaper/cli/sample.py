@@ -10,7 +10,7 @@ from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price,
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, Role, Rule, State, StepName, Target, Verdict
-from reaper.notices.item import NoticeContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.policy.schema import Owners

@@ -16,7 +16,7 @@ from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief
-from reaper.report.totals import exit_status, is_complete
+from reaper.report.summary import exit_status
 from reaper.run import run
 
 MODE_HELP = (
@@ -71,6 +71,6 @@ def sweep_once(
         write_report(report, report_format, name)
         if name != "-":
             print_message(f"Wrote {name}")
-    if not is_complete(report) and outputs.get("-") is not Format.TEXT:
+    if not report.is_complete and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))

@@ -5,16 +5,20 @@ In run mode `announce` an action only may follow, since a person carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
 from reaper.case import Finding
-from reaper.model import ACTIONS, Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
+from reaper.model import Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Owners
 
 ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
@@ -23,10 +27,35 @@ NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=
 COSTS_ON = "It keeps costing money until you stop it."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeContext:
+    """What every message of one run shares. `snooze_link` returns the signed link of a resource id, or None if there is none.
+
+    `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
+    for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
+    `sample`: nothing in it is real.
+    """
+
+    now: datetime
+    mode: Mode
+    owners: Owners
+    run_id: str = ""
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    hours_history: Mapping[str, str] = field(default_factory=dict)
+    location_settings: Mapping[str, str] = field(default_factory=dict)
+    report_address: str = ""
+    sample: bool = False
+    snooze_link: Callable[[str], str | None] = lambda resource_id: None
+
+    def memory(self, finding: Finding) -> Memory:
+        """What the ledger has on its resource."""
+        return self.memories.get(finding.case.resource.id, Memory())
+
+
 def participle(finding: Finding, action: StepName) -> str:
     """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
-    kind = finding.case.resource.kind
-    actions = registry.kind(kind).actions if kind in registry.kind_names() else {}
+    kind = registry.find_kind(finding.case.resource.kind)
+    actions = kind.actions if kind else {}
     return actions[action].participle if action in actions else reasons.PARTICIPLES.get(action, action.value)
 
 
@@ -45,23 +74,14 @@ def done_participle(finding: Finding) -> str:
     return f"{'partly ' if finding.outcome.part_done else ''}{participle(finding, finding.step.name)}"
 
 
-def saved_usd_per_hour(finding: Finding) -> float:
-    """The dollars an hour that its action saves; nothing yet for a delete that left the resource itself running."""
-    if finding.outcome.result is not Result.DONE or (finding.outcome.part_done and finding.step.name is StepName.DELETE):
-        return 0.0
-    return finding.case.saves_usd_per_hour.get(finding.step.name, 0.0)
-
-
-def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
-    """One to three sentences for its owner. The grace runs from the notice of this idle period, so a first notice starts it at `now`.
-
-    `week`: what its office hours did since the owner's last mail, for a weekly summary.
-    """
-    if finding.step.name in ACTIONS:
+def next_sentence(finding: Finding, context: NoticeContext) -> str:
+    """One to three sentences for its owner. The grace runs from the notice of this idle period, so a first notice starts it now."""
+    mode, now = context.mode, context.now
+    if finding.is_action:
         return _done_sentences(finding, mode, now)
-    if finding.case.rule.hours and is_about_hours(finding, mode, memory, now):
-        return _hours_sentences(finding, finding.case.rule.hours, (mode, memory), now, week)
-    when = action_at(finding, mode, memory, now)
+    if finding.case.rule.hours and is_about_hours(finding, context):
+        return _hours_sentences(finding, finding.case.rule.hours, context)
+    when = action_at(finding, context)
     if when is None:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
@@ -72,29 +92,32 @@ def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, w
     return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
 
 
-def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
+def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     """The earliest time at which the policy allows an action; None if it never does automatically."""
-    if not mode.announces or finding.step.name in ACTIONS or possible_actions.strongest_action(finding.case, now) is None:
+    case, memory, now = finding.case, context.memory(finding), context.now
+    if not context.mode.announces or finding.is_action or possible_actions.strongest_action(case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or dates.earliest_action_at(finding.case, memory.warned_at), now)
-    return dates.earliest_action_at(finding.case, now)
+        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at), now)
+    return dates.earliest_action_at(case, now)
 
 
-def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
+def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
     """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
-    if not mode.announces or not possible_actions.is_stopped_by_hours(finding.case):
+    case = finding.case
+    if not context.mode.announces or not possible_actions.is_stopped_by_hours(case):
         return False
     if finding.step.name is StepName.WARN:
-        return possible_actions.strongest_action(finding.case, now) is not None
-    return finding.step.name is StepName.REMIND and dates.enrolled_since(finding.case, memory, now) is not None
+        return possible_actions.strongest_action(case, context.now) is not None
+    since = dates.enrolled_since(case, context.memory(finding), context.now)
+    return finding.step.name is StepName.REMIND and since is not None
 
 
-def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
+def _stops_in_use_at(finding: Finding, context: NoticeContext) -> datetime | None:
     """When it is stopped even while it is used, for a notice of the same day whose office hours are over; else None."""
-    if finding.step.name is not StepName.REMIND or not is_about_hours(finding, mode, memory, now):
+    if finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
         return None
-    return dates.forced_stop_at(finding.case, memory, now)
+    return dates.forced_stop_at(finding.case, context.memory(finding), context.now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,64 +150,51 @@ class ActionForecast:
         return f"today from {format_clock(self.first, self.tz)}"
 
 
-def next_actions(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
-    """What the top of a message announces; None if nothing happens automatically. A date in the past becomes `now`."""
-    remembered = [(f, memories.get(f.case.resource.id, Memory())) for f in findings]
-    dates = [
-        (f, when)
-        for f, memory in remembered
-        if not is_about_hours(f, mode, memory, now) and (when := action_at(f, mode, memory, now))
-    ]
-    verbs = {participle(f, possible_actions.strongest_action(f.case, now) or StepName.STOP) for f, _ in dates}
-    return _forecast_of(dates, verbs, mode, now)
+def next_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
+    """What the top of a message announces; None if nothing happens automatically. A date in the past becomes now."""
+    due = [(f, when) for f in findings if not is_about_hours(f, context) and (when := action_at(f, context))]
+    verbs = {participle(f, possible_actions.strongest_action(f.case, context.now) or StepName.STOP) for f, _ in due}
+    return _forecast_of(due, verbs, context)
 
 
-def next_enrolments(
-    findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime
-) -> ActionForecast | None:
+def next_enrolments(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
     """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
-    new = [
-        f
-        for f in findings
-        if f.step.name is StepName.WARN and is_about_hours(f, mode, memories.get(f.case.resource.id, Memory()), now)
-    ]
-    return _forecast_of(
-        [(f, dates.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
-    )
+    new = [f for f in findings if f.step.name is StepName.WARN and is_about_hours(f, context)]
+    return _forecast_of(_with_dates(new, context), {participle(f, StepName.STOP) for f in new}, context)
 
 
-def stops_today(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
+def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
     """Those that are stopped today even while used; None if there are none."""
-    dates = [(f, at) for f in findings if (at := stops_in_use_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
-    return _forecast_of(dates, {participle(f, StepName.STOP) for f, _ in dates}, mode, now)
+    due = [(f, at) for f in findings if (at := _stops_in_use_at(f, context))]
+    return _forecast_of(due, {participle(f, StepName.STOP) for f, _ in due}, context)
 
 
-def remaining_actions(findings: Sequence[Finding], mode: Mode, now: datetime) -> ActionForecast | None:
+def remaining_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
     """The rest of actions that were made in part, with its first date; None if this run announces none of it."""
-    parts = [
-        f
-        for f in findings
-        if f.outcome.result is Result.DONE and f.outcome.part_done and mode.announces and possible_actions.may_keep_hours(f.case)
-    ]
-    return _forecast_of(
-        [(f, dates.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
-    )
+    parts = [f for f in findings if f.outcome.result is Result.DONE and f.outcome.part_done and _announces_rest(f, context.mode)]
+    return _forecast_of(_with_dates(parts, context), {participle(f, f.step.name) for f in parts}, context)
 
 
-def _forecast_of(
-    dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode: Mode, now: datetime
-) -> ActionForecast | None:
-    if not dates:
+def _announces_rest(finding: Finding, mode: Mode) -> bool:
+    return mode.announces and possible_actions.may_keep_hours(finding.case)
+
+
+def _with_dates(findings: Iterable[Finding], context: NoticeContext) -> list[tuple[Finding, datetime]]:
+    return [(f, dates.earliest_action_at(f.case, context.now)) for f in findings]
+
+
+def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], context: NoticeContext) -> ActionForecast | None:
+    if not due:
         return None
-    first, when = min(dates, key=lambda pair: pair[1])
-    how = f"{will_or_may(mode)} {' or '.join(sorted(verbs, reverse=True))}"
+    first, when = min(due, key=lambda pair: pair[1])
+    will = will_or_may(context.mode)
     return ActionForecast(
-        count=len(dates),
-        how=how,
-        brief=f"{will_or_may(mode)} {ANY_PARTICIPLE}",
-        first=max(now, when),
+        count=len(due),
+        how=f"{will} {' or '.join(sorted(verbs, reverse=True))}",
+        brief=f"{will} {ANY_PARTICIPLE}",
+        first=max(context.now, when),
         tz=time_zone_of(first),
-        past=when <= now,
+        past=when <= context.now,
     )
 
 
@@ -199,7 +209,7 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     if outcome.part_done is None:
         return done
-    if not (mode.announces and possible_actions.may_keep_hours(finding.case)):
+    if not _announces_rest(finding, mode):
         return f"{done} Already done: {outcome.part_done}."
     when = format_time(dates.earliest_action_at(finding.case, now), time_zone_of(finding))
     return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
@@ -207,30 +217,26 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
 
 def summary_interval(finding: Finding) -> str:
     """How often its owner gets a summary of its office hours: `once a week`, `every 14 days`."""
-    length = finding.case.rule.remind_every
-    count, unit = _counted_unit(length)
-    return NAMED_INTERVALS[length][0] if length in NAMED_INTERVALS else f"every {count} {unit}s"
+    return _interval_words(finding.case.rule.remind_every)[0]
 
 
 def summary_name(findings: Iterable[Finding]) -> str:
     """The name of a summary of office hours: `weekly summary`, `14-day summary`; just `summary` if their rules differ."""
     lengths = {f.case.rule.remind_every for f in findings}
-    if len(lengths) != 1:
-        return "summary"
-    [length] = lengths
-    count, unit = _counted_unit(length)
-    return f"{NAMED_INTERVALS[length][1] if length in NAMED_INTERVALS else f'{count}-{unit}'} summary"
+    return f"{_interval_words(lengths.pop())[1]} summary" if len(lengths) == 1 else "summary"
 
 
-def _counted_unit(length: timedelta) -> tuple[int, str]:
-    """`14` and `day`: the count in the largest unit that divides it."""
+def _interval_words(length: timedelta) -> tuple[str, str]:
+    """`every 14 days` and `14-day`: in the largest unit that divides it."""
     units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
-    return next((length // unit, name) for name, unit in units.items() if not length % unit or name == "minute")
+    count, unit = next((length // unit, name) for name, unit in units.items() if not length % unit or name == "minute")
+    return NAMED_INTERVALS.get(length, (f"every {count} {unit}s", f"{count}-{unit}"))
 
 
-def _hours_sentences(finding: Finding, hours: Hours, known: tuple[Mode, Memory], now: datetime, week: str) -> str:
-    """About its office hours as such. `known`: the run mode and what the ledger has."""
-    mode, memory = known
+def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> str:
+    """About its office hours as such."""
+    mode, memory, now = context.mode, context.memory(finding), context.now
+    week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     named = f"{text} ({hours.tz})"
     if finding.step.name is StepName.WARN:
@@ -253,11 +259,10 @@ def _capitalized(text: str) -> str:
 
 
 def _no_action_sentence(finding: Finding, mode: Mode) -> str:
-    if not mode.announces or finding.case.rule.action.rank < Ceiling.STOP.rank:
-        return f"It won't be stopped automatically. {COSTS_ON}"
-    if finding.case.verdict.confidence is Confidence.LIKELY and finding.case.rule.act_on is not Confidence.LIKELY:
-        return f"The evidence is indirect, so it won't be stopped automatically. {COSTS_ON}"
-    blocked = finding.case.blocked.get(StepName.DELETE if finding.case.rule.action is Ceiling.DELETE else StepName.STOP)
-    if blocked:
-        return f"It can't be stopped automatically because {blocked.because}. {COSTS_ON}"
-    return f"It won't be stopped automatically. {COSTS_ON}"
+    rule, wont = finding.case.rule, "it won't be stopped automatically"
+    if mode.announces and rule.action.rank >= Ceiling.STOP.rank:
+        if finding.case.verdict.confidence is Confidence.LIKELY and rule.act_on is not Confidence.LIKELY:
+            return f"The evidence is indirect, so {wont}. {COSTS_ON}"
+        if blocked := finding.case.blocked.get(StepName.DELETE if rule.action is Ceiling.DELETE else StepName.STOP):
+            return f"It can't be stopped automatically because {blocked.because}. {COSTS_ON}"
+    return f"{_capitalized(wont)}. {COSTS_ON}"

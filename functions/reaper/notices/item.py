@@ -1,42 +1,36 @@
-"""One resource as mails show it: what it is, since when it is idle, what it costs, and the commands and links for it. Pure."""
+"""One resource as mails show it: what it is, since when it is idle, what it costs, and the commands and links for it. Pure.
+
+What people can paste into a shell is the kinds' own (`Kind.commands`, `keep_line`, `undo_line`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 
 from reaper import registry
-from reaper.case import Evidence, Finding
+from reaper.case import Blocked, Case, Evidence, Finding, Money
 from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
-from reaper.kind import Command
-from reaper.model import ACTIONS, Memory, Mode, Resource, Result, Role, State, StepName
-from reaper.notices import commands, forecast
-from reaper.policy.schema import Owners
+from reaper.kind import Command, account_of, is_pasteable
+from reaper.model import Resource, Result, Role, State, StepName
+from reaper.notices import forecast
+from reaper.notices.forecast import NoticeContext
 from reaper.text import SMALLEST_SHOWN_USD, format_usd, tidy_line
 from reaper.urls import is_loopback, split_address
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeContext:
-    """What every message of one run shares. `snooze_link` returns the signed link of a resource id, or None if there is none.
-
-    `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
-    for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
-    `sample`: nothing in it is real.
-    """
-
-    now: datetime
-    mode: Mode
-    owners: Owners
-    run_id: str = ""
-    memories: Mapping[str, Memory] = field(default_factory=dict)
-    hours_history: Mapping[str, str] = field(default_factory=dict)
-    location_settings: Mapping[str, str] = field(default_factory=dict)
-    report_address: str = ""
-    sample: bool = False
-    snooze_link: Callable[[str], str | None] = lambda resource_id: None
+KEEP_DAYS = 7
+RESTORE_COMMAND = "reaper restore"
+LOCATION_SETTINGS = ("REAPER_LEDGER", "REAPER_MANIFESTS")
+"""The settings that tell a command where the deployment's ledger and manifests are."""
+MAX_NAME_LENGTH = 300
+"""Characters of a name; no cloud takes a longer one."""
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
+"""The first means no use at all, each of the others some."""
+MAX_BARS = 28
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +40,20 @@ class Cost:
     label: str
     figure: str
     besides: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sparkline:
+    """The bars of one activity signal, oldest first, for any mail client; they cover `span` and end with the window."""
+
+    signal: str
+    bars: str
+    span: timedelta
+
+    @property
+    def heights(self) -> list[int]:
+        """The bars as numbers from 0 (no use) to 7."""
+        return [BAR_CHARACTERS.index(bar) for bar in self.bars]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +92,16 @@ class Item:
 def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = False) -> Item:
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict = finding.case.resource, finding.case.verdict
-    acted = finding.step.name in ACTIONS
-    memory = context.memories.get(resource.id, Memory())
-    due = forecast.action_at(finding, context.mode, memory, context.now)
-    undo = _undo_command(finding) if acted or due else None
-    needs_admin = undo is not None and commands.needs_admin(undo)
+    acted = finding.is_action
+    undo = _undo_command(finding) if acted or forecast.action_at(finding, context) else None
+    # Restoring takes the deployment's ledger and manifests, and the right to write.
+    needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
     idle = verdict.state is State.IDLE and not acted
     return Item(
-        name=tidy_line(resource.name, 120) or "(no name)",
+        name=shown_name(resource),
         kind=kind_title(resource.kind),
         size=tidy_line(resource.size, 80),
-        where=tidy_line(f"{resource.region}, {commands.place(resource)}", 120),
+        where=shown_place(resource),
         since=context.now - verdict.idle_for if verdict.idle_for else None,
         tz=forecast.time_zone_of(finding),
         length=format_duration(verdict.idle_for) if verdict.idle_for else "",
@@ -106,89 +113,101 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         wasted=finding.wasted_usd,
         cost=_item_cost(finding, acted),
         acted=acted,
-        next_sentence=forecast.next_sentence(
-            finding, context.mode, memory, context.now, context.hours_history.get(resource.id, "")
-        ),
+        next_sentence=forecast.next_sentence(finding, context),
         snooze_link=_safe_link(context.snooze_link(resource.id)) if not acted else None,
-        tag_command=commands.keep_command(resource, context.now),
-        stop=commands.stop_command(finding.case) if idle else None,
+        tag_command=keep_command(resource, context.now),
+        stop=stop_command(finding.case) if idle else None,
         console=_safe_link(console_address(resource)) if idle else None,
-        undo=commands.with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
+        undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
         owner=tidy_line(finding.owner.source, 200),
     )
 
 
+def shown_name(resource: Resource, most: int = 120) -> str:
+    """The name as one harmless line."""
+    return tidy_line(resource.name, most) or "(no name)"
+
+
+def shown_place(resource: Resource) -> str:
+    """The region, and the account or workspace that people know it by: `eu-west-1, account 123456789012`."""
+    kind = registry.find_kind(resource.kind)
+    return tidy_line(f"{resource.region}, {kind.place(resource) if kind else account_of(resource)}", 120)
+
+
 def kind_title(kind: str) -> str:
     """`SageMaker endpoint` for `sagemaker-endpoint`."""
-    return next((known.title for known in registry.kinds() if known.name == kind), kind)
+    known = registry.find_kind(kind)
+    return known.title if known else kind
 
 
-def amount_text(usd: float, unpriced: int) -> str:
-    """`$8.45`, or `at least $8.45` if `unpriced` more have no price; empty if almost nothing is known."""
-    if unpriced and usd < SMALLEST_SHOWN_USD:
+def cost_text(money: Money, hours: float = 1) -> str:
+    """What it costs in so many hours: `$8.45`, or `at least $8.45` if a price is missing; empty if almost nothing is known."""
+    usd = money.usd_per_hour * hours
+    if money.unpriced == money.count or (money.unpriced and usd < SMALLEST_SHOWN_USD):
         return ""
-    return f"{'at least ' if unpriced else ''}{format_usd(usd)}"
+    return f"{'at least ' if money.unpriced else ''}{format_usd(usd)}"
 
 
-def unknown_price_text(unpriced: int, count: int) -> str:
-    """`price unknown`, or `price unknown for 2` if it is for some of them."""
-    return "price unknown" if unpriced == count else f"price unknown for {unpriced}"
+def rate_text(money: Money, hours: float, each: str) -> str:
+    """`$8.45 a day`, or `price unknown`, or `price unknown for 2` if it is for some of them."""
+    if cost := cost_text(money, hours):
+        return f"{cost} {each}"
+    return "price unknown" if money.unpriced == money.count else f"price unknown for {money.unpriced}"
 
 
-def _item_cost(finding: Finding, acted: bool) -> Cost:
-    """A rate while it is idle; after an action, what that saves, since the cost has changed."""
-    rate = f"{format_usd(finding.price.usd_per_hour * 24)} a day" if finding.price else "price unknown"
-    if not acted:
-        return Cost(label="Cost", figure=rate, besides=f"{format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd else "")
-    if finding.outcome.result is not Result.DONE:
-        return Cost(label="Cost", figure=rate, besides="if it still runs")
-    if saved := forecast.saved_usd_per_hour(finding):
-        return Cost(label="Saving", figure=f"{format_usd(saved * 24)} a day", besides=f"it cost {rate}")
-    return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
+def keep_tag(now: datetime) -> str:
+    """`reaper:keep-until=2026-11-28`: a week from now, its whole day included."""
+    return f"reaper:keep-until={now + timedelta(days=KEEP_DAYS):%Y-%m-%d}"
 
 
-def _undo_command(finding: Finding) -> str | None:
-    """The command that undoes its action; None for a start, which removed nothing."""
-    if finding.step.name is StepName.START:
+def keep_command(resource: Resource, now: datetime) -> str | None:
+    """The command that puts that tag on; None if the cloud's tool can't tag this kind."""
+    kind, (key, _, day) = registry.find_kind(resource.kind), keep_tag(now).partition("=")
+    return kind.keep_line(resource, key, day) if kind and _has_pasteable_names(resource) else None
+
+
+def undo_command(resource: Resource) -> str | None:
+    """The command that undoes a stop."""
+    if not _has_pasteable_names(resource):
         return None
-    host = finding.outcome.host_id
-    return commands.restore_command(host) if host else commands.undo_command(finding.case.resource)
+    kind = registry.find_kind(resource.kind)
+    return (kind.undo_line(resource) if kind else None) or _restore_command(resource.id)
 
 
-def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:
-    """Whether it may have been idle since before the window: no use was found in it, and the resource is older."""
-    resource, verdict = finding.case.resource, finding.case.verdict
-    if verdict.idle_for is None or verdict.last_busy is not None or resource.created is None:
-        return False
-    return resource.created < now - verdict.idle_for
+def stop_command(case: Case) -> Command | None:
+    """What its owner can run to stop paying for it; None if the kind has no such command or it is blocked.
+
+    Deleting is offered only for what can't be stopped.
+    """
+    kind = registry.find_kind(case.resource.kind)
+    offered = [action for action in (StepName.STOP, StepName.DELETE) if _may_offer(case, action)]
+    make = kind.commands.get(offered[0]) if kind and offered else None
+    return make(case.resource) if make and _has_pasteable_names(case.resource) else None
 
 
-def _safe_link(address: str | None) -> str | None:
-    """The link if a mail client may open it, so that a button never leads to anything but a web page."""
-    if address is None:
+def with_settings(command: str, places: Mapping[str, str]) -> str:
+    """The command with the ledger and the manifests that it has to be run with; otherwise it would read the reader's own.
+
+    An address that may carry a key or a signature is not written into a mail, nor one that another process can't open.
+    """
+    settings = [
+        f"{name}={quote(value)} "
+        for name in LOCATION_SETTINGS
+        if (value := places.get(name, ""))
+        and value.isprintable()
+        and not set(value) & set("?@")
+        and not value.startswith("memory:")
+    ]
+    return f"{''.join(settings)}{command}"
+
+
+def console_address(resource: Resource) -> str | None:
+    """The https address of its page; None for a kind without a page that a link can lead to, and for an ID that is not as the cloud writes it."""
+    if not resource.name.isprintable() or not 0 < len(resource.name) <= MAX_NAME_LENGTH:
         return None
-    parts = split_address(address)
-    local = parts.scheme == "http" and is_loopback(parts.hostname)
-    return address if (parts.scheme == "https" or local) and parts.hostname and address.isprintable() else None
-
-
-# MERGED Two weeks of use as a row of small bars, for any mail client and any terminal. Pure.
-
-
-BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
-"""The first means no use at all, each of the others some."""
-MAX_BARS = 28
-NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sparkline:
-    """The bars of one activity signal, oldest first; they cover `span` and end with the window."""
-
-    signal: str
-    bars: str
-    span: timedelta
+    kind = registry.find_kind(resource.kind)
+    return kind.console_url(resource) if kind else None
 
 
 def pick_sparkline(evidence: Sequence[Evidence]) -> Sparkline | None:
@@ -208,21 +227,53 @@ def draw_bars(slots: Sequence[int]) -> str:
     return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
 
 
-def bar_heights(drawn: str) -> list[int]:
-    """The bars as numbers from 0 (no use) to 7."""
-    return [BAR_CHARACTERS.index(c) for c in drawn]
+def _item_cost(finding: Finding, acted: bool) -> Cost:
+    """A rate while it is idle; after an action, what that saves, since the cost has changed."""
+    rate = f"{format_usd(finding.price.usd_per_hour * 24)} a day" if finding.price else "price unknown"
+    if not acted:
+        return Cost(label="Cost", figure=rate, besides=f"{format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd else "")
+    if finding.outcome.result is not Result.DONE:
+        return Cost(label="Cost", figure=rate, besides="if it still runs")
+    if saved := finding.saved_usd_per_hour:
+        return Cost(label="Saving", figure=f"{format_usd(saved * 24)} a day", besides=f"it cost {rate}")
+    return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 
 
-# MERGED The console page of a resource, as an address that a mail can link to (`Kind.console_url`). Pure.
-
-
-MAX_NAME_LENGTH = 300
-"""Characters of a name; no cloud takes a longer one."""
-
-
-def console_address(resource: Resource) -> str | None:
-    """The https address of its page; None for a kind without a page that a link can lead to, and for an ID that is not as the cloud writes it."""
-    if not resource.name.isprintable() or not 0 < len(resource.name) <= MAX_NAME_LENGTH:
+def _undo_command(finding: Finding) -> str | None:
+    """The command that undoes its action; None for a start, which removed nothing."""
+    if finding.step.name is StepName.START:
         return None
-    kind = registry.find_kind(resource.kind)
-    return kind.console_url(resource) if kind else None
+    host = finding.outcome.host_id
+    return _restore_command(host) if host else undo_command(finding.case.resource)
+
+
+def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:
+    """Whether it may have been idle since before the window: no use was found in it, and the resource is older."""
+    resource, verdict = finding.case.resource, finding.case.verdict
+    if verdict.idle_for is None or verdict.last_busy is not None or resource.created is None:
+        return False
+    return resource.created < now - verdict.idle_for
+
+
+def _safe_link(address: str | None) -> str | None:
+    """The link if a mail client may open it, so that a button never leads to anything but a web page."""
+    if address is None:
+        return None
+    parts = split_address(address)
+    local = parts.scheme == "http" and is_loopback(parts.hostname)
+    return address if (parts.scheme == "https" or local) and parts.hostname and address.isprintable() else None
+
+
+def _may_offer(case: Case, action: StepName) -> bool:
+    """Whether its owner may make the action. What the reaper did not read blocks the reaper, not a person who deletes their own resource."""
+    blocked = case.blocked.get(action, Blocked(because="its kind has no such action"))
+    return blocked is None or (action is StepName.DELETE and blocked.not_read)
+
+
+def _restore_command(resource_id: str) -> str | None:
+    """The command that undoes the last action on it, with all that lived in it; None for an ID that can't stand in a line that people paste."""
+    return f"{RESTORE_COMMAND} {quote(resource_id)}" if is_pasteable(resource_id) else None
+
+
+def _has_pasteable_names(resource: Resource) -> bool:
+    return is_pasteable(resource.id, resource.name, resource.region)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from reaper.duration import format_duration
+from reaper.errors import CloudError, Reason
+from reaper.text import UTC, format_time, format_usd, tidy_line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SENDER_NAME = "ML Idle Reaper"
 MAX_SUBJECT = 150
 MAX_SHORT_SUBJECT = 99
 """Characters of a subject that every channel accepts: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
@@ -80,9 +90,41 @@ def is_deliverable(address: str, domains: Collection[str], fallback: str | None)
     return address == fallback or address.rpartition("@")[2].lower() in listed
 
 
+def recipient_addresses(message: Message, admins: Sequence[str], operation: str) -> list[str]:
+    """The channel's admins, or the owner, each address once. Raises CloudError if there are none or if one is not plain."""
+    addresses = list(dict.fromkeys(admins)) if message.audience is Audience.ADMINS and admins else [message.to]
+    if not all(is_plain_address(address) for address in addresses):
+        raise CloudError(Reason.REFUSED, operation, "no recipient: set the channel's `to`, or owners.fallback in the policy")
+    return addresses
+
+
 def without_markup(text: str) -> str:
     """`text` for readers that interpret markup: an invisible word joiner breaks up what would be a masked link or a mention.
 
     Names, tags and reasons are other people's words. The reaper's own links stay: they show their address.
     """
     return _MARKUP.sub(lambda match: match[0] if match["address"] else match[0] + WORD_JOINER, text)
+
+
+def render_mail(name: str, **values: Any) -> tuple[str, str]:
+    """Plain text and HTML of the mail `owner`, `admin` or `take_back`. HTML is escaped; plain text needs no escaping."""
+    pages = _templates()
+    plain = pages.get_template(f"{name}.txt.j2").render(**values)
+    html = pages.get_template(f"{name}.html.j2").render(**values)
+    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
+
+    pages = Environment(
+        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
+        loader=PackageLoader("reaper.notices", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.globals["UTC"] = UTC
+    pages.filters |= {"moment": format_time, "money": format_usd, "length": format_duration, "tidy": tidy_line}
+    return pages

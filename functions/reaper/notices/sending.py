@@ -23,7 +23,7 @@ from reaper.notices import forecast
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
 from reaper.notices.context import ConcludeContext
-from reaper.notices.item import NoticeContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
@@ -238,29 +238,25 @@ class NoticeRound:
 def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> NoticeContext:
     """The context of every message of the round."""
     links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
-    # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
-    memories = dict(mails.memories)
-    return NoticeContext(
+    context = NoticeContext(
         now=mails.now,
         mode=mails.run.mode,
         owners=mails.context.policy.owners,
         run_id=mails.run.id,
-        memories=memories,
-        hours_history=_hours_history(findings, memories, mails),
+        # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
+        memories=dict(mails.memories),
         location_settings=mails.context.location_settings,
         snooze_link=links_by_id.get,
     )
+    return replace(context, hours_history=_hours_history(findings, context, mails))
 
 
-def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: NoticeRound) -> dict[str, str]:
+def _hours_history(findings: Iterable[Finding], context: NoticeContext, mails: NoticeRound) -> dict[str, str]:
     """What office hours did to each resource whose weekly summary is due, since its owner was last notified."""
     history: dict[str, str] = {}
     for finding in findings:
-        resource_id = finding.case.resource.id
-        memory = memories.get(resource_id, Memory())
-        last = idle_period.last_notice_at(memory)
-        about_hours = forecast.is_about_hours(finding, mails.run.mode, memory, mails.now)
-        if last is None or not about_hours or finding.step.name is not StepName.REMIND:
+        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.memory(finding))
+        if last is None or finding.step.name is not StepName.REMIND or not forecast.is_about_hours(finding, context):
             continue
         try:
             entries = mails.ledger.history(resource_id, last, MAX_ENTRIES)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
 
 from reaper.case import Coverage, Report
 from reaper.coverage import OWN
-from reaper.errors import ReaperError
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.port import NamedRow
 from reaper.ledger.stored_text import sortable_time
@@ -18,8 +19,11 @@ from reaper.model import ACTIONS, Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold
 from reaper.notices.channels import delivery
-from reaper.notices.item import NoticeContext
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.sending import NoticeRound, channel_failures
+from reaper.policy.channel_settings import Acs, Sns
+from reaper.policy.schema import Owners
 
 SUMMARY_ROW = "summary"
 """The row of the ledger with the topics of the last summary."""
@@ -54,6 +58,26 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
         row = {**topics_row(exact, topics - exact), **_run_columns(report)}
         mails.attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))
     return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
+
+
+def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: str | None, clock: Callable[[], datetime]) -> str:
+    """Send an audit's summary on the channel that its deployment brings, and return the receipt. `stored`: where the report is.
+
+    Raises CloudError if it isn't accepted.
+    """
+    context = NoticeContext(
+        now=report.run.started_at,
+        mode=report.run.mode,
+        owners=owners,
+        run_id=report.run.id,
+        report_address=stored or "",
+    )
+    [channel] = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
+    done = delivery.deliver_one(admin_summary.compose_summary(report, context), channel)
+    if done.error:
+        text = str(done.error).removeprefix(f"{done.error.operation}: ")
+        raise done.error.reworded(f"the summary was not accepted: {text}") from done.error
+    return done.receipt or ""
 
 
 def _rows_since(report: Report, mails: NoticeRound) -> list[Coverage]:
@@ -147,3 +171,8 @@ def _bit_positions(topic: str, size: int) -> Iterator[int]:
 def _topic_mark(topic: str) -> str:
     """A topic in sixteen characters."""
     return sha256(topic.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _no_secret(reference: str) -> str:
+    """A deployment's own channel signs in as the function; it never needs a secret."""
+    raise CloudError(Reason.REFUSED, "secret:Read", f"{reference}: this channel uses no secret")

@@ -15,11 +15,10 @@ from reaper.errors import ReaperError
 from reaper.ledger.port import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource
-from reaper.notices import commands
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
-from reaper.notices.item import kind_title
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable
+from reaper.notices.item import kind_title, shown_name, shown_place
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, render_mail
 from reaper.notices.sending import NoticeRound
 from reaper.text import UTC, format_time, tidy_line
 
@@ -37,8 +36,7 @@ class _Correction:
     @property
     def line(self) -> str:
         """What it is, when it was used, and which notice no longer counts."""
-        name, kind = tidy_line(self.resource.name, 120) or "(no name)", kind_title(self.resource.kind)
-        where = tidy_line(f"{self.resource.region}, {commands.place(self.resource)}", 120)
+        name, kind, where = shown_name(self.resource), kind_title(self.resource.kind), shown_place(self.resource)
         sent_at = self.memory.wrong_notice_at
         notice = f"The notice of {format_time(sent_at, UTC)}" if sent_at else "That notice"
         return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
@@ -68,8 +66,6 @@ def send_take_backs(mails: NoticeRound) -> list[Delivery]:
 
 def take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
     """The message to the addressee of these notices."""
-    from reaper.notices.render import render_mail
-
     first = corrections[0]
     subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
     if len(corrections) == 1:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import format_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
-from reaper.report import coverage_map, totals
-from reaper.report.totals import (
-    access_remedies,
-    acted_clause,
-    cloud_rows,
-    idle_findings,
-    incomplete_rows,
-    nothing_idle_text,
-    own_failures,
-    report_totals,
-    unknown_findings,
-)
+from reaper.report import coverage_map, summary
 from reaper.text import clean_line, count_noun, format_usd
 
 MAX_ROWS = 25
@@ -27,53 +16,41 @@ MAX_ROWS = 25
 
 def render(report: Report, rows: int = MAX_ROWS) -> str:
     """The report, at most `rows` lines of each sort, with a count of the rest."""
+    places = coverage_map.locations(report.findings)
     blocks = [
         _money_lines(report),
         clean_line(paused_sentence(report.run.pause), 300),
-        *_action_blocks(report, rows),
-        _idle_lines(report, rows),
-        _unknown_lines(report, rows),
+        *(_block(group.title.upper(), group.findings, _action_line, rows) for group in summary.action_groups(report)),
+        _block("IDLE, most expensive first", report.idle, lambda f: _finding_line(f, places), rows),
+        _block("UNKNOWN, never acted on", report.unknown, lambda f: _unknown_line(f, places), rows),
         _coverage_lines(report),
         _footer(report),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def _block(title: str, findings: Sequence[Finding], line: Callable[[Finding], str], rows: int) -> str:
+    """The first lines under a title, and how many more there are; empty if there are none."""
+    more = [f"  ... and {len(findings) - rows} more"] if len(findings) > rows else []
+    return "\n".join([title, *map(line, findings[:rows]), *more]) if findings else ""
+
+
 def _money_lines(report: Report) -> str:
-    sums = report_totals(report)
+    sums, unpriced = report.totals, summary.unpriced_clause(report)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "none"
-    unpriced = f" ({sums.unpriced_idle} more: price unknown)" if sums.unpriced_idle else ""
     dollars = (
         f"{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month, "
         f"{format_usd(sums.wasted_usd)} wasted"
     )
-    head = f"Idle now: {dollars}{acted_clause(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing_idle_text(report)}."
-    return "\n".join(
-        [head, *(f"  {line}" for line in access_remedies(report)), f"{count_noun(sums.resources, 'resource')}: {states}"]
-    )
+    idle_now = f"Idle now: {dollars}{summary.acted_clause(report)}{f' ({unpriced})' if unpriced else ''}"
+    head = idle_now if report.idle else f"{summary.nothing_idle_text(report)}."
+    remedies = [f"  {line}" for line in summary.access_remedies(report)]
+    return "\n".join([head, *remedies, f"{count_noun(sums.resources, 'resource')}: {states}"])
 
 
-def _idle_lines(report: Report, rows: int) -> str:
-    idle = idle_findings(report)
-    places = coverage_map.locations(report.findings)
-    lines = ["IDLE, most expensive first", *(_finding_line(f, places) for f in idle[:rows]), *_more_line(len(idle) - rows)]
-    return "\n".join(lines) if idle else ""
-
-
-def _action_blocks(report: Report, rows: int) -> list[str]:
-    return [
-        "\n".join(
-            [
-                group.title.upper(),
-                *(
-                    f"- {totals.action_word(f)}: {clean_line(f.case.resource.name)} ({f.case.resource.kind}): {clean_line(totals.outcome_reason(f), 300)}"
-                    for f in group.findings[:rows]
-                ),
-                *_more_line(len(group.findings) - rows),
-            ]
-        )
-        for group in totals.action_groups(report)
-    ]
+def _action_line(finding: Finding) -> str:
+    resource, reason = finding.case.resource, clean_line(summary.outcome_reason(finding), 300)
+    return f"- {summary.action_word(finding)}: {clean_line(resource.name)} ({resource.kind}): {reason}"
 
 
 def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
@@ -86,36 +63,24 @@ def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str]) ->
     return f"{head}, idle for {length} ({verdict.confidence}){owner}\n    {clean_line(verdict.because)}"
 
 
-def _unknown_lines(report: Report, rows: int) -> str:
-    unknown = unknown_findings(report)
-    places = coverage_map.locations(report.findings)
-    lines = [
-        f"- {clean_line(f.case.resource.name)} ({f.case.resource.kind}, {places[f.case.resource.target, f.case.resource.region]}): {clean_line(f.case.verdict.because)}"
-        for f in unknown
-    ]
-    return "\n".join(["UNKNOWN, never acted on", *lines[:rows], *_more_line(len(unknown) - rows)]) if unknown else ""
+def _unknown_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
+    resource = finding.case.resource
+    where = f"{resource.kind}, {places[resource.target, resource.region]}"
+    return f"- {clean_line(resource.name)} ({where}): {clean_line(finding.case.verdict.because)}"
 
 
 def _coverage_lines(report: Report) -> str:
-    failed, calls = own_failures(report), report_totals(report).calls
-    head = (
-        f"COVERAGE{' INCOMPLETE' if incomplete_rows(report) else ''}: {_complete_text(report)}, {count_noun(calls, 'API call')}"
-    )
-    blocks = ["\n".join([head, *(f"- {gap.status} {gap.why}\n    {gap.places}" for gap in coverage_map.coverage_gaps(report))])]
-    blocks += ["\n".join(["FAILED", *(failure_line(row) for row in failed)])] if failed else []
+    counts = f"{summary.complete_count(report)} complete, {count_noun(report.totals.calls, 'API call')}"
+    gaps = [f"- {gap.status} {gap.why}\n    {gap.places}" for gap in coverage_map.coverage_gaps(report)]
+    blocks = ["\n".join([f"COVERAGE{' INCOMPLETE' if gaps else ''}: {counts}", *gaps])]
+    blocks += ["\n".join(["FAILED", *(failure_line(row) for row in report.own_failures)])] if report.own_failures else []
     return "\n\n".join(blocks)
-
-
-def _complete_text(report: Report) -> str:
-    """`13 of 14 complete`."""
-    rows = len(cloud_rows(report))
-    return f"{rows - len(incomplete_rows(report))} of {rows} complete"
 
 
 def incomplete_line(report: Report) -> str:
     """One line for someone who doesn't read the report at once: how many gaps and failures there are, and the first cause."""
-    gaps, failed = incomplete_rows(report), own_failures(report)
-    counts = [_complete_text(report)] if gaps else []
+    gaps, failed = report.gaps, report.own_failures
+    counts = [f"{summary.complete_count(report)} complete"] if gaps else []
     counts += [f"{count_noun(len(failed), 'failure')} in the reaper itself"] if failed else []
     first = _gap_line(gaps[0]) if gaps else failure_line(failed[0]).removeprefix("- ")
     return f"coverage incomplete: {', '.join(counts)}; first: {first}"
@@ -137,7 +102,3 @@ def _missing_permission(row: Coverage) -> str:
 def _footer(report: Report) -> str:
     mode = "Audit mode: nothing was changed." if not report.run.mode.writes else f"Mode: {report.run.mode}."
     return f"{mode} Costs are list prices before discounts. Run {report.run.id}."
-
-
-def _more_line(count: int) -> list[str]:
-    return [f"  ... and {count} more"] if count > 0 else []

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from reaper.case import Coverage, Finding, Report
 from reaper.model import Status, Target
-from reaper.report import totals
 from reaper.text import clean_line, first_few
 
-INCOMPLETE = (Status.DENIED, Status.FAILED, Status.PARTIAL)
-"""Worst first."""
+WORST_FIRST = (Status.DENIED, Status.FAILED, Status.PARTIAL, Status.OK)
 MAX_NAMED = 6
 UNKNOWN_ACCOUNT = "unknown"
 """The account in the row of a cloud that couldn't even be opened."""
@@ -72,16 +70,16 @@ class CoverageGap:
 
 def coverage_maps(report: Report) -> list[CoverageMap]:
     """One map per cloud, by name."""
-    rows = totals.cloud_rows(report)
+    rows = report.cloud_rows
     return [_coverage_map(cloud, [row for row in rows if row.cloud == cloud]) for cloud in sorted({row.cloud for row in rows})]
 
 
 def coverage_gaps(report: Report) -> list[CoverageGap]:
     """Every problem once, the worst and most widespread first."""
     groups: dict[tuple[Status, str | None, str], list[Coverage]] = {}
-    for row in totals.incomplete_rows(report):
+    for row in report.gaps:
         groups.setdefault((row.status, row.missing, _comparable_error(row)), []).append(row)
-    ranked = sorted(groups.items(), key=lambda pair: (INCOMPLETE.index(pair[0][0]), -len(pair[1])))
+    ranked = sorted(groups.items(), key=lambda pair: (WORST_FIRST.index(pair[0][0]), -len(pair[1])))
     return [_coverage_gap(rows) for _, rows in ranked]
 
 
@@ -142,32 +140,23 @@ def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
     cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
     for row in rows:
         here = cells.setdefault((row.account, row.region), {})
-        here[row.kind] = _worse_row(here.get(row.kind), row)
+        known = here.get(row.kind)
+        if known is None or known.status is Status.OK or WORST_FIRST.index(row.status) < WORST_FIRST.index(known.status):
+            here[row.kind] = row
     places = [
-        _map_row(names.get(account), account, region, [here.get(k) for k in kinds]) for (account, region), here in cells.items()
+        _map_row(names.get(account), account, region, tuple(map(here.get, kinds))) for (account, region), here in cells.items()
     ]
     return CoverageMap(
         cloud=cloud, kinds=tuple(clean_line(k) for k in kinds), places=tuple(sorted(places, key=lambda p: (-p.gaps, p.name)))
     )
 
 
-def _map_row(name: str | None, account: str, region: str | None, cells: Iterable[Coverage | None]) -> MapRow:
-    cells = tuple(cells)
+def _map_row(name: str | None, account: str, region: str | None, cells: tuple[Coverage | None, ...]) -> MapRow:
     return MapRow(
         name=clean_line(f"{name or account} {region or ''}".strip()),
         account=clean_line(account) if name else None,
         cells=cells,
         gaps=sum(1 for cell in cells if cell and cell.status is not Status.OK),
-    )
-
-
-def _worse_row(one: Coverage | None, other: Coverage) -> Coverage:
-    return (
-        one
-        if one
-        and one.status in INCOMPLETE
-        and (other.status not in INCOMPLETE or INCOMPLETE.index(one.status) <= INCOMPLETE.index(other.status))
-        else other
     )
 
 

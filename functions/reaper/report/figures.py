@@ -13,10 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from reaper import registry
-from reaper.case import Finding, Report
+from reaper.case import Report, money_of
 from reaper.coverage import is_skipped
 from reaper.model import State
-from reaper.report import totals
 
 
 class Unit(StrEnum):
@@ -38,12 +37,27 @@ class Figure:
 
 
 def run_figures(report: Report) -> tuple[Figure, ...]:
-    """All figures of a run, zeros included, so that a line on a dashboard ends at zero and doesn't just stop."""
+    """All figures of a run, zeros included, so that a line on a dashboard ends at zero and doesn't just stop.
+
+    `Failures` also counts what failed in the reaper itself, `CoverageGaps` only what a cloud didn't show.
+    """
+    sums, actions, gaps = report.totals, report.actions, len(report.gaps)
+    seconds = (report.run.finished_at - report.run.started_at).total_seconds()
     return (
-        *_state_figures(report),
-        *_money_figures(report),
-        *_action_figures(report),
-        *_work_figures(report),
+        Figure(name="Resources", value=sums.resources),
+        *(Figure(name=state.value.capitalize(), value=sums.by_state[state.value]) for state in State),
+        Figure(name="IdleUSDPerHour", value=sums.idle_usd_per_hour, unit=Unit.NONE),
+        Figure(name="UnpricedIdle", value=sums.unpriced_idle),
+        Figure(name="Acted", value=len(actions.done)),
+        Figure(name="ActsFailed", value=len(actions.failed)),
+        Figure(name="Refused", value=len(actions.refused)),
+        Figure(name="Held", value=len(actions.on_hold)),
+        Figure(name="Paused", value=1 if report.run.pause else 0),
+        Figure(name="CoverageGaps", value=gaps),
+        Figure(name="Failures", value=gaps + len(report.own_failures)),
+        Figure(name="Calls", value=sums.calls),
+        Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
+        Figure(name="Skipped", value=int(is_skipped(report.coverage))),
         *_kind_figures(report),
     )
 
@@ -60,62 +74,16 @@ def alarm_figures(dropped: int) -> tuple[Figure, ...]:
 
 def swept_facts(report: Report, stored: str | None) -> dict[str, Any]:
     """The facts of the log line `swept`: the run, where its report is stored, each figure by its name, and in `kinds` those of each kind."""
-    figures = run_figures(report)
-    kinds: dict[str, dict[str, float]] = {figure.kind: {} for figure in figures if figure.kind}
-    for figure in figures:
-        if figure.kind:
-            kinds[figure.kind][figure.name] = figure.value
-    own = {figure.name: figure.value for figure in figures if not figure.kind}
+    own: dict[str, float] = {}
+    kinds: dict[str, dict[str, float]] = {}
+    for figure in run_figures(report):
+        (kinds.setdefault(figure.kind, {}) if figure.kind else own)[figure.name] = figure.value
     return {"run": report.run.id, "mode": report.run.mode.value, "stored": stored, **own, "kinds": kinds}
-
-
-def _state_figures(report: Report) -> list[Figure]:
-    by_state = totals.report_totals(report).by_state
-    return [
-        Figure(name="Resources", value=len(report.findings)),
-        *(Figure(name=state.value.capitalize(), value=by_state[state.value]) for state in State),
-    ]
-
-
-def _money_figures(report: Report) -> list[Figure]:
-    sums = totals.report_totals(report)
-    return [
-        Figure(name="IdleUSDPerHour", value=sums.idle_usd_per_hour, unit=Unit.NONE),
-        Figure(name="UnpricedIdle", value=sums.unpriced_idle),
-    ]
-
-
-def _action_figures(report: Report) -> list[Figure]:
-    return [
-        Figure(name="Acted", value=len(totals.acted_findings(report))),
-        Figure(name="ActsFailed", value=len(totals.failed_findings(report))),
-        Figure(name="Refused", value=len(totals.refused_findings(report))),
-        Figure(name="Held", value=len(totals.held_findings(report))),
-        Figure(name="Paused", value=1 if report.run.pause else 0),
-    ]
-
-
-def _work_figures(report: Report) -> list[Figure]:
-    """What the run itself was like. `Failures` also counts what failed in the reaper itself, `CoverageGaps` only what a cloud didn't show."""
-    gaps, own = len(totals.incomplete_rows(report)), len(totals.own_failures(report))
-    seconds = (report.run.finished_at - report.run.started_at).total_seconds()
-    return [
-        Figure(name="CoverageGaps", value=gaps),
-        Figure(name="Failures", value=gaps + own),
-        Figure(name="Calls", value=totals.report_totals(report).calls),
-        Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
-        Figure(name="Skipped", value=int(is_skipped(report.coverage))),
-    ]
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:
     """For every kind that was swept, also if none of its resources is idle."""
-    idle = totals.idle_findings(report)
-    for kind in sorted({row.kind for row in totals.cloud_rows(report)} & set(registry.kind_names())):
-        same = [finding for finding in idle if finding.case.resource.kind == kind]
-        yield Figure(name="Idle", value=len(same), kind=kind)
-        yield Figure(name="IdleUSDPerHour", value=_usd_per_hour(same), unit=Unit.NONE, kind=kind)
-
-
-def _usd_per_hour(findings: Iterable[Finding]) -> float:
-    return round(sum(finding.price.usd_per_hour for finding in findings if finding.price), 4)
+    for kind in sorted({row.kind for row in report.cloud_rows} & set(registry.kind_names())):
+        money = money_of(f for f in report.idle if f.case.resource.kind == kind)
+        yield Figure(name="Idle", value=money.count, kind=kind)
+        yield Figure(name="IdleUSDPerHour", value=round(money.usd_per_hour, 4), unit=Unit.NONE, kind=kind)

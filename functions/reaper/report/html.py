@@ -20,53 +20,45 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from reaper.case import Evidence, Finding, FinishedRun, Report
+from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
-from reaper.notices.commands import keep_command, keep_tag
+from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
-from reaper.report import coverage_map, totals
-from reaper.report.totals import (
-    HOURS_A_MONTH,
-    acted_clause,
-    cloud_rows,
-    could_read_nothing,
-    idle_findings,
-    incomplete_rows,
-    nothing_idle_text,
-    own_failures,
-    report_totals,
-)
+from reaper.report import coverage_map, summary
 from reaper.text import clean_line, format_time, format_usd, usd_cell
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
 MAX_OPEN_PLACES = 24
 """Complete places of a map that are shown at once; the others are folded."""
+MAX_BARS = 7
+"""Bars of a chart; all others together make one more."""
+STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
+"""The order on the page: what costs money first, then what couldn't be proven."""
+MAX_LONG_TEXT = 1000
+"""Characters of a sentence or an ID; names, tags and owners get fewer."""
+BASE_36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
-    sums = report_totals(report)
     shown = [f for f in sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
         report=report,
-        sums=sums,
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
-        states=[(state.value, sums.by_state[state.value]) for state in STATE_ORDER],
+        states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
         charts=[("kind", costs_by_kind(report)), ("owner", costs_by_owner(report))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
-        groups=totals.action_groups(report),
         missing=coverage_map.missing_permissions(report),
-        gap_count=len(incomplete_rows(report)),
-        row_count=len(cloud_rows(report)),
-        failures=own_failures(report),
-        nothing=nothing_idle_text(report),
-        nothing_read=could_read_nothing(report),
-        acted=acted_clause(report),
+        groups=summary.action_groups(report),
+        nothing=summary.nothing_idle_text(report),
+        nothing_read=summary.could_read_nothing(report),
+        acted=summary.acted_clause(report),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
@@ -114,24 +106,10 @@ def _template() -> Template:
         "cell": usd_cell,
         "moment": format_time,
         "owner": owner_text,
-        "word": totals.action_word,
-        "why": totals.outcome_reason,
+        "word": summary.action_word,
+        "why": summary.outcome_reason,
     }
     return page.get_template("report.html.j2")
-
-
-# MERGED The findings as compact JSON for the page's script: rows of numbers; each distinct text is stored once and referred to by its place.
-#
-# Inside a script element, only `</script`, `<!--` and `<script` have a meaning, so `<`, `>` and `&` are written as escapes:
-# https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
-
-
-STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
-"""The order on the page: what costs money first, then what couldn't be proven."""
-MAX_LONG_TEXT = 1000
-"""Characters of a sentence or an ID; names, tags and owners get fewer."""
-BASE_36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 class WordList:
@@ -146,7 +124,11 @@ class WordList:
 
 
 def page_data(report: Report) -> str:
-    """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Times are seconds since 1970."""
+    """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Times are seconds since 1970.
+
+    Each distinct text is stored once. Inside a script element, only `</script`, `<!--` and `<script` have a meaning:
+    https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
+    """
     words, now = WordList(), report.run.finished_at
     rows = [_page_row(finding, words, report.run) for finding in sorted_for_page(report.findings)]
     head = {
@@ -176,8 +158,8 @@ def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
 
 def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, Any]:
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
-    heading, progress = totals.progress_words(finding, run.mode)
-    planned, outcome = totals.plan_and_outcome_reasons(finding)
+    heading, progress = summary.progress_words(finding, run.mode)
+    planned, outcome = summary.plan_and_outcome_reasons(finding)
     may_need_keeping = verdict.state in {State.IDLE, State.UNKNOWN}
     return {
         "state": STATE_ORDER.index(verdict.state),
@@ -237,13 +219,6 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(SCRIPT_ESCAPES)
 
 
-# MERGED The charts of the page: idle dollars a month by kind and by owner, most expensive first, with proven and likely separate.
-
-
-MAX_BARS = 7
-"""Bars of a chart; all others together make one more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
     """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest`: it combines all that have no bar of their own."""
@@ -268,33 +243,20 @@ def costs_by_owner(report: Report) -> list[ChartBar]:
 
 
 def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
-    groups: dict[str, list[Finding]] = {}
-    for finding in idle_findings(report):
-        groups.setdefault(label(finding), []).append(finding)
-    ranked = sorted(groups.items(), key=lambda group: (-_usd_per_month(group[1]), group[0]))
-    if len(ranked) <= MAX_BARS + 1:
-        rows = ranked
-    else:
-        rest = [finding for _, group in ranked[MAX_BARS:] for finding in group]
-        rows = [*ranked[:MAX_BARS], (f"{len(ranked) - MAX_BARS} others", rest)]
-    longest = max((_usd_per_month(group) for _, group in rows), default=0) or 1
-    last = len(rows) - 1 if rows != ranked else None
-    return [_chart_bar(name, group, longest, index == last) for index, (name, group) in enumerate(rows)]
+    groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
+    longest = max((money_of(group).usd_per_hour for _, group, _ in groups), default=0) or 1
+    return [_chart_bar(f"{others} others" if others else name, group, longest, others > 0) for name, group, others in groups]
 
 
 def _chart_bar(label: str, group: list[Finding], longest: float, rest: bool) -> ChartBar:
-    likely = _usd_per_month([f for f in group if f.case.verdict.confidence is Confidence.LIKELY])
-    usd = _usd_per_month(group)
+    money = money_of(group)
+    likely = money_of(f for f in group if f.case.verdict.confidence is Confidence.LIKELY).usd_per_hour
     return ChartBar(
         label=label,
-        usd=usd,
-        proven=round(100 * (usd - likely) / longest, 2),
+        usd=money.usd_per_hour * HOURS_A_MONTH,
+        proven=round(100 * (money.usd_per_hour - likely) / longest, 2),
         likely=round(100 * likely / longest, 2),
-        count=len(group),
-        unpriced=sum(1 for f in group if f.price is None),
+        count=money.count,
+        unpriced=money.unpriced,
         rest=rest,
     )
-
-
-def _usd_per_month(group: list[Finding]) -> float:
-    return sum(f.price.usd_per_hour for f in group if f.price) * HOURS_A_MONTH

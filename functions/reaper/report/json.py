@@ -16,7 +16,6 @@ from reaper import duration
 from reaper.case import Coverage, Evidence, Finding, Owner, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
-from reaper.report.totals import report_totals
 
 SCHEMA = 1
 
@@ -60,7 +59,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "paused_until": utc_text(run.pause.until) if run.pause else None,
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
-        "totals": asdict(report_totals(report)),
+        "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
 

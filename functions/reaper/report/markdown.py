@@ -3,81 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
-from reaper.report import coverage_map, totals
-from reaper.report.totals import (
-    access_remedies,
-    acted_clause,
-    cloud_rows,
-    idle_findings,
-    nothing_idle_text,
-    own_failures,
-    report_totals,
-    unknown_findings,
-)
+from reaper.report import coverage_map, summary
 from reaper.text import clean_line, count_noun, format_usd, usd_cell
 
 
 def render(report: Report) -> str:
     """Money first, then a table of idle resources, then unknown ones, then coverage."""
-    sums = report_totals(report)
-    lines = [
+    paused, states = paused_sentence(report.run.pause), report.totals.by_state.items()
+    blocks = [
         "# Idle machine-learning resources",
-        "",
         _headline(report),
-        "",
-        *([f"**{_escaped(paused, 300)}**", ""] if (paused := paused_sentence(report.run.pause)) else []),
-        f"{count_noun(sums.resources, 'resource')}: "
-        + ", ".join(f"{count} {state}" for state, count in sums.by_state.items())
-        + ".",
-        "",
-        *_action_lines(report),
+        f"**{_escaped(paused, 300)}**" if paused else "",
+        f"{count_noun(len(report.findings), 'resource')}: {', '.join(f'{count} {state}' for state, count in states)}.",
+        *(_section(group.title, map(_action_line, group.findings)) for group in summary.action_groups(report)),
         *_idle_table(report),
-        *_unknown_lines(report),
-        *_coverage_lines(report),
+        _section("Unknown, never acted on", [f"- {_label(f)}: {_escaped(f.case.verdict.because)}" for f in report.unknown]),
+        *_coverage_blocks(report),
         f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _headline(report: Report) -> str:
-    sums = report_totals(report)
-    if not sums.by_state["idle"]:
-        return "\n\n".join([f"**{nothing_idle_text(report)}.**", *access_remedies(report)])
+    if not report.idle:
+        return "\n\n".join([f"**{summary.nothing_idle_text(report)}.**", *summary.access_remedies(report)])
+    sums, unpriced = report.totals, summary.unpriced_clause(report)
     money = f"**{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month** at list price"
-    unpriced = f"; {sums.unpriced_idle} more: price unknown" if sums.unpriced_idle else ""
-    return f"{money}{acted_clause(report)}{unpriced}."
+    return f"{money}{summary.acted_clause(report)}{f'; {unpriced}' if unpriced else ''}."
 
 
-def _action_lines(report: Report) -> list[str]:
-    lines = []
-    for group in totals.action_groups(report):
-        items = [
-            f"- {totals.action_word(f)} {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(totals.outcome_reason(f))}"
-            for f in group.findings
-        ]
-        lines += [f"## {group.title}", "", *items, ""]
-    return lines
+def _section(title: str, lines: Iterable[str]) -> str:
+    """A heading and a list; empty without lines."""
+    text = "\n".join(lines)
+    return f"## {title}\n\n{text}" if text else ""
+
+
+def _label(finding: Finding) -> str:
+    return f"{_escaped(finding.case.resource.name)} ({_escaped(finding.case.resource.kind)})"
+
+
+def _action_line(finding: Finding) -> str:
+    return f"- {summary.action_word(finding)} {_label(finding)}: {_escaped(summary.outcome_reason(finding))}"
 
 
 def _idle_table(report: Report) -> list[str]:
-    idle = idle_findings(report)
-    if not idle:
+    if not report.idle:
         return []
-    head = [
-        "## Idle",
-        "",
+    hint, places = owners.hint(f.owner for f in report.idle), coverage_map.locations(report.findings)
+    rows = [
         "| $/hour | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
+        *(_idle_row(f, places) for f in report.idle),
     ]
-    hint, places = owners.hint(f.owner for f in idle), coverage_map.locations(report.findings)
-    return [*head, *(_idle_row(f, places) for f in idle), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
+    return [_section("Idle", rows), f"{_escaped(hint, 500)}." if hint else ""]
 
 
 def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
@@ -98,28 +83,13 @@ def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str
     return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
 
 
-def _unknown_lines(report: Report) -> list[str]:
-    unknown = unknown_findings(report)
-    if not unknown:
-        return []
-    return [
-        "## Unknown, never acted on",
-        "",
-        *(
-            f"- {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(f.case.verdict.because)}"
-            for f in unknown
-        ),
-        "",
-    ]
-
-
-def _coverage_lines(report: Report) -> list[str]:
-    rows = [
+def _coverage_blocks(report: Report) -> list[str]:
+    gaps = [
         f"- **{gap.status}** {_escaped(gap.why, 500)}: {_escaped(gap.places, 500)}" for gap in coverage_map.coverage_gaps(report)
     ]
-    whole = [f"Coverage: all {len(cloud_rows(report))} complete.", ""]
-    failed = [f"- {_escaped(c.kind)}: {_escaped(c.error or '', 300)}" for c in own_failures(report)]
-    return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]
+    whole = f"Coverage: all {len(report.cloud_rows)} complete."
+    failed = [f"- {_escaped(row.kind)}: {_escaped(row.error or '', 300)}" for row in report.own_failures]
+    return [_section("Coverage incomplete", gaps) or whole, _section("Failed", failed)]
 
 
 def _escaped(value: str, most: int = 120) -> str:

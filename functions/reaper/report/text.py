@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -16,21 +16,10 @@ from rich.text import Text
 
 from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
-from reaper.model import Confidence, Result, Role, State, Status, StepName, Target
+from reaper.model import NOTICES, Confidence, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
-from reaper.report import coverage_map, totals
-from reaper.report.totals import (
-    access_remedies,
-    acted_clause,
-    cloud_rows,
-    idle_findings,
-    incomplete_rows,
-    nothing_idle_text,
-    own_failures,
-    report_totals,
-    unknown_findings,
-)
+from reaper.report import coverage_map, summary
 from reaper.text import clean_line, count_noun, format_usd, usd_cell
 
 STATE_COLORS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
@@ -41,6 +30,8 @@ WRAP_BELOW = 100
 MAX_CELL_WIDTH = 60
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
+COLUMN_GAP = 2
+"""Blanks between columns."""
 RIGHT_ALIGNED = frozenset({"$/hour", "wasted", "idle for"})
 IDLE_STAGES = (
     ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("owner", 0), ("region", 0),
@@ -59,6 +50,7 @@ REASON_STAGES = (
 )
 UP_SINCE = re.compile(r"^running since [0-9-]+ [0-9:]+ UTC, ")
 """How indirect evidence may begin."""
+KIND_PREFIXES = re.compile(r"^(sagemaker-)?(azureml-)?(inference-)?(online-)?(compute-)?")
 SHORT_EVIDENCE = {
     "no Jupyter log": "no log",
     "no new Jupyter log": "log silent",
@@ -87,7 +79,7 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
         _head(report),
         *_action_tables(report, width),
         _idle_table(report, width, explain),
-        _unknown_table(report, width),
+        *_reason_table("Unknown, never acted on", report.unknown, _unknown_row, (width, "bold")),
         _coverage_block(report),
     )
     console.print(Group(*(part for part in parts if part)), crop=False)
@@ -96,27 +88,27 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
 
 
 def _head(report: Report) -> RenderableType:
-    sums = report_totals(report)
-    unpriced = f"  ({sums.unpriced_idle} more: price unknown)" if sums.unpriced_idle else ""
+    sums = report.totals
+    unpriced = f"  ({clause})" if (clause := summary.unpriced_clause(report)) else ""
     hour, month, wasted = map(format_usd, (sums.idle_usd_per_hour, sums.idle_usd_per_month, sums.wasted_usd))
     money = f"{hour}/hour   {month}/month   {wasted} wasted"
     states = Text.assemble(*((f"{count} {state}   ", STATE_COLORS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit: nothing was changed" if not report.run.mode.writes else str(report.run.mode)
-    idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), acted_clause(report), unpriced)
-    head = idle_now if sums.by_state["idle"] else Text(f"{nothing_idle_text(report)}.", style="bold")
+    idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), summary.acted_clause(report), unpriced)
+    head = idle_now if report.idle else Text(f"{summary.nothing_idle_text(report)}.", style="bold")
     return Group(
         head,
-        *(Padding(Text(line), (0, 0, 0, 2)) for line in access_remedies(report)),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in summary.access_remedies(report)),
         Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
         *([Text(clean_line(paused, 300), style="bold red")] if (paused := paused_sentence(report.run.pause)) else []),
     )
 
 
-Rows = Sequence[Mapping[str, str | Text]]
+Row = Mapping[str, str | Text]
 
 
-def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
+def _table(title: str, rows: Sequence[Row], stages: Sequence[tuple[str, int]], width: int) -> Table:
     """One line a row, its cells by column; only reasons wrap, and only on a narrow terminal."""
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.padding = (0, COLUMN_GAP, 0, 0)
@@ -143,13 +135,16 @@ def _cell(name: str, value: str | Text, room: int) -> Text:
 
 
 def _idle_table(report: Report, width: int, explain: str) -> RenderableType | None:
-    idle = idle_findings(report)
-    if not idle:
+    if not report.idle:
         return None
     places = coverage_map.locations(report.findings)
-    table = _table(f"\nIdle, most expensive first ({len(idle)})", [_idle_row(f, places) for f in idle], IDLE_STAGES, width)
-    hint = owners.hint(f.owner for f in idle)
-    return Group(table, *_closing_lines(report, width, explain), *([Text(f"{hint}.", style="dim")] if hint else []))
+    rows = [_idle_row(f, places) for f in report.idle]
+    hint = owners.hint(f.owner for f in report.idle)
+    return Group(
+        _table(f"\nIdle, most expensive first ({len(rows)})", rows, IDLE_STAGES, width),
+        *_closing_lines(report, width, explain),
+        *([Text(f"{hint}.", style="dim")] if hint else []),
+    )
 
 
 def _closing_lines(report: Report, width: int, explain: str) -> list[Text]:
@@ -162,7 +157,7 @@ def _closing_lines(report: Report, width: int, explain: str) -> list[Text]:
 
 def _notice_count(report: Report) -> str:
     """How many owners were notified, or in an audit would be, and how many couldn't be."""
-    due = [f for f in idle_findings(report) if f.step.name in {StepName.WARN, StepName.REMIND}]
+    due = [f for f in report.idle if f.step.name in NOTICES]
     if not report.run.mode.writes:
         count = len({f.owner.address for f in due if f.owner.address})
         return f"{count_noun(count, 'owner')} would be notified"
@@ -172,7 +167,7 @@ def _notice_count(report: Report) -> str:
     return f"{line}, {len(lost)} couldn't be notified" if lost else line
 
 
-def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> dict[str, str | Text]:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> Row:
     resource, verdict = finding.case.resource, finding.case.verdict
     return {
         "$/hour": usd_cell(finding.price.usd_per_hour if finding.price else None),
@@ -192,33 +187,44 @@ def _name_cell(finding: Finding) -> Text:
 
 
 def _action_tables(report: Report, width: int) -> Iterator[RenderableType]:
-    for group in totals.action_groups(report):
-        rows = [_action_row(f) for f in group.findings[:MAX_ROWS]]
-        table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASON_STAGES, width)
-        table.title_style = "bold red" if group.needs_attention else "bold"
+    for group in summary.action_groups(report):
+        style = "bold red" if group.needs_attention else "bold"
+        yield from _reason_table(group.title, group.findings, _action_row, (width, style))
+
+
+def _reason_table(
+    title: str, findings: Sequence[Finding], row: Callable[[Finding], Row], look: tuple[int, str]
+) -> Iterator[RenderableType]:
+    """The first of these with a reason each, and how many more there are. `look`: the width, and the style of the title."""
+    width, style = look
+    if findings:
+        table = _table(f"\n{title} ({len(findings)})", [row(f) for f in findings[:MAX_ROWS]], REASON_STAGES, width)
+        table.title_style = style
         yield table
-        if len(group.findings) > MAX_ROWS:
-            yield Text(f"... and {len(group.findings) - MAX_ROWS} more", style="dim")
+    if len(findings) > MAX_ROWS:
+        yield Text(f"... and {len(findings) - MAX_ROWS} more", style="dim")
 
 
-def _action_row(finding: Finding) -> dict[str, str | Text]:
+def _action_row(finding: Finding) -> Row:
     return {
-        "action": totals.action_word(finding),
+        "action": summary.action_word(finding),
         "$/hour": usd_cell(finding.case.usd_per_hour),
         "resource": _name_cell(finding),
         "kind": clean_line(_short_kind(finding.case.resource.kind)),
-        "why": clean_line(totals.outcome_reason(finding), 300),
+        "why": clean_line(summary.outcome_reason(finding), 300),
+    }
+
+
+def _unknown_row(finding: Finding) -> Row:
+    return {
+        "resource": _name_cell(finding),
+        "kind": clean_line(_short_kind(finding.case.resource.kind)),
+        "why": clean_line(finding.case.verdict.because, 300),
     }
 
 
 def _short_kind(kind: str) -> str:
-    return (
-        kind.removeprefix("sagemaker-")
-        .removeprefix("azureml-")
-        .removeprefix("inference-")
-        .removeprefix("online-")
-        .removeprefix("compute-")
-    )
+    return KIND_PREFIXES.sub("", kind)
 
 
 def _silent_signals(finding: Finding) -> str:
@@ -235,34 +241,14 @@ def _short_evidence(because: str) -> str:
     return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
-def _unknown_table(report: Report, width: int) -> RenderableType | None:
-    unknown = unknown_findings(report)
-    if not unknown:
-        return None
-    rows: Rows = [
-        {
-            "resource": _name_cell(f),
-            "kind": clean_line(_short_kind(f.case.resource.kind)),
-            "why": clean_line(f.case.verdict.because, 300),
-        }
-        for f in unknown[:MAX_ROWS]
-    ]
-    table = _table(f"\nUnknown, never acted on ({len(unknown)})", rows, REASON_STAGES, width)
-    more = f"... and {len(unknown) - MAX_ROWS} more" if len(unknown) > MAX_ROWS else ""
-    return Group(table, Text(more, style="dim")) if more else table
-
-
 def _coverage_block(report: Report) -> RenderableType:
-    gaps, rows = incomplete_rows(report), cloud_rows(report)
-    places, calls = {(c.account, c.region) for c in rows}, report_totals(report).calls
-    counts = (
-        f"{len(rows) - len(gaps)} of {len(rows)} complete, {count_noun(len(places), 'target')}, {count_noun(calls, 'API call')}"
-    )
-    head = Text.assemble(("\nCoverage: ", "bold"), (counts, "green" if not gaps else "bold red"))
+    places = {(row.account, row.region) for row in report.cloud_rows}
+    calls = count_noun(report.totals.calls, "API call")
+    counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     return Group(
-        head,
+        Text.assemble(("\nCoverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")),
         *(_gap_block(gap) for gap in coverage_map.coverage_gaps(report)),
-        *(_failure_block(row) for row in own_failures(report)),
+        *(_failure_block(row) for row in report.own_failures),
     )
 
 
@@ -277,13 +263,6 @@ def _failure_block(row: Coverage) -> RenderableType:
     missing = f" missing {row.missing}:" if row.missing else ""
     failure = f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
     return Padding(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), failure), (0, 0, 0, 2))
-
-
-# MERGED The column widths of a table for a terminal: some columns never shrink, the others do so one after another. Pure.
-
-
-COLUMN_GAP = 2
-"""Blanks between columns."""
 
 
 def column_widths(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:

@@ -12,7 +12,6 @@ from datetime import datetime
 
 from reaper.case import Finding, Report
 from reaper.model import ENDING_ACTIONS, Result, StepName
-from reaper.report.totals import is_complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ def _with_known_price(rest: RestPeriod, report: Report) -> RestPeriod:
     """The rest with the current price of its resource, if this report has it."""
     finding = next((f for f in report.findings if f.case.resource.name == rest.name), None)
     if finding is None:
-        return replace(rest, after=0.0) if is_complete(report) else rest
+        return replace(rest, after=0.0) if report.is_complete else rest
     if finding.case.resource.parts == ():
         return replace(rest, after=0.0)
     return replace(rest, after=_usd_per_hour(finding))

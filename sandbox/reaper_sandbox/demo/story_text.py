@@ -18,7 +18,6 @@ from rich.text import Text
 from reaper.case import Finding, Report
 from reaper.model import Memory, Result, State, StepName
 from reaper.planning.reasons import PARTICIPLES as DONE
-from reaper.report.totals import is_complete, report_totals
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
 
@@ -155,10 +154,10 @@ class StoryPrinter:
 
 
 def _sweep_summary(report: Report) -> str:
-    sums = report_totals(report)
+    sums = report.totals
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count)
     price = f", {sums.unpriced_idle} with unknown price" if sums.unpriced_idle else ""
-    coverage_clause = "" if is_complete(report) else "; coverage is incomplete"
+    coverage_clause = "" if report.is_complete else "; coverage is incomplete"
     return f"{sums.resources} resources: {states}; idle costs ${sums.idle_usd_per_hour:,.2f} an hour{price}{coverage_clause}"
 
 

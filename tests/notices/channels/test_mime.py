@@ -6,7 +6,7 @@ from email.header import decode_header, make_header
 import pytest
 
 from fakes.builders import NOW
-from reaper.notices.channels.mail import mail_bytes, make_mail
+from reaper.notices.channels.smtp import mail_bytes, make_mail
 from reaper.notices.message import MAX_SUBJECT, Audience, Message
 
 

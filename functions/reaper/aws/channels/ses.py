@@ -8,8 +8,7 @@ from typing import Any
 from reaper.aws.session import CloudSession, new_session
 from reaper.model import Target
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.mail import SENDER_NAME, recipient_addresses
-from reaper.notices.message import Message
+from reaper.notices.message import SENDER_NAME, Message, recipient_addresses
 from reaper.policy.channel_settings import Ses
 
 OPERATION = "ses:SendEmail"

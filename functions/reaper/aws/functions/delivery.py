@@ -19,7 +19,7 @@ from reaper.errors import SettingsError
 from reaper.model import Status
 from reaper.report import json
 from reaper.report.figures import Figure, run_figures, swept_facts
-from reaper.report.totals import has_news
+from reaper.report.summary import has_news
 from reaper.settings import Settings
 from reaper.workflow.store import FIGURES, SUMMARY
 
@@ -50,8 +50,8 @@ def deliver_report(
         log_report(report, stored)
     is_due = not report.run.mode.writes and (has_news(report) or not settings.quiet)
     if settings.topic and is_due and (marks is None or marks.read(SUMMARY) is None):
-        from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
         from reaper.notices.channels.delivery import topic_channel
+        from reaper.notices.summary_mail import send_audit_summary  # imports boto3, which would slow every cold start
 
         channel = topic_channel(settings.topic)
         receipt = send_audit_summary(report, owners, channel, stored, clock)

@@ -22,7 +22,6 @@ from reaper.coverage import is_skipped
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError, SettingsError
 from reaper.model import Status
 from reaper.report.figures import skipped_figures
-from reaper.report.totals import report_totals
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext, current_policy
 from reaper.workflow.store import open_run_store
@@ -77,7 +76,7 @@ def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     report = phases.conclude_run(context, engine, item_failures(event["results"]))
     owners = current_policy(context, engine)[0].owners
     stored = deliver_report(report, context.settings, owners, context.clock, context.store)
-    totals = report_totals(report)
+    totals = report.totals
     incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)
     return {
         "run": event["run"],

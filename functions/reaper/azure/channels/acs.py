@@ -16,8 +16,7 @@ from reaper.azure.clients import new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.mail import recipient_addresses
-from reaper.notices.message import Message
+from reaper.notices.message import Message, recipient_addresses
 from reaper.policy.channel_settings import Acs
 
 SEND_TIMEOUT_S = 60

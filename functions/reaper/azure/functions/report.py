@@ -18,7 +18,7 @@ from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
-from reaper.report.totals import has_news, held_findings
+from reaper.report.summary import has_news
 from reaper.settings import Settings
 from reaper.workflow.store import FIGURES, SUMMARY, RunStore
 
@@ -87,8 +87,8 @@ def _send_summary_mail(context: WorkflowContext, report: Report, stored: str | N
         return None
     if context.store.read(SUMMARY) is not None:
         return None  # by a process that died before it could say so
-    from reaper.notices.audit_summary import send_audit_summary  # imports Azure's SDK, which would slow every cold start
     from reaper.notices.channels.delivery import mail_channel
+    from reaper.notices.summary_mail import send_audit_summary  # imports Azure's SDK, which would slow every cold start
     from reaper.policy.file import load_policy
 
     try:
@@ -122,7 +122,7 @@ def log_metrics(report: Report, stored: str | None) -> None:
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    on_hold = held_findings(report)
+    on_hold = report.actions.on_hold
     incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
     log_event(logging.INFO, "swept", **swept_facts(report, stored))
     for row in incomplete_rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.mail import mail_bytes, make_mail
+from reaper.notices.channels.smtp import mail_bytes, make_mail
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Folder
 

@@ -1,6 +1,7 @@
 """Sends mail by SMTP. STARTTLS is required unless the policy says otherwise; a recipient that the server refuses is an error.
 
-https://www.rfc-editor.org/rfc/rfc5321, https://www.rfc-editor.org/rfc/rfc3207
+A mail has plain text first, HTML as the richer alternative, and headers that prevent automatic replies.
+https://www.rfc-editor.org/rfc/rfc5321, https://www.rfc-editor.org/rfc/rfc3207, https://www.rfc-editor.org/rfc/rfc3834
 """
 
 from __future__ import annotations
@@ -8,17 +9,24 @@ from __future__ import annotations
 import smtplib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from email import policy
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from uuid import uuid4
 
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.channels.mail import mail_bytes, make_mail, recipient_addresses
-from reaper.notices.message import Message
+from reaper.notices.message import SENDER_NAME, Message, recipient_addresses
 from reaper.policy.channel_settings import Smtp
 from reaper.text import tidy_line
 
 TIMEOUT_S = 20
 """For each reply of the server."""
+MAX_LINE_LENGTH = 998
+"""The most characters of a line (RFC 5322, 2.1.1)."""
 OPERATION = "smtp:Send"
 
 
@@ -119,6 +127,29 @@ def _disconnect(server: smtplib.SMTP) -> None:
     with suppress(smtplib.SMTPException, OSError):
         server.quit()
     server.close()
+
+
+def make_mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
+    """The mail from `sender` to the address `to`. Bodies are encoded in lines that every server accepts; `mail_bytes` does so for headers."""
+    mail = EmailMessage()
+    mail["From"] = Address(SENDER_NAME, addr_spec=sender)
+    mail["To"] = Address(addr_spec=to)
+    mail["Subject"] = message.subject
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = f"<{uuid4()}@{sender.rpartition('@')[2]}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(message.text, cte="quoted-printable")
+    mail.add_alternative(message.html, subtype="html", cte="quoted-printable")
+    return mail
+
+
+def mail_bytes(mail: EmailMessage, linesep: str = "\r\n") -> bytes:
+    """The mail as bytes. An ASCII subject stays on one line, since readers show a folded one with extra blanks; others fold by RFC 2047."""
+    whole = str(mail["Subject"]).isascii()
+    return mail.as_bytes(
+        policy=policy.SMTP.clone(linesep=linesep, max_line_length=MAX_LINE_LENGTH if whole else policy.SMTP.max_line_length)
+    )
 
 
 CHANNEL = Channel

@@ -1,0 +1,165 @@
+"""What every format of the report says in the same words: its headline, its actions in groups, and what happens next. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from reaper import registry
+from reaper.case import Finding, Report, money_of
+from reaper.model import Mode, Result, Status, StepName
+from reaper.notices import forecast
+from reaper.text import format_usd
+
+NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionGroup:
+    """Findings under one heading; `needs_attention` if a person has to look at them."""
+
+    title: str
+    findings: tuple[Finding, ...]
+    needs_attention: bool = False
+
+
+def acted_clause(report: Report) -> str:
+    """`, of which 2 acted on (saving $0.69/hour)`: those that are idle no more; empty if there are none."""
+    acted = report.totals.acted
+    cost, saved = f"{format_usd(acted.usd_per_hour)}/hour", f"{format_usd(acted.saves_usd_per_hour)}/hour"
+    money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
+    parts = [f"{acted.count} acted on" + (f" ({money})" if acted.saves_usd_per_hour else "")] if acted.count else []
+    parts += [f"{acted.already} already stopped or gone"] if acted.already else []
+    return f", of which {' and '.join(parts)}" if parts else ""
+
+
+def unpriced_clause(report: Report) -> str:
+    """`2 more: price unknown`; empty if every idle resource has a price."""
+    return f"{report.totals.unpriced_idle} more: price unknown" if report.totals.unpriced_idle else ""
+
+
+def could_read_nothing(report: Report) -> bool:
+    """Whether no list at all could be read."""
+    rows = report.cloud_rows
+    return bool(rows) and not report.findings and all(row.status in {Status.DENIED, Status.FAILED} for row in rows)
+
+
+def nothing_idle_text(report: Report) -> str:
+    """The headline of a report without idle resources; it says that nothing is idle only if everything was read and judged."""
+    if could_read_nothing(report):
+        return "Nothing could be read"
+    if report.gaps:
+        return "No idle resources found; coverage is incomplete"
+    return f"No idle resources found; {len(report.unknown):,} unknown" if report.unknown else "Nothing is idle"
+
+
+def access_remedies(report: Report) -> list[str]:
+    """What to do if nothing could be read, a line for each cloud."""
+    rows = {row.cloud: row for row in reversed(report.gaps)} if could_read_nothing(report) else {}
+    return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
+
+
+def groups_by_cost(
+    findings: Iterable[Finding], label: Callable[[Finding], str], most: int
+) -> list[tuple[str, list[Finding], int]]:
+    """The findings by label, most expensive groups first; if there are more than `most` and one, the others make one without a label.
+
+    With each group goes how many it combines: 0 for a group of its own.
+    """
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[label(finding)].append(finding)
+    ranked = sorted(groups.items(), key=lambda group: (-money_of(group[1]).usd_per_hour, group[0]))
+    shown = len(ranked) if len(ranked) <= most + 1 else most
+    rest = [finding for _, group in ranked[shown:] for finding in group]
+    return [(name, group, 0) for name, group in ranked[:shown]] + ([("", rest, len(ranked) - shown)] if rest else [])
+
+
+def complete_count(report: Report) -> str:
+    """`13 of 14`: how much of the coverage is complete."""
+    rows = len(report.cloud_rows)
+    return f"{rows - len(report.gaps)} of {rows}"
+
+
+def has_news(report: Report) -> bool:
+    """Whether REAPER_QUIET still lets the summary through: something is idle or unknown, or coverage is incomplete."""
+    return bool(report.idle or report.unknown or not report.is_complete)
+
+
+def exit_status(report: Report, fail_on: str | None) -> int:
+    """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
+    if not report.is_complete:
+        return 3
+    return 1 if fail_on == "idle" and report.idle else 0
+
+
+def action_groups(report: Report) -> list[ActionGroup]:
+    """The groups that aren't empty, what needs attention first."""
+    actions = report.actions
+    groups = [
+        ActionGroup(title="On hold", findings=actions.on_hold, needs_attention=True),
+        ActionGroup(title="Failed", findings=actions.failed, needs_attention=True),
+        ActionGroup(title="Refused", findings=actions.refused),
+        ActionGroup(title="Done", findings=actions.settled),
+        ActionGroup(title=_due_title(report.run.mode), findings=actions.planned),
+    ]
+    return [group for group in groups if group.findings]
+
+
+def action_word(finding: Finding) -> str:
+    """`stop` or `hold`: the step, or once it is done the words of the kind, such as `scaled in`."""
+    done = finding.is_action and finding.outcome.result is Result.DONE
+    return forecast.done_participle(finding) if done else finding.step.name.value
+
+
+def outcome_reason(finding: Finding) -> str:
+    """What was done, or why not, as a clause."""
+    return finding.outcome.error or finding.outcome.because or finding.step.because
+
+
+def plan_and_outcome_reasons(finding: Finding) -> tuple[str | None, str | None]:
+    """Why it is planned, and the outcome. After an action or notice the plan's reason is left out: it says that a notice is still due."""
+    outcome = finding.outcome.error or finding.outcome.because
+    if finding.outcome.result is not Result.DONE:
+        return finding.step.because, outcome
+    if finding.step.name in NOTICE_WORDS:
+        return f"a channel accepted the mail to {finding.owner.address or 'its owner'}", outcome
+    return (None, outcome) if outcome else (finding.step.because, None)
+
+
+def progress_words(finding: Finding, mode: Mode) -> tuple[str, str]:
+    """A step and its result, as a heading and words: `Next` and `would notify the owner`, `Done` and `scaled in`, `Failed` and `stop`.
+
+    Both come from one place, so that they can't contradict each other.
+    """
+    step, result = finding.step.name, finding.outcome.result
+    if step is StepName.HOLD:
+        return "On hold", "until a person releases it"
+    if result is Result.PLANNED:
+        no_address = step in NOTICE_WORDS and not finding.owner.address
+        return "Next", f"{_next_words(finding, mode)}{', but it has no owner address' if no_address else ''}"
+    if result is Result.DONE:
+        return "Done", NOTICE_WORDS.get(step) or action_word(finding)
+    return result.value.capitalize(), _step_words(step)
+
+
+def _next_words(finding: Finding, mode: Mode) -> str:
+    step = finding.step.name
+    if step is StepName.NONE:
+        return "nothing"
+    if not mode.writes:
+        return f"would {_step_words(step)}"
+    due = _due_title(mode)
+    return f"{step}: {due[0].lower()}{due[1:]}" if finding.is_action else f"{_step_words(step)}, but not in this run"
+
+
+def _step_words(step: StepName) -> str:
+    return {StepName.WARN: "notify the owner", StepName.REMIND: "remind the owner"}.get(step, step.value)
+
+
+def _due_title(mode: Mode) -> str:
+    """The heading of actions that were only planned."""
+    if not mode.writes:
+        return "Would be carried out now"
+    return "Due, waiting for `reaper apply`" if mode.announces and not mode.acts else "Due, not carried out"
