@@ -38,7 +38,7 @@ from reaper.coverage import SKIPPED
 from reaper.errors import SettingsError
 from reaper.model import Target
 from reaper.pending import stop_switch
-from reaper.policy.parse import policy_digest
+from reaper.policy.file import policy_digest
 from reaper.workflow import lease as run_lease
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.call import Call

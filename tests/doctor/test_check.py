@@ -9,8 +9,20 @@ import jsonschema
 import pytest
 
 from reaper.cli import doctor
-from reaper.doctor.check import Check, CheckStatus, checks_json, exit_status, of_error, ok, summary_line, to_fix, unknown
-from reaper.doctor.right import Right, right_of_call, rights_checks
+from reaper.doctor.check import (
+    Check,
+    CheckStatus,
+    Right,
+    checks_json,
+    exit_status,
+    of_error,
+    ok,
+    right_of_error,
+    rights_checks,
+    summary_line,
+    to_fix,
+    unknown,
+)
 from reaper.errors import CloudError, Reason, SettingsError
 
 SCHEMA = {
@@ -110,7 +122,7 @@ def test_without_credentials_the_network_is_not_blamed(cause: Exception | None, 
     outer = error.reworded("the ledger can't be read")
     outer.__cause__ = error
     assert str(of_error("ledger", outer, "do this").fix).startswith(advice)
-    [check] = rights_checks("reading.aws", [right_of_call("a:B", "account 1", error, str)], "reading")
+    [check] = rights_checks("reading.aws", [right_of_error("a:B", "account 1", error, str)], "reading")
     assert str(check.fix).startswith(advice)
 
 

@@ -14,13 +14,13 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import NOW, TARGET
 from reaper import registry
-from reaper.doctor import pauses, policies, schedule
+from reaper.doctor import policies, stores
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.ledger.port import RunStatistics
 from reaper.model import Mode
-from reaper.policy.parse import policy_digest
+from reaper.policy.file import policy_digest
 from reaper.report.json import report_json
 from reaper.report.saved import SavedReport, parse_report
 from reaper.settings import Settings
@@ -112,7 +112,7 @@ def test_idle_resources_without_an_address_need_one_above_audit():
     ],
 )
 def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: timedelta, status: CheckStatus):
-    assert only(schedule.examine_schedule(context(every=every), Opened(stored=saved(age)))).status is status
+    assert only(policies.examine_schedule(context(every=every), Opened(stored=saved(age)))).status is status
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: time
 )
 def test_a_sweep_that_nothing_would_record_is_not_advised(mode: Mode, has_ledger: bool, advice: str, tmp_path: Path):
     chosen = {"mode": mode, "ledger": f"sqlite://{tmp_path}/ledger.db" if has_ledger else None}
-    check = only(schedule.examine_schedule(context(settings=chosen), Opened(stored=saved(3 * DAY))))
+    check = only(policies.examine_schedule(context(settings=chosen), Opened(stored=saved(3 * DAY))))
     assert advice in str(check.fix)
 
 
@@ -133,8 +133,8 @@ def test_a_report_from_a_file_says_nothing_about_the_schedule(tmp_path: Path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report_json(sample_reports.report())))
     known = Opened(stored=saved(3 * DAY))
-    list(schedule.open_report(context(report_file=str(file)), known))
-    check = only(schedule.examine_schedule(context(), known))
+    list(policies.open_report(context(report_file=str(file)), known))
+    check = only(policies.examine_schedule(context(), known))
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
@@ -143,7 +143,7 @@ def test_the_ledger_may_know_a_newer_sweep_than_the_reports(tmp_path: Path):
     row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - HOUR, seen=1, idle=0)
     opening.open_ledger(address, {}).record_statistics(row)
     known = Opened(sessions={"aws": [TargetOnly()]}, stored=saved(3 * DAY))
-    check = only(schedule.examine_schedule(context(settings={"ledger": address}), known))
+    check = only(policies.examine_schedule(context(settings={"ledger": address}), known))
     assert (check.status, "(ledger)" in check.because) == (CheckStatus.OK, True)
 
 
@@ -158,8 +158,8 @@ def test_a_day_with_more_reports_than_are_read_proves_no_missing_sweep(moto_url:
         key = f"reports/{NOW:%Y/%m/%d}/{(number * 7) % 24:03}.json"
         boto3.client("s3").put_object(Bucket="bucket", Key=key, Body=json.dumps(content))
     asked, known = context(settings={"reports": "s3://bucket/reports"}, every=HOUR), Opened()
-    assert list(schedule.open_report(asked, known)) == []
-    check = only(schedule.examine_schedule(asked, known))
+    assert list(policies.open_report(asked, known)) == []
+    check = only(policies.examine_schedule(asked, known))
     assert (check.status, "or later" in check.because) == (CheckStatus.UNKNOWN, True)
 
 
@@ -169,20 +169,20 @@ def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path
     row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - 3 * DAY, seen=1, idle=0)
     ledger.record_statistics(row)
     known = Opened(sessions={"aws": [TargetOnly()]})
-    check = only(schedule.examine_schedule(context(settings={"ledger": address}), known))
+    check = only(policies.examine_schedule(context(settings={"ledger": address}), known))
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
 def test_with_neither_it_is_unknown():
-    assert only(schedule.examine_schedule(context(), Opened())).status is CheckStatus.UNKNOWN
+    assert only(policies.examine_schedule(context(), Opened())).status is CheckStatus.UNKNOWN
 
 
 def test_a_report_is_read_from_a_file(tmp_path: Path):
     file, known = tmp_path / "report.json", Opened()
     file.write_text(json.dumps(report_json(sample_reports.report())))
-    assert list(schedule.open_report(context(report_file=str(file)), known)) == []
+    assert list(policies.open_report(context(report_file=str(file)), known)) == []
     assert known.report is not None
-    assert only(schedule.open_report(context(report_file=str(tmp_path / "none")), known)).status is CheckStatus.UNKNOWN
+    assert only(policies.open_report(context(report_file=str(tmp_path / "none")), known)).status is CheckStatus.UNKNOWN
 
 
 def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
@@ -192,10 +192,10 @@ def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
     address = f"sqlite://{tmp_path}/ledger.db"
     ledger = opening.open_ledger(address, {})
     asked = context(settings={"ledger": address, "mode": Mode.ENFORCE})
-    assert only(pauses.examine_pause(asked)).status is CheckStatus.OK
+    assert only(stores.examine_pause(asked)).status is CheckStatus.OK
     set_pause(ledger, Pause(by="ana"), NOW)
-    check = only(pauses.examine_pause(asked))
+    check = only(stores.examine_pause(asked))
     assert (check.status, check.fix, "ana" in check.because) == (CheckStatus.FIX, "reaper resume", True)
-    assert only(pauses.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
+    assert only(stores.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
     end_pause(ledger, "ana", NOW)
-    assert only(pauses.examine_pause(asked)).status is CheckStatus.OK
+    assert only(stores.examine_pause(asked)).status is CheckStatus.OK

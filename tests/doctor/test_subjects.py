@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from reaper.doctor.check import Check, CheckStatus, ok
-from reaper.doctor.subjects import run_subjects
+from reaper.doctor.examine import run_subjects
 from reaper.errors import CloudError, Reason, SettingsError
 
 

@@ -15,7 +15,7 @@ import trustme
 from e2e.post import HEAD, PASSWORD, Serve, login, tls
 from fakes.histories import history_of
 from reaper import registry
-from reaper.doctor import channels, clocks, links
+from reaper.doctor import access, channels
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
@@ -165,7 +165,7 @@ def page(environ: dict[str, str]) -> Iterator[str]:
 
 def linked(url: str, **environ: str) -> list[Check]:
     settings = {"REAPER_SNOOZE_URL": url, "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": KEYS, "REAPER_DEPLOYMENT": "stack-1"}
-    return list(links.examine_links(context(clock=datetime.now(UTC), **{**settings, **environ})))
+    return list(channels.examine_links(context(clock=datetime.now(UTC), **{**settings, **environ})))
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_page_accepts_a_link_that_was_signed_here(page_environ):
         checks = linked(url)
     assert [check.status for check in checks] == [CheckStatus.OK] * 3
     ledger = opening.open_ledger(page_environ["REAPER_LEDGER"], {})
-    assert (dict(ledger.recall([links.NO_RESOURCE], NOW)), history_of(ledger, links.NO_RESOURCE)) == ({}, [])
+    assert (dict(ledger.recall([channels.NO_RESOURCE], NOW)), history_of(ledger, channels.NO_RESOURCE)) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,11 @@ def test_links_that_any_deployment_accepts_need_a_name(page_environ):
 def test_a_clock_that_is_off_needs_setting(moto: str, azure: Azure, skew: timedelta, status: CheckStatus):
     asked = context(clock=datetime.now(UTC) + skew)
     for cloud in ("aws", "azure"):
-        [check] = clocks.examine_clock(asked, cloud)
+        [check] = access.examine_clock(asked, cloud)
         assert check.status is status, check
 
 
 def test_no_clock_to_compare_with_proves_nothing(monkeypatch: pytest.MonkeyPatch, azure: Azure):
     monkeypatch.setenv("REAPER_ARM_ENDPOINT", "https://127.0.0.1:1")
-    [check] = clocks.examine_clock(context(), "azure")
+    [check] = access.examine_clock(context(), "azure")
     assert check.status is CheckStatus.UNKNOWN

@@ -15,9 +15,8 @@ from reaper.aws.doctor import channels
 from reaper.aws.doctor import checks as doctor
 from reaper.aws.doctor.grants import PrincipalType, grant_line, parse_principal, resource_arn
 from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
-from reaper.doctor.check import Check, CheckStatus
+from reaper.doctor.check import Check, CheckStatus, Right
 from reaper.doctor.context import DoctorContext
-from reaper.doctor.right import Right
 from reaper.policy.channel_settings import Ses, Sns
 from reaper.settings import Settings
 from reaper_sandbox.aws import reply

@@ -1,32 +1,42 @@
-"""The channels that the mode needs: that each could deliver, without delivering anything, and that its secret can be read.
-
-Each type of channel is examined by the module in EXAMINER_BY_TYPE, by a function `examine(spec, name, context)`.
-"""
+"""The channels that the mode needs, and snooze links: whether each could deliver, without delivering anything, and its secret can be read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from typing import Any
 
-from reaper import secret_store
+from reaper import __version__, secret_store
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
-from reaper.errors import ReaperError
-from reaper.notices.channels.delivery import with_deployment_channels
+from reaper.doctor.stores import folder_checks
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.message import Audience
+from reaper.snooze.links import LinkSigner, link_address, open_signer
+from reaper.snooze.request import PAGE_PATH
+from reaper.snooze.token import SnoozeLink, sign_link
+from reaper.urls import split_address
 
-EXAMINER_BY_TYPE = {
-    "smtp": "reaper.doctor.plain_channels",
-    "webhook": "reaper.doctor.plain_channels",
-    "apprise": "reaper.doctor.plain_channels",
-    "folder": "reaper.doctor.plain_channels",
-    "sns": "reaper.aws.doctor.channels",
-    "ses": "reaper.aws.doctor.channels",
-    "acs": "reaper.azure.doctor.channels",
-}
+CLOUD_BY_TYPE = {"sns": "aws", "ses": "aws", "acs": "azure"}
+"""The cloud whose part of the doctor examines a type of channel."""
 ADD_CHANNEL = "Add a channel for owners under `channels:` in the policy, such as {type: ses, from: reaper@example.com}."
+CHANNEL_ADVICE = {
+    "smtp": "Check host, port, tls, user and secret of {0.host}:{0.port} in the policy.",
+    "webhook": "Check the webhook's url in the policy.",
+    "apprise": "Check the Apprise address: https://github.com/caronc/apprise/wiki",
+}
 SECRET_ADVICE = "Check the secret's address in the policy, and REAPER_SECRETS."
+KEYS_ADVICE = "Check REAPER_SNOOZE_KEYS, and whether this identity may read that secret."
+DEPLOYMENT_ADVICE = "Set REAPER_DEPLOYMENT to the stack's ARN or the function app's resource ID."
+PAGE_ADVICE = "Compare REAPER_SNOOZE_URL, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT here with those of the page's function, and read its log."
+LINK_VALID_FOR = timedelta(minutes=5)
+NO_RESOURCE = "reaper-doctor"
+"""The resource of the link that the page is asked for. Opening a link changes nothing, and none is ever sent."""
+TIMEOUT_S = 10
 
 
 def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -50,22 +60,126 @@ def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     """One channel, whatever is wrong with it: the next one is examined all the same."""
+    if ref := getattr(spec, "secret", None):
+        try:
+            secret_store.read_for_policy(ref, context.environ)
+            yield ok(name, f"its secret {ref} can be read")
+        except ReaperError as error:
+            yield of_error(name, error, advice_for(error, ref, SECRET_ADVICE))
     try:
-        yield from _examine_secret(spec, name, context)
-        yield from import_module(EXAMINER_BY_TYPE[spec.type]).examine(spec, name, context)
+        yield from _examiner(spec.type)(spec, name, context)
     except ImportError as error:
         yield to_fix(name, f"its SDK isn't installed: {error}", "pip install 'ml-idle-reaper[aws,azure,chat]'")
     except ReaperError as error:
-        yield of_error(name, error, advice_for(error, "", "Correct the channel in the policy."))
+        advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy.").format(spec)
+        yield of_error(name, error, advice_for(error, "", advice))
 
 
-def _examine_secret(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
-    ref = getattr(spec, "secret", None)
-    if not ref:
+def _examiner(channel_type: str) -> Callable[[Any, str, DoctorContext], Iterator[Check]]:
+    if cloud := CLOUD_BY_TYPE.get(channel_type):
+        examiner: Callable[[Any, str, DoctorContext], Iterator[Check]] = import_module(f"reaper.{cloud}.doctor.channels").examine
+        return examiner
+    return {
+        "smtp": _examine_smtp,
+        "webhook": _examine_webhook,
+        "apprise": _examine_apprise,
+        "folder": lambda spec, name, context: folder_checks(name, spec.path),
+    }[channel_type]
+
+
+def channel_context(context: DoctorContext) -> ChannelContext:
+    """What a channel is opened with."""
+    return ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, context.environ), clock=context.clock)
+
+
+def _examine_smtp(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+    """Connect, encrypt and log in, and hang up."""
+    from reaper.notices.channels.smtp import Channel
+
+    yield ok(name, f"{spec.host}:{spec.port} {Channel(spec, channel_context(context)).say_hello()}")
+
+
+def _examine_webhook(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+    """OPTIONS carries no message. Any reply but a server's error shows that something listens."""
+    host, status = split_address(spec.url).netloc, http_reply(spec.url, "OPTIONS").status
+    if status >= 500:
+        yield to_fix(name, f"{host} answered {status}", f"Check the service at {host}.")
+    else:
+        yield ok(name, f"{host} answers ({status} to OPTIONS)")
+
+
+def _examine_apprise(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+    """Only a message would show whether the service takes it."""
+    from reaper.notices.channels.apprise import Channel
+
+    because = f"its address is valid ({Channel(spec, channel_context(context)).service_name()}); only a message would show whether it is accepted"
+    yield unknown(name, because, "reaper notify test --to you@example.com")
+
+
+def examine_links(context: DoctorContext) -> Iterator[Check]:
+    """If links are offered: the keys can be read, a link can be signed, the page accepts it, and the deployment is named."""
+    environ, mode = context.environ, context.settings.mode
+    url, deployment = (environ.get(name, "").strip() for name in ("REAPER_SNOOZE_URL", "REAPER_DEPLOYMENT"))
+    if not mode.writes or not url:
+        because = f"mode {mode} sends none" if not mode.writes else "REAPER_SNOOZE_URL isn't set, so notices offer only the tag"
+        yield ok("links", because)
         return
+    signer = None
     try:
-        secret_store.read_for_policy(ref, context.environ)
+        signer = open_signer(environ, context.clock())
+        yield ok("links", "the keys can be read and sign links")
     except ReaperError as error:
-        yield of_error(name, error, advice_for(error, ref, SECRET_ADVICE))
-        return
-    yield ok(name, f"its secret {ref} can be read")
+        yield of_error("links", error, advice_for(error, environ.get("REAPER_SNOOZE_KEYS", ""), KEYS_ADVICE))
+    if deployment:
+        yield ok("deployment", f"links are signed for {deployment}")
+    else:
+        because = "REAPER_DEPLOYMENT isn't set, so any deployment with the same keys accepts these links"
+        yield to_fix("deployment", because, DEPLOYMENT_ADVICE)
+    yield _page_check(url, signer, context)
+
+
+def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> Check:
+    """The page is opened with a link to nothing, which only a page with the same keys and deployment accepts."""
+    address = f"{url.rstrip('/')}{PAGE_PATH}"
+    if signer:
+        link = SnoozeLink(
+            resource=NO_RESOURCE,
+            expires=context.clock() + LINK_VALID_FOR,
+            max_days=1,
+            kind="doctor",
+            name=NO_RESOURCE,
+            where="nowhere",
+        )
+        address = link_address(url, sign_link(link, signer.keys))
+    try:
+        status = http_reply(address, "GET").status
+    except CloudError as error:
+        return of_error("links.page", error, PAGE_ADVICE)
+    if status >= 500 or (signer and status != 200):
+        refused = "refused a link that was signed here" if status < 500 else "failed"
+        return to_fix("links.page", f"{url} {refused} ({status})", PAGE_ADVICE)
+    return ok("links.page", f"{url} accepts links that are signed here" if signer else f"{url} answers ({status})")
+
+
+class _AnyStatus(urllib.request.HTTPErrorProcessor):
+    """Returns every reply as it is: no status is an error, and no redirect is followed."""
+
+    def http_response(self, request: urllib.request.Request, response: HTTPResponse) -> HTTPResponse:
+        return response
+
+    https_response = http_response
+
+
+def http_reply(url: str, method: str) -> HTTPResponse:
+    """The reply, already closed, to a request without a body and without credentials. Raises CloudError if nothing answers."""
+    parts = split_address(url)
+    if parts.scheme not in {"http", "https"}:
+        raise CloudError(Reason.REFUSED, "http", f"{parts.netloc or 'the address'} isn't on the web")
+    request = urllib.request.Request(url, method=method, headers={"User-Agent": f"ml-idle-reaper/{__version__} doctor"})
+    opener = urllib.request.build_opener(_AnyStatus, urllib.request.HTTPSHandler(context=tls_context()))
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as reply:
+            closed: HTTPResponse = reply
+    except (OSError, HTTPException, ValueError) as error:
+        raise CloudError(Reason.UNREACHABLE, "http", f"{parts.netloc}: {error}") from error
+    return closed

@@ -1,16 +1,20 @@
-"""A check and its result, as data: what was checked, whether it is fine, why, and the command that mends it. Pure."""
+"""A check and its result, as data: what was checked, whether it is fine, why, and the command that mends it. Pure.
+
+A Right is one permission in one place; `rights_checks` makes a few checks of the rights of many places.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from reaper.errors import CloudError, ReaperError, Reason, named_permission
-from reaper.text import clean_line, count_noun
+from reaper.text import clean_line, count_noun, first_few
 
 SCHEMA = 1
 MAX_BECAUSE = 600
@@ -40,19 +44,39 @@ class Check:
     missing: str | None = None
 
 
-def ok(check: str, because: str) -> Check:
-    """A check that found nothing to mend."""
-    return Check(check=check, status=CheckStatus.OK, because=clean_line(because, MAX_BECAUSE))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """Whether one permission is there. `place`: the account or subscription. `because`: a clause, if it isn't surely there.
+
+    `missing`: the permission that is missing, which may be the one that it takes to find out.
+    """
+
+    permission: str
+    place: str
+    status: CheckStatus = CheckStatus.OK
+    because: str = ""
+    fix: str | None = None
+    missing: str | None = None
 
 
-def to_fix(check: str, because: str, fix: str, missing: str | None = None) -> Check:
-    """A check that found something to mend."""
-    return Check(check=check, status=CheckStatus.FIX, because=clean_line(because, MAX_BECAUSE), fix=fix, missing=missing)
+def _check(status: CheckStatus, check: str, because: str, fix: str | None = None, missing: str | None = None) -> Check:
+    return Check(check=check, status=status, because=clean_line(because, MAX_BECAUSE), fix=fix, missing=missing)
 
 
-def unknown(check: str, because: str, fix: str | None = None, missing: str | None = None) -> Check:
-    """A check that couldn't be made."""
-    return Check(check=check, status=CheckStatus.UNKNOWN, because=clean_line(because, MAX_BECAUSE), fix=fix, missing=missing)
+ok = partial(_check, CheckStatus.OK)
+to_fix = partial(_check, CheckStatus.FIX)
+unknown = partial(_check, CheckStatus.UNKNOWN)
+
+
+def of_error(check: str, error: ReaperError, fix: str) -> Check:
+    """The check of something that failed. What a cloud throttled, or answered oddly, proves nothing."""
+    if isinstance(error, CloudError):
+        if error.reason in {Reason.THROTTLED, Reason.UNREADABLE, Reason.PARTIAL}:
+            return unknown(check, str(error), "Run reaper doctor again.")
+        if error.reason is Reason.UNREACHABLE:
+            return to_fix(check, str(error), unreachable_advice(error))
+        return to_fix(check, str(error), fix, error.missing)
+    return to_fix(check, str(error), fix, missing_permission(error))
 
 
 def missing_permission(error: ReaperError) -> str | None:
@@ -72,30 +96,65 @@ def unreachable_advice(error: BaseException | None) -> str:
     return NETWORK_ADVICE
 
 
-def of_error(check: str, error: ReaperError, fix: str) -> Check:
-    """The check of something that failed. What a cloud throttled, or answered oddly, proves nothing."""
-    if isinstance(error, CloudError):
-        if error.reason in {Reason.THROTTLED, Reason.UNREADABLE, Reason.PARTIAL}:
-            return unknown(check, str(error), "Run reaper doctor again.")
-        if error.reason is Reason.UNREACHABLE:
-            return to_fix(check, str(error), unreachable_advice(error))
-        return to_fix(check, str(error), fix, error.missing)
-    return to_fix(check, str(error), fix, missing_permission(error))
-
-
 def exit_status(checks: Iterable[Check]) -> int:
     """1 if something needs mending, else 0."""
-    return 1 if any(check.status is CheckStatus.FIX for check in checks) else 0
+    return int(any(check.status is CheckStatus.FIX for check in checks))
 
 
 def summary_line(checks: Sequence[Check]) -> str:
     """`12 checks: 9 ok, 2 to fix, 1 unknown`."""
-    counts = Counter(check.status for check in checks)
-    words = {CheckStatus.OK: "ok", CheckStatus.FIX: "to fix", CheckStatus.UNKNOWN: "unknown"}
-    parts = [f"{counts[status]} {words[status]}" for status in CheckStatus if counts[status]]
+    counts = Counter("to fix" if check.status is CheckStatus.FIX else check.status.value for check in checks)
+    parts = [f"{counts[words]} {words}" for words in ("ok", "to fix", "unknown") if counts[words]]
     return f"{count_noun(len(checks), 'check')}: {', '.join(parts)}"
 
 
 def checks_json(checks: Iterable[Check]) -> dict[str, Any]:
     """The result as JSON, `schema: 1`."""
     return {"schema": SCHEMA, "checks": [{**asdict(check), "status": check.status.value} for check in checks]}
+
+
+def asked_right(permission: str, place: str, ask: Callable[[], object], grant: Callable[[str], str]) -> Right:
+    """What the reply to a harmless call says about its permission. `grant` makes the command that grants a permission in that place."""
+    try:
+        ask()
+    except CloudError as error:
+        return right_of_error(permission, place, error, grant)
+    return Right(permission=permission, place=place)
+
+
+def right_of_error(permission: str, place: str, error: CloudError, grant: Callable[[str], str]) -> Right:
+    """What a failed call says about its permission. To ask for something that doesn't exist is no refusal."""
+    right = partial(Right, permission=permission, place=place)
+    if error.reason is Reason.GONE:
+        return right()
+    if error.reason is Reason.DENIED:
+        missing, because = error.missing or permission, str(error).removeprefix(f"{error.operation}: ")
+        return right(status=CheckStatus.FIX, because=because, fix=grant(missing), missing=missing)
+    if error.reason is Reason.UNREACHABLE:
+        return right(status=CheckStatus.FIX, because=str(error), fix=unreachable_advice(error))
+    return right(status=CheckStatus.UNKNOWN, because=str(error))
+
+
+def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterator[Check]:
+    """One line for everything that is there, one for each permission that is missing, and one for each reason to know nothing.
+
+    A permission that takes a command of its own in each place has as many lines. `what` says what the rights are for: `reading`.
+    """
+    if there := [right for right in rights if right.status is CheckStatus.OK]:
+        permissions = count_noun(len({right.permission for right in there}), "permission")
+        yield ok(name, f"{permissions} for {what} granted in {_places(there)}")
+    groups: dict[tuple[object, ...], list[Right]] = {}
+    for right in rights:
+        # What is missing is grouped by permission over all places with the same command; everything else by its reason.
+        is_missing = right.status is CheckStatus.FIX and right.missing is not None
+        by = (right.missing, right.fix) if is_missing else (right.because, right.missing)
+        groups.setdefault((right.status, is_missing, *by), []).append(right)
+    for status, check in ((CheckStatus.FIX, to_fix), (CheckStatus.UNKNOWN, unknown)):
+        for group in (group for group in groups.values() if group[0].status is status):
+            first, names = group[0], sorted({right.permission for right in group})
+            named = names[0] if len(names) == 1 else f"{len(names)} permissions ({first_few(names)})"
+            yield check(name, f"{named} in {_places(group)}: {first.because}", first.fix, first.missing)
+
+
+def _places(group: Sequence[Right]) -> str:
+    return first_few(sorted({right.place for right in group}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -15,11 +15,6 @@ from reaper.policy.file import PolicySource
 from reaper.report.saved import SavedReport
 from reaper.sessions import CloudSession
 from reaper.settings import Settings
-
-KEY_PREFIX = "kms:"
-"""Begins the permissions on keys, which no setting names."""
-MAX_ACCOUNTS = 20
-"""Accounts or subscriptions whose permissions are asked for one by one. All have the same roles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +52,6 @@ class Opened:
     has_unread_reports: bool = False
 
 
-def one_per_account(sessions: Sequence[CloudSession]) -> Iterator[CloudSession]:
-    """The first session of each account, at most MAX_ACCOUNTS."""
-    by_account = {session.target.account: session for session in reversed(sessions)}
-    order = list(dict.fromkeys(session.target.account for session in sessions))[:MAX_ACCOUNTS]
-    return iter([by_account[account] for account in order])
-
-
 def doctor_of(cloud: str) -> Any:
     """The part of the examination that only this cloud knows."""
     return import_module(f"reaper.{cloud}.doctor.checks")
@@ -72,14 +60,13 @@ def doctor_of(cloud: str) -> Any:
 def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
     """The command that grants what `error` says is missing on the store, secret or topic at `address`; else `otherwise`.
 
-    A store or secret may be refused by the key that encrypts it: then the error says which key that is.
+    A store or secret may be refused by the key that encrypts it, which no setting names: then the error says which key that is.
     """
     missing = missing_permission(error)
     if missing is None or (":" not in missing and "/" not in missing):
         return otherwise
     try:
-        resource = refused_resource(str(error)) if missing.startswith(KEY_PREFIX) else address
-        line: str = doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource)
+        resource = refused_resource(str(error)) if missing.startswith("kms:") else address
+        return str(doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource))
     except (ImportError, ReaperError):
         return f"Allow this identity {missing}."
-    return line

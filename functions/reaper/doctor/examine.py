@@ -1,52 +1,95 @@
-"""The whole examination, in two rounds: the first opens what the second asks with."""
+"""The whole examination, in two rounds: the first opens what the second asks with.
+
+The subjects of a round run side by side, each for a limited time, so that one that hangs or fails hides no other.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from reaper.doctor import channels, clocks, credentials, links, pauses, policies, rights, schedule, stores
-from reaper.doctor.check import Check
+from reaper.doctor import access, channels, policies, stores
+from reaper.doctor.check import Check, unknown
 from reaper.doctor.context import DoctorContext, Opened
-from reaper.doctor.subjects import LIMIT_S, Subject, run_subjects
+from reaper.errors import ODD_REPLY_ERRORS, ReaperError
+
+LIMIT_S = 45.0
+"""Seconds that all subjects of one round have together."""
+Subject = Callable[[], Iterable[Check]]
+"""Yields its checks one by one: those before a failure count."""
 
 
 def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     """Every check. Takes at most twice `limit_s` seconds, whatever hangs."""
     opened = Opened()
-    clouds, checks = credentials.clouds_in_use(context)
+    clouds, checks = access.clouds_in_use(context)
     checks += run_subjects(_first_round(context, clouds, opened), limit_s)
     return checks + run_subjects(_second_round(context, clouds, opened), limit_s)
 
 
 def _first_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:
     subjects: dict[str, Subject] = {
-        f"credentials.{cloud}": partial(credentials.examine_credentials, context, cloud, opened) for cloud in clouds
+        f"credentials.{cloud}": partial(access.examine_credentials, context, cloud, opened) for cloud in clouds
     }
-    subjects["policy"] = partial(policies.open_policy, context, opened)
-    subjects["report"] = partial(schedule.open_report, context, opened)
-    return subjects
+    return subjects | {
+        "policy": partial(policies.open_policy, context, opened),
+        "report": partial(policies.open_report, context, opened),
+    }
 
 
 def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:
     subjects: dict[str, Subject] = {}
     for cloud in clouds:
         if opened.sessions.get(cloud):
-            subjects[f"reading.{cloud}"] = partial(rights.examine_reading, context, cloud, opened)
-            subjects[f"metrics.{cloud}"] = partial(rights.examine_metrics, context, cloud, opened)
-            subjects[f"acting.{cloud}"] = partial(rights.examine_acting, context, cloud, opened)
+            subjects[f"reading.{cloud}"] = partial(access.examine_reading, context, cloud, opened)
+            subjects[f"metrics.{cloud}"] = partial(access.examine_metrics, context, cloud, opened)
+            subjects[f"acting.{cloud}"] = partial(access.examine_acting, context, cloud, opened)
             if context.includes_undo:
-                subjects[f"undoing.{cloud}"] = partial(rights.examine_undoing, context, cloud, opened)
-        subjects[f"clock.{cloud}"] = partial(clocks.examine_clock, context, cloud)
+                subjects[f"undoing.{cloud}"] = partial(access.examine_undoing, context, cloud, opened)
+        subjects[f"clock.{cloud}"] = partial(access.examine_clock, context, cloud)
     return subjects | {
         "ledger": partial(stores.examine_ledger, context),
         "manifests": partial(stores.examine_manifests, context),
         "reports": partial(stores.examine_reports, context),
         "runs": partial(stores.examine_runs, context),
-        "workflow": partial(rights.examine_workflow, context),
-        "pause": partial(pauses.examine_pause, context),
+        "workflow": partial(access.examine_workflow, context),
+        "pause": partial(stores.examine_pause, context),
         "channels": partial(channels.examine_channels, context, opened),
-        "links": partial(links.examine_links, context),
-        "schedule": partial(schedule.examine_schedule, context, opened),
+        "links": partial(channels.examine_links, context),
+        "schedule": partial(policies.examine_schedule, context, opened),
         "policy.rules": partial(policies.examine_rules, context, opened),
         "owners": partial(policies.examine_owners, context, opened),
     }
+
+
+def run_subjects(subjects: Mapping[str, Subject], limit_s: float = LIMIT_S) -> list[Check]:
+    """The checks of all subjects, in the order of the subjects.
+
+    A subject that isn't done in time, or that fails, adds one unknown check under its name to those that it has yielded. Its thread is left
+    behind: it can't be stopped, and ends with the process at the latest.
+    """
+    found: dict[str, list[Check]] = {name: [] for name in subjects}
+    threads = {
+        name: threading.Thread(target=_run, args=(name, subject, found[name]), daemon=True) for name, subject in subjects.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    end = time.monotonic() + limit_s
+    checks: list[Check] = []
+    for name, thread in threads.items():
+        thread.join(max(0.0, end - time.monotonic()))
+        checks += list(found[name])
+        if thread.is_alive():
+            checks.append(unknown(name, f"no answer within {limit_s:g} seconds", "Run reaper doctor again."))
+    return checks
+
+
+def _run(name: str, subject: Subject, checks: list[Check]) -> None:
+    try:
+        for check in subject():
+            checks.append(check)  # noqa: PERF402 - one by one, so that those before a failure or the end of the time are kept
+    except (ReaperError, *ODD_REPLY_ERRORS) as error:
+        text = str(error) if isinstance(error, ReaperError) else repr(error)
+        checks.append(unknown(name, f"this check failed: {text}", "Run reaper doctor again."))

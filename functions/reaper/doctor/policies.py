@@ -1,18 +1,38 @@
-"""The policy: that it can be read and is valid, and how it met the fleet in the last report."""
+"""The policy: that it can be read and is valid, and how it met the fleet in the last report. When the last sweep was.
+
+The last report is a file, or the newest of those that the functions stored under REAPER_REPORTS.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
 
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
-from reaper.errors import PolicyError, ReaperError
+from reaper.doctor.stores import STORE_ADVICE, text_store
+from reaper.duration import format_duration
+from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError
+from reaper.ledger import opening
 from reaper.model import State
 from reaper.policy.file import load_policy
-from reaper.text import count_noun, first_few
+from reaper.report.saved import SavedReport, load_report, parse_report
+from reaper.text import count_noun, first_few, format_time
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
+ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
+REPORT_ADVICE = "reaper sweep --format json --output report.json && reaper doctor --report report.json"
+RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
+MAX_DAYS = 8
+"""Days to look back for a report."""
+MAX_REPORTS = 6
+"""Reports of one day that are read. Their names say nothing about their order."""
+MARGIN = timedelta(hours=2)
+"""How late a sweep may be."""
+MAX_PLACES = 20
+"""Places whose statistics are read."""
 
 
 def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -27,9 +47,7 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE)
         return
     except ReaperError as error:
-        yield of_error(
-            "policy", error, advice_for(error, where or "", "Check REAPER_POLICY, and whether this identity may read it.")
-        )
+        yield of_error("policy", error, advice_for(error, where or "", ACCESS_ADVICE))
         return
     warnings = lint.lint_policy(source.policy, source.text, source.name)
     hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
@@ -38,26 +56,20 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """The rules that matched nothing in the last report: misspelled, or nothing of theirs is there."""
-    rules = opened.policy.policy.rules if opened.policy else []
-    report = opened.report
-    if not rules or opened.policy is None:
+    report, source = opened.report, opened.policy
+    if not source or not source.policy.rules:
         return
-    if report is None or report.run.policy_sha256 != opened.policy.sha256:
+    if report is None or report.run.policy_sha256 != source.sha256:
         because = "the last report isn't known" if report is None else "the last report was made under another policy"
-        yield unknown(
-            "policy.rules",
-            f"{because}, so it doesn't say which rules match anything",
-            "reaper sweep --format json --output report.json && reaper doctor --report report.json",
-        )
+        yield unknown("policy.rules", f"{because}, so it doesn't say which rules match anything", REPORT_ADVICE)
         return
     used = {finding.rule for finding in report.findings}
-    idle = [spec.name for spec in rules if not any(repr(spec.name) in text for text in used)]
+    idle = [spec.name for spec in source.policy.rules if not any(repr(spec.name) in text for text in used)]
     if idle:
-        names = first_few([repr(name) for name in idle])
-        because = f"{count_noun(len(idle), 'rule')} matched nothing in the last report: {names}"
-        yield unknown(
-            "policy.rules", because, "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
+        because = (
+            f"{count_noun(len(idle), 'rule')} matched nothing in the last report: {first_few([repr(name) for name in idle])}"
         )
+        yield unknown("policy.rules", because, RULES_ADVICE)
     else:
         yield ok("policy.rules", "every rule matched something in the last report")
 
@@ -68,11 +80,93 @@ def examine_owners(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         return
     idle = [finding for finding in opened.report.findings if finding.state == State.IDLE]
     without = [finding.name for finding in idle if not finding.owner.address]
+    count = count_noun(len(idle), "idle resource")
+    because = f"{len(without)} of {count} have no owner's address: {first_few(without)}"
     if not without:
-        yield ok("owners", f"every one of {count_noun(len(idle), 'idle resource')} has an owner's address")
-        return
-    because = f"{len(without)} of {count_noun(len(idle), 'idle resource')} have no owner's address: {first_few(without)}"
-    if context.settings.mode.writes:
+        yield ok("owners", f"every one of {count} has an owner's address")
+    elif context.settings.mode.writes:
         yield to_fix("owners", because, OWNERS_ADVICE)
     else:
         yield ok("owners", f"{because}. That matters above mode audit")
+
+
+def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Read the last report. What can't be read is a line; that there is none is not."""
+    place = context.settings.reports or ""
+    try:
+        if context.report_file:
+            opened.report = load_report(Path(context.report_file))
+        if place.startswith(("s3://", "https://")):
+            opened.stored = _newest_report(place, context, opened)
+            opened.report = opened.report or opened.stored
+    except SettingsError as error:
+        yield unknown("report", str(error), "Name another report with --report.")
+    except CloudError as error:
+        if error.reason is Reason.DENIED:
+            because = f"the last report can't be read, which a sweep doesn't need: {error}"
+            yield unknown("report", because, missing=error.missing)
+        else:
+            yield of_error("report", error, STORE_ADVICE)
+
+
+def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedReport | None:
+    """The newest report of the newest day that has any. Raises ReaperError."""
+    store, today = text_store(place), context.clock()
+    for day in (today - timedelta(days=back) for back in range(-1, MAX_DAYS)):
+        addresses = store.list_texts(f"{place.rstrip('/')}/{day:%Y/%m/%d}")
+        if reports := [parse_report(store.read_text(address), address) for address in addresses[-MAX_REPORTS:]]:
+            opened.has_unread_reports = len(addresses) > MAX_REPORTS
+            return max(reports, key=lambda report: report.run.started_at)
+    return None
+
+
+def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Whether the last sweep is as recent as it should be, by the last stored report or the ledger's statistics, whichever is newer."""
+    known = [(opened.stored.run.started_at, "report")] if opened.stored else []
+    if in_ledger := _last_statistics(context, opened):
+        known.append((in_ledger, "ledger"))
+    if not known:
+        because = "no stored report and no statistics in the ledger say when the last sweep was"
+        yield unknown("schedule", because, "Set REAPER_REPORTS or REAPER_LEDGER to the deployment's.")
+        return
+    started, source = max(known)
+    age = context.clock() - started
+    said = f"the last sweep began {format_time(started)} ({source})"
+    if age > context.every + MARGIN and opened.has_unread_reports:
+        yield unknown("schedule", f"{said}, or later: only {MAX_REPORTS} reports of a day are read", "Set REAPER_LEDGER.")
+    elif age > context.every + MARGIN:
+        because = f"{said}: {format_duration(age)} ago, and one is expected every {format_duration(context.every)}"
+        yield to_fix("schedule", because, f"Check the schedule and the function's log. {_sweep_advice(context)}")
+    elif source == "report" and opened.stored and not opened.stored.is_complete:
+        gaps = sum(row.status != "ok" for row in opened.stored.coverage)
+        yield ok("schedule", f"{said}; its coverage has {gaps} gaps, which the report names")
+    else:
+        yield ok("schedule", said)
+
+
+def _sweep_advice(context: DoctorContext) -> str:
+    """How to sweep now in a way that is recorded. The command line stores no report, and in mode audit nothing in the ledger either."""
+    mode = context.settings.mode
+    if not mode.writes:
+        return f"To sweep now, invoke the function. In mode {mode} reaper sweep records nothing."
+    if not context.settings.ledger:
+        return "To sweep now, invoke the function, or set REAPER_LEDGER to the deployment's: reaper sweep stores no report."
+    return f"To sweep now, run reaper sweep --mode {mode}."
+
+
+def _last_statistics(context: DoctorContext, opened: Opened) -> datetime | None:
+    """When the last sweep began that recorded statistics; None if that isn't known."""
+    if not context.settings.ledger:
+        return None
+    sessions = [session for some in opened.sessions.values() for session in some][:MAX_PLACES]
+    try:
+        ledger = opening.open_ledger(context.settings.ledger, context.environ, read_only=True)
+        rows = [
+            row
+            for session in sessions
+            for kind in context.kinds_of(session.target.cloud)
+            for row in ledger.statistics(session.target, kind.name, 1)
+        ]
+    except ReaperError:
+        return None  # `stores` says so
+    return max((row.started for row in rows), default=None)

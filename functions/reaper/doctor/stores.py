@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
@@ -20,9 +20,10 @@ from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Memory, Target
+from reaper.pending.stop_switch import paused_because, read_pause
 from reaper.settings import require_kept_memory
 
-MARKER, MARKER_FOLDER = "doctor", "doctor"
+MARKER = "doctor"
 NO_PLACE = Target(cloud="doctor", account="doctor")
 """The place of the lease: no sweep ever has it."""
 LEASE = timedelta(minutes=1)
@@ -88,24 +89,43 @@ def _write_and_read_row(context: DoctorContext, ledger: Ledger) -> None:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", "the marker isn't read back as it was written")
 
 
+def examine_pause(context: DoctorContext) -> Iterator[Check]:
+    """Whether the stop switch is on. Below mode enforce it stops nothing, because nothing acts; `apply` respects it in every mode."""
+    settings = context.settings
+    if not settings.ledger:
+        return
+    try:
+        ledger = opening.open_ledger(settings.ledger, context.environ, read_only=True)
+    except ReaperError:
+        return  # `examine_ledger` says so
+    pause = read_pause(ledger, context.clock())
+    if pause is None:
+        yield ok("pause", "the stop switch is off")
+    elif pause.unreadable_because:
+        repair = "Repair the ledger first, then set the switch with reaper pause or reaper resume."
+        yield to_fix("pause", paused_because(pause), repair)
+    elif settings.mode.announces:
+        yield to_fix("pause", f"{paused_because(pause)}, so nothing is stopped, deleted or started", "reaper resume")
+    else:
+        yield ok("pause", paused_because(pause))
+
+
 def examine_manifests(context: DoctorContext) -> Iterator[Check]:
     """Mode enforce stores a manifest before each action; restore and undo read it."""
     settings = context.settings
     if not settings.mode.acts and not (context.includes_undo and settings.manifests):
         yield ok("manifests", f"mode {settings.mode} stores none")
         return
-    if settings.manifests:
-        yield from _store_checks("manifests", settings.manifests, must_read=context.includes_undo)
-        return
-    yield from folder_checks("manifests", str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent))
+    own = settings.manifests or str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent)
+    yield from _store_checks("manifests", own, must_read=context.includes_undo)
 
 
 def examine_reports(context: DoctorContext) -> Iterator[Check]:
     """The functions store every report."""
-    if not context.settings.reports:
+    if context.settings.reports:
+        yield from _store_checks("reports", context.settings.reports, must_read=False)
+    else:
         yield ok("reports", "REAPER_REPORTS isn't set; the command line has --output instead")
-        return
-    yield from _store_checks("reports", context.settings.reports, must_read=False)
 
 
 def examine_runs(context: DoctorContext) -> Iterator[Check]:
@@ -119,33 +139,29 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
         yield from folder_checks(name, place)
         return
     shown = place.partition("?")[0].rstrip("/")
+    address, text = "", f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
     try:
         store = text_store(place)
-        text = f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
-        address = store.write(place, f"{MARKER_FOLDER}/{uuid4().hex}.json", text)
-    except ReaperError as error:
-        yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
-        return
-    try:
+        address = store.write(place, f"doctor/{uuid4().hex}.json", text)
         read = store.read_text(address)
-    except CloudError as error:
-        if must_read or error.reason is not Reason.DENIED:
-            yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
-        else:
+    except ReaperError as error:
+        if address and not must_read and isinstance(error, CloudError) and error.reason is Reason.DENIED:
             because = f"{shown} can be written, but not read by this identity, which a sweep doesn't need: {error}"
             yield unknown(name, because, missing=error.missing)
+        else:
+            yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
         return
-    if read != text:
+    if read == text:
+        yield ok(name, f"{shown} can be written and read")
+    else:
         yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)
-        return
-    yield ok(name, f"{shown} can be written and read")
 
 
 def text_store(place: str) -> Any:
     """The module that reads and writes texts at such an address. Raises SettingsError without its SDK."""
     cloud = "aws" if place.startswith("s3://") else "azure"
     try:
-        return cast(Any, import_module(f"reaper.{cloud}.stores.texts"))
+        return import_module(f"reaper.{cloud}.stores.texts")
     except ImportError as error:
         raise SettingsError(f"{place} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
 

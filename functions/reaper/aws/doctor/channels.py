@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reaper.aws.doctor.checks import own_grant_line, own_rights, own_session
+from reaper.aws.doctor.checks import own_rights, own_session
 from reaper.aws.session import CloudSession
 from reaper.doctor.check import Check, CheckStatus, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext
@@ -21,7 +21,7 @@ NOT_FOUND = "NotFoundException"
 PENDING = "PendingConfirmation"
 """The ARN of a subscription that isn't confirmed."""
 SANDBOX_FIX = (
-    "aws sesv2 put-account-details --production-access-enabled --mail-type TRANSACTIONAL --website-url https://YOUR.SITE{region}"
+    "aws sesv2 put-account-details --production-access-enabled --mail-type TRANSACTIONAL --website-url https://YOUR.SITE"
 )
 
 
@@ -59,7 +59,7 @@ def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Ch
         try:
             reply = cloud.call("sesv2", "GetEmailIdentity", "VerifiedForSendingStatus", EmailIdentity=identity)
         except CloudError as error:
-            if _is_not_found(error):
+            if error.reason is Reason.GONE or f"{NOT_FOUND}:" in str(error):
                 continue
             yield _unread(name, error, create)
             return
@@ -90,13 +90,10 @@ def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
         return
     if not reply.get("ProductionAccessEnabled"):
         because = f"SES is in its sandbox in {cloud.region}: it delivers to verified addresses only"
-        yield to_fix(name, because, SANDBOX_FIX.format(region=region))
+        yield to_fix(name, because, SANDBOX_FIX + region)
     elif not reply["SendingEnabled"]:
-        yield to_fix(
-            name,
-            f"SES sends nothing in {cloud.region}: sending is paused",
-            f"aws sesv2 put-account-sending-attributes --sending-enabled{region}",
-        )
+        resume = f"aws sesv2 put-account-sending-attributes --sending-enabled{region}"
+        yield to_fix(name, f"SES sends nothing in {cloud.region}: sending is paused", resume)
     else:
         yield ok(name, f"SES has production access in {cloud.region}")
 
@@ -125,10 +122,9 @@ def _send_checks(name: str, permission: str, resources: tuple[str, ...], request
     best = min(results, key=lambda right: (CheckStatus.OK, CheckStatus.UNKNOWN, CheckStatus.FIX).index(right.status))
     if best.status is CheckStatus.OK:
         yield ok(name, f"this identity may use {permission}")
-    elif best.status is CheckStatus.FIX:
-        yield to_fix(name, f"{permission}: {best.because}", best.fix or own_grant_line(permission, resources[-1]), best.missing)
     else:
-        yield unknown(name, f"{permission}: {best.because}", best.fix, best.missing)
+        check = to_fix if best.status is CheckStatus.FIX else unknown
+        yield check(name, f"{permission}: {best.because}", best.fix, best.missing)
 
 
 def _unread(name: str, error: CloudError, otherwise: str) -> Check:
@@ -136,7 +132,3 @@ def _unread(name: str, error: CloudError, otherwise: str) -> Check:
     if error.reason is Reason.DENIED and error.missing:
         return unknown(name, f"{error}; only the doctor needs that permission", missing=error.missing)
     return of_error(name, error, otherwise)
-
-
-def _is_not_found(error: CloudError) -> bool:
-    return error.reason is Reason.GONE or f"{NOT_FOUND}:" in str(error)

@@ -16,7 +16,7 @@ from reaper.aws import metrics
 from reaper.aws.doctor.grants import NOTHING, PROBES, SERVICE_OF_PREFIX, Principal, grant_line, parse_principal, resource_arn
 from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
 from reaper.aws.session import CloudSession, new_session
-from reaper.doctor.right import Right, right_of_call
+from reaper.doctor.check import Right, asked_right
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
 
@@ -56,10 +56,10 @@ def reply_time() -> datetime | None:
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
     """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
-    asked = [permission for permission in permissions if permission in PROBES]
-    others = [permission for permission in permissions if permission not in PROBES]
-    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), asked))
-    return rights + (simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others)) if others else [])
+    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), [name for name in permissions if name in PROBES]))
+    if others := [name for name in permissions if name not in PROBES]:
+        rights += simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others))
+    return rights
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
@@ -86,21 +86,20 @@ def own_grant_line(permission: str, address: str) -> str:
 
 def resource_of_address(principal: Principal, permission: str, address: str) -> str:
     """The ARN of what a setting's address names: in S3 an object, or with a slash at the end everything below."""
-    if address.startswith("arn:"):
-        return address
-    parts = urlsplit(address) if "://" in address else None
-    stem = f"arn:{principal.partition}"
-    if parts and parts.scheme == "s3":
+    scheme, _, place = address.partition(":")
+    name = place.partition("#")[0] if scheme == "secretsmanager" else place
+    stem, parts = f"arn:{principal.partition}", urlsplit(address) if "://" in address else None
+    if scheme == "arn" or (scheme in {"ssm", "secretsmanager"} and name.startswith("arn:")):
+        return address if scheme == "arn" else name
+    if scheme == "s3" and parts:
         below = f"{parts.path or '/'}*" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
         return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
-    if parts and parts.scheme == "dynamodb":
+    if scheme == "dynamodb" and parts:
         return f"{stem}:dynamodb:*:{principal.account}:table/{parts.netloc}"
-    if address.startswith("ssm:"):
-        name = address.removeprefix("ssm:")
-        return name if name.startswith("arn:") else f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
-    if address.startswith("secretsmanager:"):
-        name = address.removeprefix("secretsmanager:").partition("#")[0]
-        return name if name.startswith("arn:") else f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
+    if scheme == "ssm":
+        return f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
+    if scheme == "secretsmanager":
+        return f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
     return resource_arn(principal, permission)
 
 
@@ -110,16 +109,17 @@ def workflow_rights(workflow: str) -> list[Right]:
     executions = workflow.replace(":stateMachine:", ":execution:")
     cloud = own_session(region)
 
-    def grant(missing: str) -> str:
-        return grant_line(_principal(cloud), missing, f"{executions}:*")
+    def describe() -> None:
+        try:
+            cloud.call("stepfunctions", "DescribeExecution", "status", executionArn=f"{executions}:{NOTHING}")
+        except CloudError as error:
+            if error.code != "ExecutionDoesNotExist":
+                raise
 
-    try:
-        cloud.call("stepfunctions", "DescribeExecution", "status", executionArn=f"{executions}:{NOTHING}")
-        error = None
-    except CloudError as refusal:
-        error = None if refusal.code == "ExecutionDoesNotExist" else refusal
     return [
-        right_of_call("states:DescribeExecution", name, error, grant),
+        asked_right(
+            "states:DescribeExecution", name, describe, lambda missing: grant_line(_principal(cloud), missing, f"{executions}:*")
+        ),
         *own_rights(["states:StartExecution"], workflow, {}, region),
     ]
 
@@ -134,13 +134,10 @@ def own_session(region: str | None = None) -> CloudSession:
 def own_rights(permissions: Sequence[str], resource: str, context: dict[str, str], region: str | None = None) -> list[Right]:
     """Whether the process's own identity may do these actions on that resource, by a simulation. Raises CloudError."""
     cloud = own_session(region)
-    request = Request(
-        principal=_principal(cloud),
-        actions=permissions,
-        resources=dict.fromkeys(permissions, resource),
-        context=context,
+    resources = dict.fromkeys(permissions, resource)
+    return simulated_rights(
+        [cloud], Request(principal=_principal(cloud), actions=permissions, resources=resources, context=context)
     )
-    return simulated_rights([cloud], request)
 
 
 def _caller(cloud: CloudSession) -> str:
@@ -162,10 +159,10 @@ def _simulators(cloud: CloudSession) -> list[CloudSession]:
 
 
 def _asked_right(cloud: CloudSession, permission: str) -> Right:
-    probe = PROBES[permission]
+    want, params = PROBES[permission]
     prefix, _, operation = permission.partition(":")
     service = SERVICE_OF_PREFIX.get(prefix, prefix)
-    return _right_of(cloud, permission, lambda: cloud.call(service, operation, probe.want, **probe.params))
+    return _right_of(cloud, permission, lambda: cloud.call(service, operation, want, **params))
 
 
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
@@ -175,11 +172,7 @@ def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -
         principal = _principal(cloud)
         return grant_line(principal, missing, resource_arn(principal, missing))
 
-    try:
-        ask()
-    except CloudError as error:
-        return right_of_call(permission, _place(cloud), error, grant)
-    return right_of_call(permission, _place(cloud), None, grant)
+    return asked_right(permission, f"account {cloud.target.account} {cloud.region}", ask, grant)
 
 
 def _read_metrics(cloud: CloudSession, now: datetime) -> None:
@@ -196,20 +189,10 @@ def _read_metrics(cloud: CloudSession, now: datetime) -> None:
         for number, (space, name, dimension) in enumerate(METRICS)
     ]
     end = now.replace(minute=0, second=0, microsecond=0)
-    reply = cloud.call(
-        "cloudwatch",
-        "GetMetricData",
-        "MetricDataResults",
-        MetricDataQueries=queries,
-        StartTime=end - timedelta(hours=1),
-        EndTime=end,
-    )
+    params = {"MetricDataQueries": queries, "StartTime": end - timedelta(hours=1), "EndTime": end}
+    reply = cloud.call("cloudwatch", "GetMetricData", "MetricDataResults", **params)
     hidden = [row["Id"] for row in reply["MetricDataResults"] if row.get("StatusCode") == "Forbidden"]
     if hidden:
         names = ", ".join(" ".join(METRICS[int(id_[1:])]) for id_ in hidden)
         get = METRIC_PERMISSIONS[0]
         raise CloudError(Reason.DENIED, get, f"forbidden for {names}", code="Forbidden", missing=get)
-
-
-def _place(cloud: CloudSession) -> str:
-    return f"account {cloud.target.account} {cloud.region}"

@@ -1,4 +1,4 @@
-"""The identity that asks, and the command that grants it one permission on one resource. Pure.
+"""The identity that asks, the command that grants it one permission on one resource, and a harmless call for each permission. Pure.
 
 ARNs of callers: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns. Resource types by action:
 https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html
@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
@@ -43,8 +43,6 @@ OTHER_RESOURCES = {
     "iam:PassRole": "role/{name}",
 }
 """The resource in the ARN of other actions. Tags are asked about for one of the types that have them."""
-
-
 ELSEWHERE_ADVICE = (
     "Allow {permission} to the role {name} in each of these accounts. What a sweep needs is in infra/aws/target-role.yaml, so update its "
     "stack set: Acting=yes grants actions."
@@ -95,10 +93,7 @@ def parse_principal(arn: str) -> Principal:
         parts = ["arn", "aws", "iam", "", "", arn]
         arn = ":".join(parts)
     sort, _, rest = parts[5].partition("/")
-    if sort == "assumed-role":
-        name = rest.partition("/")[0]
-    else:
-        name = rest.rpartition("/")[2]
+    name = rest.partition("/")[0] if sort == "assumed-role" else rest.rpartition("/")[2]
     if sort in {"assumed-role", "role"}:
         type_ = PrincipalType.SSO_ROLE if name.startswith(SSO_PREFIX) else PrincipalType.ROLE
         return Principal(arn=arn, type=type_, name=name)
@@ -131,65 +126,47 @@ def grant_line(principal: Principal, permission: str, resource: str) -> str:
     policy = f"reaper-{permission.replace(':', '-')}"
     if resource != ANY:
         policy += f"-{sha256(resource.encode()).hexdigest()[:8]}"
-    if principal.type is PrincipalType.ROLE:
-        return f"aws iam put-role-policy --role-name {principal.name} --policy-name {policy} --policy-document {document}"
-    if principal.type is PrincipalType.USER:
-        return f"aws iam put-user-policy --user-name {principal.name} --policy-name {policy} --policy-document {document}"
-    where = (
-        f"the permission set of {principal.name} in IAM Identity Center"
-        if principal.type is PrincipalType.SSO_ROLE
-        else principal.arn
-    )
+    if (who := principal.type.value) in {"role", "user"}:
+        return f"aws iam put-{who}-policy --{who}-name {principal.name} --policy-name {policy} --policy-document {document}"
+    is_sso = principal.type is PrincipalType.SSO_ROLE
+    where = f"the permission set of {principal.name} in IAM Identity Center" if is_sso else principal.arn
     return f"Add this statement to {where}: {json.dumps(statement)}"
-
-
-# MERGED A harmless call for each permission that reads: a list of one row, or a description of something that doesn't exist. Data.
-#
-# IAM decides before a service looks for what is asked about, so a refusal says that the permission is missing, and "not found" that it is there.
 
 
 NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only described."""
 SERVICE_OF_PREFIX = {"tag": "resourcegroupstaggingapi"}
 """The SDK's name of a service by the prefix of its permissions, if the two differ."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """What to ask. `want`: a key of every true reply."""
-
-    want: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-
 ONE = {"MaxResults": 1}
-PROBES: Mapping[str, Probe] = {
-    "application-autoscaling:DescribeScalableTargets": Probe(want="ScalableTargets", params={"ServiceNamespace": "sagemaker", **ONE}),
-    "application-autoscaling:DescribeScalingPolicies": Probe(want="ScalingPolicies", params={"ServiceNamespace": "sagemaker", **ONE}),
-    "application-autoscaling:DescribeScheduledActions": Probe(want="ScheduledActions", params={"ServiceNamespace": "sagemaker", **ONE}),
-    "cloudwatch:DescribeAlarms": Probe(want="MetricAlarms", params={"AlarmNames": [NOTHING], "MaxRecords": 1}),
-    "ec2:DescribeRegions": Probe(want="Regions", params={"AllRegions": False}),
-    "logs:DescribeLogStreams": Probe(
-        want="logStreams", params={"logGroupName": "/aws/sagemaker/NotebookInstances", "logStreamNamePrefix": NOTHING, "limit": 1}
+SCALING = {"ServiceNamespace": "sagemaker", **ONE}
+PROBES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "application-autoscaling:DescribeScalableTargets": ("ScalableTargets", SCALING),
+    "application-autoscaling:DescribeScalingPolicies": ("ScalingPolicies", SCALING),
+    "application-autoscaling:DescribeScheduledActions": ("ScheduledActions", SCALING),
+    "cloudwatch:DescribeAlarms": ("MetricAlarms", {"AlarmNames": [NOTHING], "MaxRecords": 1}),
+    "ec2:DescribeRegions": ("Regions", {"AllRegions": False}),
+    "logs:DescribeLogStreams": (
+        "logStreams", {"logGroupName": "/aws/sagemaker/NotebookInstances", "logStreamNamePrefix": NOTHING, "limit": 1}
     ),
-    "sagemaker:DescribeApp": Probe(
-        want="Status", params={"DomainId": f"d-{NOTHING}", "UserProfileName": NOTHING, "AppType": "JupyterServer", "AppName": NOTHING}
+    "sagemaker:DescribeApp": (
+        "Status", {"DomainId": f"d-{NOTHING}", "UserProfileName": NOTHING, "AppType": "JupyterServer", "AppName": NOTHING}
     ),
-    "sagemaker:DescribeEndpoint": Probe(want="EndpointStatus", params={"EndpointName": NOTHING}),
-    "sagemaker:DescribeEndpointConfig": Probe(want="ProductionVariants", params={"EndpointConfigName": NOTHING}),
-    "sagemaker:DescribeInferenceComponent": Probe(want="EndpointName", params={"InferenceComponentName": NOTHING}),
-    "sagemaker:DescribeMlflowTrackingServer": Probe(want="TrackingServerSize", params={"TrackingServerName": NOTHING}),
-    "sagemaker:DescribeModel": Probe(want="ModelName", params={"ModelName": NOTHING}),
-    "sagemaker:DescribeNotebookInstance": Probe(want="NotebookInstanceStatus", params={"NotebookInstanceName": NOTHING}),
-    "sagemaker:ListApps": Probe(want="Apps", params=ONE),
-    "sagemaker:ListEndpoints": Probe(want="Endpoints", params=ONE),
-    "sagemaker:ListInferenceComponents": Probe(want="InferenceComponents", params=ONE),
-    "sagemaker:ListMlflowTrackingServers": Probe(want="TrackingServerSummaries", params=ONE),
-    "sagemaker:ListModels": Probe(want="Models", params=ONE),
-    "sagemaker:ListNotebookInstances": Probe(want="NotebookInstances", params=ONE),
-    "sagemaker:ListSpaces": Probe(want="Spaces", params=ONE),
-    "sts:GetCallerIdentity": Probe(want="Account"),
-    "tag:GetResources": Probe(
-        want="ResourceTagMappingList", params={"ResourceTypeFilters": ["sagemaker:endpoint"], "ResourcesPerPage": 1}
-    ),
+    "sagemaker:DescribeEndpoint": ("EndpointStatus", {"EndpointName": NOTHING}),
+    "sagemaker:DescribeEndpointConfig": ("ProductionVariants", {"EndpointConfigName": NOTHING}),
+    "sagemaker:DescribeInferenceComponent": ("EndpointName", {"InferenceComponentName": NOTHING}),
+    "sagemaker:DescribeMlflowTrackingServer": ("TrackingServerSize", {"TrackingServerName": NOTHING}),
+    "sagemaker:DescribeModel": ("ModelName", {"ModelName": NOTHING}),
+    "sagemaker:DescribeNotebookInstance": ("NotebookInstanceStatus", {"NotebookInstanceName": NOTHING}),
+    "sagemaker:ListApps": ("Apps", ONE),
+    "sagemaker:ListEndpoints": ("Endpoints", ONE),
+    "sagemaker:ListInferenceComponents": ("InferenceComponents", ONE),
+    "sagemaker:ListMlflowTrackingServers": ("TrackingServerSummaries", ONE),
+    "sagemaker:ListModels": ("Models", ONE),
+    "sagemaker:ListNotebookInstances": ("NotebookInstances", ONE),
+    "sagemaker:ListSpaces": ("Spaces", ONE),
+    "sts:GetCallerIdentity": ("Account", {}),
+    "tag:GetResources": ("ResourceTagMappingList", {"ResourceTypeFilters": ["sagemaker:endpoint"], "ResourcesPerPage": 1}),
 }  # fmt: skip
+"""A harmless call for each permission that reads: a key of every true reply, and the parameters. It asks for a list of one row, or a description
+of something that doesn't exist. IAM decides before a service looks for it, so a refusal says that the permission is missing, and "not found"
+that it is there."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws.doctor.grants import NOTHING, Principal, PrincipalType, grant_line, parse_principal, resource_arn
-from reaper.doctor.check import CheckStatus
-from reaper.doctor.right import Right
+from reaper.doctor.check import CheckStatus, Right
 from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 GET_ROLE = "iam:GetRole"
+OPERATION = "SimulatePrincipalPolicy"
+NOT_ALLOWED = "no policy allows it"
 MAX_ACTIONS = 50
 """Actions in one call."""
 ELSEWHERE = "in other accounts the doctor's session can only read what a sweep reads, so it can't simulate there"
@@ -33,8 +35,8 @@ class Request:
 
     principal: Principal
     actions: Sequence[str]
-    resources: Mapping[str, str] | None = None
-    context: Mapping[str, str] | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str] = field(default_factory=dict)
 
 
 def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list[Right]:
@@ -42,7 +44,7 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
     if request.principal.is_root:
         return [Right(permission=action, place=f"account {request.principal.account}") for action in request.actions]
     if request.principal.type is PrincipalType.OTHER:
-        return _all_unknown(request, f"IAM simulates roles and users only, not {request.principal.arn}", None)
+        return _all_unknown(request, f"IAM simulates roles and users only, not {request.principal.arn}")
     errors: list[CloudError] = []
     for session in sessions:
         try:
@@ -50,7 +52,7 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
         except CloudError as error:
             errors.append(error)
     if request.principal.is_elsewhere:
-        return _all_unknown(request, ELSEWHERE, None, ELSEWHERE_FIX)
+        return _all_unknown(request, ELSEWHERE, fix=ELSEWHERE_FIX)
     why = "; only the doctor needs that permission" if errors[0].missing else ""
     return _all_unknown(request, f"the simulation failed: {errors[0]}{why}", errors[0].missing)
 
@@ -63,26 +65,23 @@ def _simulate(session: CloudSession, request: Request) -> list[Right]:
     rights = []
     for resource, actions in by_resource.items():
         for start in range(0, len(actions), MAX_ACTIONS):
+            batch = actions[start : start + MAX_ACTIONS]
+            params = {
+                "PolicySourceArn": source,
+                "ActionNames": batch,
+                "ResourceArns": [resource],
+                "ContextEntries": _context_entries(request, session.region),
+            }
             rows = session.paged_rows(
-                "iam",
-                "SimulatePrincipalPolicy",
-                "EvaluationResults",
-                "EvalActionName",
-                "EvalDecision",
-                token_key="Marker",
-                PolicySourceArn=source,
-                ActionNames=actions[start : start + MAX_ACTIONS],
-                ResourceArns=[resource],
-                ContextEntries=_context_entries(request, session.region),
+                "iam", OPERATION, "EvaluationResults", "EvalActionName", "EvalDecision", token_key="Marker", **params
             )
             found = {row["EvalActionName"].lower(): row for row in rows}
-            rights += [_right(request, action, found.get(action.lower())) for action in actions[start : start + MAX_ACTIONS]]
+            rights += [_right(request, action, found.get(action.lower())) for action in batch]
     return rights
 
 
 def _resource_of(request: Request, action: str, region: str, name: str = NOTHING) -> str:
-    known = (request.resources or {}).get(action)
-    return known or resource_arn(request.principal, action, region, name)
+    return request.resources.get(action) or resource_arn(request.principal, action, region, name)
 
 
 def _context_entries(request: Request, region: str) -> list[dict[str, Any]]:
@@ -90,7 +89,7 @@ def _context_entries(request: Request, region: str) -> list[dict[str, Any]]:
         "aws:RequestedRegion": region,
         "application-autoscaling:service-namespace": "sagemaker",
         "iam:PassedToService": "sagemaker.amazonaws.com",
-        **(request.context or {}),
+        **request.context,
     }
     return [{"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"} for key, value in context.items()]
 
@@ -107,23 +106,20 @@ def _policy_source(session: CloudSession, principal: Principal) -> str:
 
 def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Right:
     """What one result means: only a plain denial says that a permission is missing."""
-    place = f"account {request.principal.account}"
+    right = partial(Right, permission=action, place=f"account {request.principal.account}")
     if row is None:
-        return Right(permission=action, place=place, status=CheckStatus.UNKNOWN, because="the simulation left it out")
+        return right(status=CheckStatus.UNKNOWN, because="the simulation left it out")
     if row["EvalDecision"] == "allowed":
-        return Right(permission=action, place=place)
+        return right()
     if (row.get("OrganizationsDecisionDetail") or {}).get("AllowedByOrganizations") is False:
         because = "the simulation says that a service control policy denies it; with conditions on global keys it may be wrong"
-        return Right(permission=action, place=place, status=CheckStatus.UNKNOWN, because=because, missing=action)
-    resource = _resource_of(request, action, "*", "*")
-    return Right(
-        permission=action,
-        place=place,
-        status=CheckStatus.FIX,
-        because=f"IAM would deny it to {request.principal.name}: {_denial(row)}",
-        fix=_mending(request.principal, action, resource, row),
-        missing=action,
-    )
+        return right(status=CheckStatus.UNKNOWN, because=because, missing=action)
+    principal, denial = request.principal, _denial(row)
+    fix = f"Change what denies {action} to {principal.name}; another statement that allows it doesn't help."
+    if denial == NOT_ALLOWED:
+        fix = grant_line(principal, action, _resource_of(request, action, "*", "*"))
+    because = f"IAM would deny it to {principal.name}: {denial}"
+    return right(status=CheckStatus.FIX, because=because, fix=fix, missing=action)
 
 
 def _denial(row: Mapping[str, Any]) -> str:
@@ -132,28 +128,13 @@ def _denial(row: Mapping[str, Any]) -> str:
     if row["EvalDecision"] == "explicitDeny":
         names = sorted({str(s.get("SourcePolicyId")) for s in row.get("MatchedStatements") or () if s.get("SourcePolicyId")})
         return f"a policy denies it explicitly ({', '.join(names) or 'unnamed'})"
-    return "no policy allows it"
+    return NOT_ALLOWED
 
 
-def _mending(principal: Principal, action: str, resource: str, row: Mapping[str, Any]) -> str:
-    """The command; another statement doesn't help against a boundary or an explicit denial."""
-    if _denial(row) == "no policy allows it":
-        return grant_line(principal, action, resource)
-    return f"Change what denies {action} to {principal.name}; another statement that allows it doesn't help."
-
-
-def _all_unknown(request: Request, because: str, missing: str | None, fix: str | None = None) -> list[Right]:
-    return [
-        Right(
-            permission=action,
-            place=f"account {request.principal.account}",
-            status=CheckStatus.UNKNOWN,
-            because=because,
-            fix=fix,
-            missing=missing,
-        )
-        for action in request.actions
-    ]
+def _all_unknown(request: Request, because: str, missing: str | None = None, fix: str | None = None) -> list[Right]:
+    place = f"account {request.principal.account}"
+    unknown = partial(Right, place=place, status=CheckStatus.UNKNOWN, because=because, fix=fix, missing=missing)
+    return [unknown(permission=action) for action in request.actions]
 
 
 def known_principal(caller: str, role: str | None) -> Principal:

@@ -14,11 +14,10 @@ from azure.communication.email import EmailClient
 from azure.core.exceptions import AzureError
 from azure.core.rest import HttpRequest
 
-from reaper import secret_store
 from reaper.azure.channels import acs
+from reaper.doctor.channels import channel_context
 from reaper.doctor.check import Check, of_error, ok, to_fix
 from reaper.doctor.context import DoctorContext
-from reaper.notices.channels.delivery import ChannelContext
 
 API_VERSION = "2023-03-31"
 ROLE_ADVICE = 'az role assignment create --assignee OBJECT_ID --role "Communication and Email Service Owner" --scope ID_OF_THE_COMMUNICATION_SERVICE'
@@ -26,14 +25,11 @@ ROLE_ADVICE = 'az role assignment create --assignee OBJECT_ID --role "Communicat
 
 def examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     """Whether the service answers this identity, or this key."""
-    channel = acs.Channel(
-        spec, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, context.environ), clock=context.clock)
-    )
+    channel = acs.Channel(spec, channel_context(context))
     request = HttpRequest("GET", f"/emails/operations/{uuid4()}?api-version={API_VERSION}")
     try:
         with EmailClient(spec.endpoint, channel.credential(), **acs.TIMEOUTS) as client:
-            response = client.send_request(request)
-            status = response.status_code
+            status = client.send_request(request).status_code
     except (AzureError, binascii.Error) as error:
         yield of_error(name, acs.error_from_sdk(error), ROLE_ADVICE)
         return

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import azureml, metrics, workspaces
-from reaper.azure import computes as all_computes
+from reaper.azure import azureml, computes, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
 from reaper.azure.kinds.azureml_online_deployment import details, listing
@@ -19,15 +19,13 @@ from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, query_pa
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, first_line, region_key
 from reaper.azure.session import CloudSession
 from reaper.azure.workspaces import TYPE
-from reaper.azure.workspaces import TYPE as WORKSPACE_TYPE
-from reaper.doctor.check import CheckStatus
-from reaper.doctor.reach import http_reply
-from reaper.doctor.right import Right, right_of_call
+from reaper.doctor.channels import http_reply
+from reaper.doctor.check import CheckStatus, Right, asked_right, right_of_error
 from reaper.errors import CloudError, Reason
 from reaper.observation import Window
 from reaper.urls import split_address
 
-METRIC_PERMISSIONS = (metrics.PERMISSION,)
+METRIC_PERMISSIONS = (PERMISSION,)
 MAX_WORKSPACES = 5
 """Workspaces of a subscription that are asked. A role is usually assigned to all of them at once."""
 NOTHING = "ml-idle-reaper-doctor"
@@ -38,7 +36,7 @@ UNKNOWN_IDENTITY = "OBJECT_ID"
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
     """Who the token is for. It is the same for every subscription. Raises CloudError."""
-    claims = _claims(sessions[0])
+    claims = sessions[0].read_once("doctor: claims", _read_claims)
     facts = {
         "object": claims.get("oid"),
         "app": claims.get("appid") or claims.get("azp"),
@@ -52,21 +50,20 @@ def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
 def reply_time() -> datetime | None:
     """The time at Azure, from the header of a refusal; None if it has none. Raises CloudError if nothing answered."""
     arm = hosts_from_env(os.environ).arm
-    return http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").date
+    date = http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").headers["Date"]
+    return parsedate_to_datetime(date) if date else None
 
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
     """Whether each of the permissions is there, by a call that reads; what no workspace is there to be asked for, by its list of permissions."""
     home, principal = _home(cloud), _principal(cloud)
     rights, spaces = _subscription_rights(cloud, permissions, principal)
-    asked = {right.permission for right in rights}
-    others = [permission for permission in permissions if permission not in asked]
+    others = set(permissions) - {right.permission for right in rights}
     for space in spaces[:MAX_WORKSPACES]:
-        requests = _workspace_requests(space["id"])
-        known = [permission for permission in others if permission in requests]
-        rights += cloud.map_concurrently(partial(_asked_right, cloud, principal), [requests[permission] for permission in known])
+        requests = [request for request in _workspace_requests(space["id"]) if request.permission in others]
+        rights += cloud.map_concurrently(partial(_asked_right, cloud, principal), requests)
     asked = {right.permission for right in rights}
-    unasked = [permission for permission in others if permission not in asked]
+    unasked = [permission for permission in permissions if permission not in asked]
     return rights + (permitted_rights(cloud, home, unasked, principal) if unasked else [])
 
 
@@ -96,7 +93,7 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
     if not by_region:
         return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, principal)
     return [
-        metric_right(cloud, MetricSource(id=space["id"], region=region), now, principal)
+        _metric_right(cloud, MetricSource(id=space["id"], region=region), now, principal)
         for region, space in sorted(by_region.items())
     ]
 
@@ -106,12 +103,10 @@ def own_grant_line(permission: str, address: str) -> str:
     principal = str(_read_claims().get("oid") or UNKNOWN_IDENTITY)
     parts = split_address(address)
     host, names = (parts.hostname or "").partition(".")[0], [name for name in parts.path.split("/") if name]
-    if "/blobServices/" in permission and names:
-        scope = f'"$(az storage account show --name {host} --query id --output tsv)/blobServices/default/containers/{names[0]}"'
-        return assign_line(principal, "Storage Blob Data Contributor", scope)
-    if "/tableServices/" in permission and names:
-        scope = f'"$(az storage account show --name {host} --query id --output tsv)/tableServices/default/tables/{names[0]}"'
-        return assign_line(principal, "Storage Table Data Contributor", scope)
+    for service, rows, sort in (("blobServices", "containers", "Blob"), ("tableServices", "tables", "Table")):
+        if f"/{service}/" in permission and names:
+            scope = f'"$(az storage account show --name {host} --query id --output tsv)/{service}/default/{rows}/{names[0]}"'
+            return assign_line(principal, f"Storage {sort} Data Contributor", scope)
     if permission.startswith("Microsoft.KeyVault/"):
         vault = split_address(address.partition(":")[2]).hostname or host
         scope = f'"$(az keyvault show --name {vault.partition(".")[0]} --query id --output tsv)"'
@@ -121,15 +116,17 @@ def own_grant_line(permission: str, address: str) -> str:
 
 def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], principal: str) -> tuple[list[Right], list[Json]]:
     """The rights that are asked for in the subscription itself, and its workspaces."""
-    home = _home(cloud)
-    listed: list[Json] = []
+    home, listed = _home(cloud), list[Json]()
+    subscription = ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",))
+    path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
+    autoscale = ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
 
     def list_workspaces() -> None:
         listed.extend(_workspaces(cloud))
 
     asked = {
-        workspaces.READ_SUBSCRIPTION: lambda: cloud.call(_subscription_request(cloud)),
-        details.PERMISSION: lambda: cloud.call(_autoscale_request(home)),
+        workspaces.READ_SUBSCRIPTION: lambda: cloud.call(subscription),
+        details.PERMISSION: lambda: cloud.call(autoscale),
         workspaces.READ_WORKSPACES: list_workspaces,
     }
     known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
@@ -137,39 +134,30 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
     return [right for right in rights if right.permission in permissions], listed
 
 
-def _workspace_requests(space: str) -> Mapping[str, ArmRequest]:
+def _workspace_requests(space: str) -> list[ArmRequest]:
     """A request of one workspace for each permission that it can be asked for."""
     paths = {
-        all_computes.PERMISSION: f"{space}/computes",
-        azureml.PERMISSION: f"{space}/jobs",
-        listing.READ_ENDPOINTS: f"{space}/onlineEndpoints",
-        listing.READ_DEPLOYMENTS: f"{space}/onlineEndpoints/{NOTHING}/deployments",
+        computes.PERMISSION: "computes",
+        azureml.PERMISSION: "jobs",
+        listing.READ_ENDPOINTS: "onlineEndpoints",
+        listing.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
     }
-    return {
-        permission: ArmRequest(permission=permission, path=path, required_keys=("value",)) for permission, path in paths.items()
-    }
+    return [
+        ArmRequest(permission=permission, path=f"{space}/{path}", required_keys=("value",)) for permission, path in paths.items()
+    ]
 
 
 def _asked_right(cloud: CloudSession, principal: str, request: ArmRequest) -> Right:
-    return _right_of(request.permission, request.path.partition("/onlineEndpoints/")[0], lambda: cloud.call(request), principal)
+    return _right_of(request.permission, _home(cloud), lambda: cloud.call(request), principal)
 
 
-def _right_of(permission: str, scope: str, ask: Callable[[], object], principal: str) -> Right:
-    home = "/".join(scope.split("/")[:3])
-
-    def grant(missing: str) -> str:
-        return grant_line(principal, missing, home)
-
-    try:
-        ask()
-    except CloudError as error:
-        return right_of_call(permission, place_of(home), error, grant)
-    return right_of_call(permission, place_of(home), None, grant)
+def _right_of(permission: str, home: str, ask: Callable[[], object], principal: str) -> Right:
+    return asked_right(permission, place_of(home), ask, lambda missing: grant_line(principal, missing, home))
 
 
 def _workspaces(cloud: CloudSession) -> list[Json]:
     """The workspaces of the subscription; none if the provider isn't registered there. Raises CloudError."""
-    path = f"{_home(cloud)}/providers/{WORKSPACE_TYPE}"
+    path = f"{_home(cloud)}/providers/{TYPE}"
     try:
         return list(cloud.paged_rows(workspaces.READ_WORKSPACES, path, required_keys=("id",)))
     except CloudError as error:
@@ -180,18 +168,9 @@ def _workspaces(cloud: CloudSession) -> list[Json]:
 
 def _endpoint_identities(cloud: CloudSession) -> list[str]:
     """The IDs of all user-assigned identities of online endpoints. Raises CloudError."""
-    rows = workspaces.list_resources(cloud, f"{WORKSPACE_TYPE}/onlineEndpoints")
+    rows = workspaces.list_resources(cloud, f"{TYPE}/onlineEndpoints")
     identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
     return sorted({name for names in identities for name in names})
-
-
-def _subscription_request(cloud: CloudSession) -> ArmRequest:
-    return ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=_home(cloud), required_keys=("subscriptionId",))
-
-
-def _autoscale_request(home: str) -> ArmRequest:
-    path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
-    return ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
 
 
 def _home(cloud: CloudSession) -> str:
@@ -200,12 +179,7 @@ def _home(cloud: CloudSession) -> str:
 
 def _principal(cloud: CloudSession) -> str:
     """The object ID of the identity, for commands; a placeholder if its token doesn't say. Raises CloudError without a token."""
-    return str(_claims(cloud).get("oid") or UNKNOWN_IDENTITY)
-
-
-def _claims(cloud: CloudSession) -> Mapping[str, Any]:
-    claims: Mapping[str, Any] = cloud.read_once("doctor: claims", _read_claims)
-    return claims
+    return str(cloud.read_once("doctor: claims", _read_claims).get("oid") or UNKNOWN_IDENTITY)
 
 
 def _read_claims() -> Mapping[str, Any]:
@@ -216,76 +190,55 @@ def _read_claims() -> Mapping[str, Any]:
     return claims_of(token.token)
 
 
-# MERGED Whether Azure Monitor's metrics can be read: by the batch hosts, which take tokens of their own, or one resource at a time.
-#
-# https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
-
-
 QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maximum", split_by="ClusterName", max_series=1)
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
-    """The right to read metrics of one workspace. A refused batch is no obstacle as long as single calls work, and its place says so."""
-    home = f"/subscriptions/{cloud.target.account}"
+def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
+    """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
+
+    A refused batch is no obstacle as long as single calls work, and its place says so.
+    https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
+    """
+    home, host = _home(cloud), hosts_from_env(os.environ).metrics
     place = f"{place_of(home)} {space.region}"
-
-    def grant(missing: str) -> str:
-        return grant_line(principal, missing, home)
-
-    batch_error = _error_of(cloud, _batch_request(home, space, now))
+    end = now.replace(minute=0, second=0, microsecond=0)
+    window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)
+    batch = ArmRequest(
+        permission=PERMISSION,
+        path=f"{home}/metrics:getBatch",
+        query=query_params(QUERY, window),
+        body={"resourceids": [space.id]},
+        required_keys=("values",),
+        region=space.region,
+    )
+    single = ArmRequest(
+        permission=PERMISSION,
+        path=f"{space.id}/providers/Microsoft.Insights/metrics",
+        query=single_query_params(QUERY, window),
+        required_keys=("value",),
+    )
+    unbatched = CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
+    batch_error = _error_of(cloud, batch) if host else unbatched
     if batch_error is None:
         return Right(permission=PERMISSION, place=place)
-    error = _error_of(cloud, _single_request(space, now))
-    if error is not None:
-        return right_of_call(PERMISSION, place, error, grant)
+    if error := _error_of(cloud, single):
+        return right_of_error(PERMISSION, place, error, lambda missing: grant_line(principal, missing, home))
     if batch_error.reason is Reason.DENIED:
         return Right(permission=PERMISSION, place=f"{place} (no batches)")
+    where = (host or "the batch metrics host").replace("{region}", space.region)
     return Right(
         permission=PERMISSION,
         place=place,
         status=CheckStatus.FIX,
         because=f"metrics are read one resource at a time, which is slow: {batch_error}",
-        fix=f"Let this network reach {_host(space.region)}, or correct REAPER_METRICS_ENDPOINT.",
+        fix=f"Let this network reach {where}, or correct REAPER_METRICS_ENDPOINT.",
     )
 
 
-def _error_of(cloud: CloudSession, request: ArmRequest | None) -> CloudError | None:
-    if request is None:
-        return CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
+def _error_of(cloud: CloudSession, request: ArmRequest) -> CloudError | None:
     try:
         cloud.call(request)
     except CloudError as error:
         return error
     return None
-
-
-def _window(now: datetime) -> Window:
-    end = now.replace(minute=0, second=0, microsecond=0)
-    return Window(start=end - timedelta(hours=1), end=end, recent_since=end)
-
-
-def _batch_request(home: str, space: MetricSource, now: datetime) -> ArmRequest | None:
-    if hosts_from_env(os.environ).metrics is None:
-        return None
-    return ArmRequest(
-        permission=PERMISSION,
-        path=f"{home}/metrics:getBatch",
-        query=query_params(QUERY, _window(now)),
-        body={"resourceids": [space.id]},
-        required_keys=("values",),
-        region=space.region,
-    )
-
-
-def _single_request(space: MetricSource, now: datetime) -> ArmRequest:
-    return ArmRequest(
-        permission=PERMISSION,
-        path=f"{space.id}/providers/Microsoft.Insights/metrics",
-        query=single_query_params(QUERY, _window(now)),
-        required_keys=("value",),
-    )
-
-
-def _host(region: str) -> str:
-    return (hosts_from_env(os.environ).metrics or "the batch metrics host").replace("{region}", region)

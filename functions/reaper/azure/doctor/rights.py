@@ -11,10 +11,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.doctor.check import CheckStatus
-from reaper.doctor.right import Right
+from reaper.doctor.check import CheckStatus, Right
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
@@ -29,22 +29,22 @@ Entry = Mapping[str, Any]
 
 def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str], principal: str) -> list[Right]:
     """Whether each of the permissions is there at that scope."""
+    path = f"{scope}/providers/Microsoft.Authorization/permissions?api-version={API_VERSION}"
+    right = partial(Right, place=place_of(scope))
     try:
-        entries = _entries(cloud, scope)
+        entries = list(cloud.paged_rows(PERMISSION, path, required_keys=("actions",)))
     except CloudError as error:
         why = "; only the doctor needs that permission" if error.missing else ""
         because = f"the permissions at {scope} can't be listed: {error}{why}"
-        return [
-            Right(
-                permission=permission,
-                place=place_of(scope),
-                status=CheckStatus.UNKNOWN,
-                because=because,
-                missing=error.missing,
-            )
-            for permission in permissions
-        ]
-    return [_right(permission, scope, entries, principal) for permission in permissions]
+        unlisted = partial(right, status=CheckStatus.UNKNOWN, because=because, missing=error.missing)
+        return [unlisted(permission=permission) for permission in permissions]
+    missing = partial(right, status=CheckStatus.FIX, because=f"no role of {principal} allows it")
+    return [
+        right(permission=permission)
+        if is_permitted(permission, entries)
+        else missing(permission=permission, fix=grant_line(principal, permission, scope), missing=permission)
+        for permission in permissions
+    ]
 
 
 def is_permitted(action: str, entries: Iterable[Entry]) -> bool:
@@ -78,12 +78,8 @@ def grant_line(principal: str, permission: str, scope: str) -> str:
     subscription = "/".join(scope.split("/")[:3])
     name = f"reaper-{slug}-{subscription.rpartition('/')[2][:8]}"
     place = scope if OWN_SCOPE in scope else subscription
-    role = {
-        "Name": name,
-        "Description": "One permission of ML Idle Reaper",
-        "Actions": [permission],
-        "AssignableScopes": [subscription],
-    }
+    description = "One permission of ML Idle Reaper"
+    role = {"Name": name, "Description": description, "Actions": [permission], "AssignableScopes": [subscription]}
     definition = f"az role definition create --role-definition {shlex.quote(json.dumps(role))}"
     return f"{definition}; {assign_line(principal, name, shlex.quote(place))}"
 
@@ -91,21 +87,6 @@ def grant_line(principal: str, permission: str, scope: str) -> str:
 def assign_line(principal: str, role: str, scope: str) -> str:
     """The command that assigns a role at a scope, which is pasted as it is."""
     return f"az role assignment create --assignee {principal} --role {shlex.quote(role)} --scope {scope}"
-
-
-def _entries(cloud: CloudSession, scope: str) -> list[Entry]:
-    path = f"{scope}/providers/Microsoft.Authorization/permissions?api-version={API_VERSION}"
-    return list(cloud.paged_rows(PERMISSION, path, required_keys=("actions",)))
-
-
-def _right(permission: str, scope: str, entries: Iterable[Entry], principal: str) -> Right:
-    if is_permitted(permission, entries):
-        return Right(permission=permission, place=place_of(scope))
-    because = f"no role of {principal} allows it"
-    fix = grant_line(principal, permission, scope)
-    return Right(
-        permission=permission, place=place_of(scope), status=CheckStatus.FIX, because=because, fix=fix, missing=permission
-    )
 
 
 def _matches(action: str, patterns: object) -> bool:
