@@ -16,10 +16,11 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.ledger_places import HERE, THERE
+from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.rows import NamedRow
 from reaper.model import BilledPart, Target
 from reaper.observation import CachedDescription
 from reaper.observing import cache
