@@ -352,7 +352,9 @@ def test_a_bad_cache_entry_is_ignored_and_replaced(account: Account, sweeper: Sw
     after, again = sweeper.run()
     assert (after, first, again) == (before, 1, 1)
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
-    assert {name: row.values for name, row in sweeper.ledger.named_rows.items()} == {name: row.values for name, row in good.items()}
+    assert {name: row.values for name, row in sweeper.ledger.named_rows.items()} == {
+        name: row.values for name, row in good.items()
+    }
 
 
 @pytest.mark.parametrize("case", BAD_ENTRIES)
