@@ -21,7 +21,7 @@ import models_once
 import quick_moto
 from fakes import ledger_places
 from fakes.ledger_places import LedgerLocation
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 
 # Where nothing compiled may be kept, each process that a test starts compiles all that it imports anew: most of what a command takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

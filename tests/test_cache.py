@@ -16,10 +16,11 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.ledger_places import HERE, THERE
+from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.rows import NamedRow
 from reaper.model import BilledPart, Target
 from reaper.observation import CachedDescription
 from reaper.observing import cache
@@ -78,7 +79,7 @@ def test_a_later_write_replaces_what_changed_and_drops_what_is_gone(ledger: Ledg
 def test_a_sweep_that_may_not_write_leaves_the_ledger_as_it_is():
     book = InMemoryLedger()
     cache.write_cached(shelf(book, writes=False), entries(9), entries(9))
-    assert book._rows == {}
+    assert book.named_rows == {}
 
 
 def test_a_row_grows_neither_in_entries_nor_in_letters_beyond_what_it_may():
@@ -89,7 +90,7 @@ def test_a_row_grows_neither_in_entries_nor_in_letters_beyond_what_it_may():
         id: CachedDescription(revision="s", described_at=NOW, body={"x": chance.randbytes(2000).hex()}) for id in entries(1600)
     }
     cache.write_cached(shelf(book), wide, wide)
-    texts = [row.values[cache.PACKED_COLUMN] for name, row in book._rows.items() if name != FORMAT_ROW]
+    texts = [row.values[cache.PACKED_COLUMN] for name, row in book.named_rows.items() if name != FORMAT_ROW]
     assert cache.MAX_PACKED_LENGTH / 4 < max(len(text) for text in texts) <= cache.MAX_PACKED_LENGTH
 
 
@@ -126,7 +127,7 @@ def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
     book, messages = InMemoryLedger(), list[str]()
     book.write_row(FORMAT_ROW, {"number": "99"}, 0, NOW)
     cache.write_cached(shelf(book, tell=messages.append), entries(5), entries(5))
-    assert set(book._rows) == {FORMAT_ROW}
+    assert set(book.named_rows) == {FORMAT_ROW}
     assert "newer version" in messages[0]
 
 
@@ -136,7 +137,7 @@ def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
 def test_a_row_that_cannot_be_understood_has_nothing_and_is_replaced(text: str):
     book = InMemoryLedger()
     cache.write_cached(shelf(book), rows := entries(1), rows)
-    [name] = set(book._rows) - {FORMAT_ROW}
+    [name] = set(book.named_rows) - {FORMAT_ROW}
     book.write_row(name, {cache.PACKED_COLUMN: text}, 1, NOW)
     assert cache.read_cached(shelf(book), rows) == {}
     cache.write_cached(shelf(book), rows, rows)
@@ -147,7 +148,7 @@ def test_a_row_that_unpacks_to_far_more_than_was_packed_has_nothing():
     bomb = base64.b64encode(zlib.compress(b" " * (cache.MAX_UNPACKED_BYTES + 1) + b"{}")).decode()
     book = InMemoryLedger()
     cache.write_cached(shelf(book), rows := entries(1), rows)
-    [name] = set(book._rows) - {FORMAT_ROW}
+    [name] = set(book.named_rows) - {FORMAT_ROW}
     book.write_row(name, {cache.PACKED_COLUMN: bomb}, 1, NOW)
     assert cache._unpack(book.read_row(name)) == {}
     assert cache._decompress(bomb) == b" " * cache.MAX_UNPACKED_BYTES
@@ -157,13 +158,13 @@ def test_a_row_that_unpacks_to_far_more_than_was_packed_has_nothing():
 def test_of_two_sweeps_that_write_at_once_the_first_stays():
     class Raced(InMemoryLedger):
         def write_state(self, name: str, values: Any, expected_version: int, now: Any) -> bool:
-            if name != FORMAT_ROW and not self._rows.get(name):
+            if name != FORMAT_ROW and not self.named_rows.get(name):
                 super().write_row(name, values, 0, now)
             return super().write_row(name, values, expected_version, now)
 
     book = Raced()
     cache.write_cached(shelf(book), entries(3), entries(3))
-    assert all(row.version == 1 for row in book._rows.values())
+    assert all(row.version == 1 for row in book.named_rows.values())
 
 
 class Counted(InMemoryLedger):
@@ -204,7 +205,7 @@ def test_after_its_first_failure_the_ledger_is_not_asked_again_in_that_run(good:
         list(pool.map(sweep, range(24)))
     assert len(book.names_read) == good + 1
     assert len(messages) == 1
-    assert book._rows == {}
+    assert book.named_rows == {}
 
 
 def test_what_stands_there_is_not_written_again_until_it_is_too_old():
@@ -217,14 +218,14 @@ def test_what_stands_there_is_not_written_again_until_it_is_too_old():
             kind=KIND,
         )
         cache.write_cached(kind_cache, rows, rows)
-        versions.append(max(row.version for name, row in book._rows.items() if name != FORMAT_ROW))
+        versions.append(max(row.version for name, row in book.named_rows.items() if name != FORMAT_ROW))
     assert versions == [1, 1, 2, 2]
 
 
 def test_one_bad_entry_costs_no_other():
     book, rows = InMemoryLedger(), entries(40)
     cache.write_cached(shelf(book), rows, rows)
-    name, stored = next((name, row) for name, row in book._rows.items() if name != FORMAT_ROW)
+    name, stored = next((name, row) for name, row in book.named_rows.items() if name != FORMAT_ROW)
     raw = json.loads(cache._decompress(stored.values[cache.PACKED_COLUMN]))
     assert len(raw) > 1
     bad = next(iter(raw))
@@ -241,7 +242,7 @@ def test_what_cannot_be_written_as_json_fails_nothing():
     rows = {"one": CachedDescription(revision="s", body={"x": object()})}
     cache.write_cached(shelf(book, tell=messages.append), rows, rows)
     assert len(messages) == 1
-    assert set(book._rows) <= {FORMAT_ROW}
+    assert set(book.named_rows) <= {FORMAT_ROW}
 
 
 def test_the_failure_is_known_before_the_next_thread_may_ask():

@@ -14,7 +14,7 @@ from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
 from reaper import idle_period
 from reaper.case import Blocked
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds

@@ -13,7 +13,7 @@ from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleIn
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize
 from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.model import BilledPart, Confidence, Hours, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
 from reaper.pending.unfinished import UntoldAction

@@ -11,9 +11,9 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.judged_cases import case
+from fakes.memory_ledger import InMemoryLedger
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.limits import LimitedSteps, count_places, hold_over_limits, idle_jumps
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.pending import holds

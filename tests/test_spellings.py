@@ -11,12 +11,13 @@ import pytest
 
 from fakes.builders import DAY, NOW, TARGET
 from fakes.histories import history_of
+from fakes.memory_ledger import InMemoryLedger
 from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
 from reaper.acting import restore
 from reaper.ledger import sqlite
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import Memory, Result, State, StepName
 from reaper.pending import unfinished
@@ -30,7 +31,7 @@ OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"
 
 @pytest.fixture(params=["memory", "sqlite"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return InMemoryLedger() if request.param == "memory" else sqlite.open_ledger(str(tmp_path / "ledger.db"), {})
+    return InMemoryLedger() if request.param == "memory" else Ledger(sqlite.open_store(str(tmp_path / "ledger.db"), {}))
 
 
 @pytest.mark.parametrize(

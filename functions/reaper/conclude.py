@@ -16,8 +16,9 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
 from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
+from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
+from reaper.ledger.rows import Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics
 from reaper.ledger.unreached import record_doubted, record_unreached
 from reaper.model import ACTIONS, NOTICES, Memory, Result, State, StepName

@@ -18,8 +18,9 @@ from reaper.coverage import NOT_REACHED, OWN, add_failure_row, failure_row, skip
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.ledger.rows import Recalled, Unfinished
 from reaper.limits import PlaceCount, PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
     from reaper.ledger.lease import RunLeases
-    from reaper.ledger.port import Ledger
+    from reaper.ledger.ledger import Ledger
     from reaper.model import Target
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import NOW, TARGET
+from fakes.memory_ledger import InMemoryLedger
 from reaper import memory_updates
 from reaper.acting.permit import CallPermit, Look
 from reaper.errors import ActionWithdrawn
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.model import ManifestReference, Memory, Resource, StepName
 from reaper.pending import intents
 from reaper.pending.intents import Intent

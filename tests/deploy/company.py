@@ -24,7 +24,7 @@ from fakes.lambda_context import lambda_context
 from reaper.aws.functions import workflow as workflow_function
 from reaper.aws.functions.event import event_settings
 from reaper.aws.stores import dynamodb
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.policy.file import load_policy
 from reaper.report.json import report_json
 from reaper.run import run

@@ -17,8 +17,8 @@ from reaper.aws import targets
 from reaper.aws.functions import snooze
 from reaper.aws.stores import dynamodb
 from reaper.case import Coverage
-from reaper.ledger.codec import history_columns, written_columns
-from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
+from reaper.ledger.ledger import SNOOZE_FIELDS
+from reaper.ledger.rows import HistoryEntry, history_columns, written_columns
 from reaper.model import Mode, Status
 from reaper.report.figures import alarm_figures, run_figures
 from reaper.settings import SETTING_DOCS

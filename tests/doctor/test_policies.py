@@ -18,7 +18,7 @@ from reaper.doctor import policies, stores
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.ledger import opening
-from reaper.ledger.port import RunStatistics
+from reaper.ledger.rows import RunStatistics
 from reaper.model import Mode
 from reaper.policy.file import policy_digest
 from reaper.report.json import report_json

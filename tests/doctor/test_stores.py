@@ -15,7 +15,7 @@ from reaper import registry
 from reaper.doctor import stores
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Mode
 from reaper.settings import Settings
 

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.test_action_commands import Desk
 from reaper.ledger import opening
-from reaper.ledger.port import HistoryEntry
+from reaper.ledger.rows import HistoryEntry
 from reaper_sandbox.aws.server import Server
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from reaper.ledger.in_memory import InMemoryLedger
+from fakes.memory_ledger import InMemoryLedger
 from reaper.model import Memory
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import link_address

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
+from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
 from reaper.model import Memory, Target
 
 
 class FailingLedger(InMemoryLedger):
-    """`reaper.ledger.port.Ledger`. The records of the IDs in `unreadable_ids` can't be read."""
+    """`reaper.ledger.ledger.Ledger`. The records of the IDs in `unreadable_ids` can't be read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ from typing import Any
 
 from fakes.builders import NOW, TARGET
 from fakes.fake_cloud import ACTS, FAKE_KIND, FakeCloud, FakeManifestStore, FakeSession
+from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import manifest, restore
 from reaper.acting.contract import ActionFunctions
@@ -17,9 +18,8 @@ from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
 from reaper.kind import Kind
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Mode, Run, StepName, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry
 
 
 def history_of(ledger: Ledger, resource_id: str) -> list[HistoryEntry]:

@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -18,10 +19,11 @@ import pytest
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
-from reaper.azure.stores.table_keys import partition_key, row_key
-from reaper.ledger import opening
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Ledger
+from reaper.azure.stores.tables import entity_key
+from reaper.ledger import opening, sqlite
+from reaper.ledger.in_memory import InMemoryStore
+from reaper.ledger.ledger import Ledger, memory_key
+from reaper.ledger.store import Key, Row
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import Target
 
@@ -92,21 +94,28 @@ def table(connection_string: str) -> LedgerLocation:
     return LedgerLocation(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
 
 
+def _memory_rows(ledger_location: LedgerLocation) -> dict[Key, Row]:
+    store = ledger_location.open_ledger().store
+    assert isinstance(store, InMemoryStore)
+    return store.rows
+
+
 def _garble_memory(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
-    ledger = ledger_location.open_ledger()
-    assert isinstance(ledger, InMemoryLedger)
-    touched, version, row = ledger._memories[comparable_id(id)]
-    ledger._memories[comparable_id(id)] = (touched, value if field == "version" else version, {**row, field: value})
+    rows, key = _memory_rows(ledger_location), memory_key(id)
+    if field == "version":
+        rows[key] = replace(rows[key], version=value)
+    else:
+        rows[key] = replace(rows[key], columns={**rows[key].columns, field: value})
 
 
 def _garble_sqlite(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
-        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
-        connection.execute(
-            "UPDATE memory SET row = ? WHERE key = ?", (json.dumps({**json.loads(row), field: value}), comparable_id(id))
-        )
+        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", memory_key(id))
         if field == "version":
-            connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, comparable_id(id)))
+            connection.execute(f"UPDATE rows SET version = ? {sqlite.BY_KEY}", (value, *memory_key(id)))
+        else:
+            row = json.dumps({**json.loads(row), field: value})
+            connection.execute(f"UPDATE rows SET row = ? {sqlite.BY_KEY}", (row, *memory_key(id)))
 
 
 def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
@@ -123,30 +132,24 @@ def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field
 def _garble_table(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        entity = {"PartitionKey": partition_key(id), "RowKey": row_key(id), field: value}
+        partition, row = entity_key(memory_key(id))
+        entity = {"PartitionKey": partition, "RowKey": row, field: value}
         client.update_entity(entity, mode=UpdateMode.MERGE)
 
 
 def _copy_memory(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
-    ledger = ledger_location.open_ledger()
-    assert isinstance(ledger, InMemoryLedger)
-    touched, version, row = ledger._memories[comparable_id(id)]
-    ledger._memories |= {comparable_id(other): (touched, version, {**row, "receipt": other}) for other in others}
+    rows = _memory_rows(ledger_location)
+    row = rows[memory_key(id)]
+    for key, other in ((memory_key(other), other) for other in others):
+        rows[key] = replace(row, key=key, columns={**row.columns, "id": other, "receipt": other})
 
 
 def _copy_sqlite(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
-        connection.row_factory = sqlite3.Row
-        [stored] = connection.execute("SELECT * FROM memory WHERE key = ?", (comparable_id(id),))
-        whole = dict(stored)
-        names = ", ".join(whole)
+        [(*_, version, touched, text)] = connection.execute(f"SELECT * FROM rows {sqlite.BY_KEY}", memory_key(id))
         for other in others:
-            row = whole | {
-                "key": comparable_id(other),
-                "id": other,
-                "row": json.dumps({**json.loads(whole["row"]), "receipt": other}),
-            }
-            connection.execute(f"INSERT INTO memory ({names}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+            row = json.dumps({**json.loads(text), "id": other, "receipt": other})
+            connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*memory_key(other), version, touched, row))
 
 
 def _copy_dynamodb(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
@@ -165,13 +168,13 @@ def _copy_table(ledger_location: LedgerLocation, place: str, id: str, others: Se
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     lots: dict[str, list[str]] = {}
     for other in others:
-        lots.setdefault(partition_key(other), []).append(other)
+        lots.setdefault(entity_key(memory_key(other))[0], []).append(other)
     with TableClient.from_connection_string(connection_string, name) as client:
-        entity = client.get_entity(partition_key(id), row_key(id))
+        entity = client.get_entity(*entity_key(memory_key(id)))
         for lot, ids in lots.items():
             for start in range(0, len(ids), 100):
                 copies = [
-                    {**entity, "PartitionKey": lot, "RowKey": row_key(other), "id": other, "receipt": other}
+                    {**entity, "PartitionKey": lot, "RowKey": entity_key(memory_key(other))[1], "id": other, "receipt": other}
                     for other in ids[start : start + 100]
                 ]
                 client.submit_transaction([("create", copy) for copy in copies])
@@ -182,14 +185,12 @@ GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garbl
 
 
 def _stored_memory(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
-    ledger = ledger_location.open_ledger()
-    assert isinstance(ledger, InMemoryLedger)
-    return ledger._memories[comparable_id(id)][2]
+    return _memory_rows(ledger_location)[memory_key(id)].columns
 
 
 def _stored_sqlite(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     with closing(sqlite3.connect(place)) as connection:
-        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
+        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", memory_key(id))
     row_values: Mapping[str, Any] = json.loads(row)
     return row_values
 
@@ -203,7 +204,7 @@ def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Ma
 def _stored_table(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        return client.get_entity(partition_key(id), row_key(id))
+        return client.get_entity(*entity_key(memory_key(id)))
 
 
 STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _stored_dynamodb, "table": _stored_table}

@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fakes.builders import DAY, HOUR, NOW
+from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Ledger, Recalled
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Recalled
 from reaper.model import Memory
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Reply, Request, SnoozeContext

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import recheck
 from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Mode, Resource, Run
 from reaper.notices.context import ConcludeContext
 from reaper.observe import ObserveContext

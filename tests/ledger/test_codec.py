@@ -9,8 +9,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import COLUMNS, memory_from_row
-from reaper.ledger.port import SNOOZE_FIELDS
+from reaper.ledger.ledger import SNOOZE_FIELDS
+from reaper.ledger.rows import COLUMNS, memory_from_row
 from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
 
 WRITTEN = {

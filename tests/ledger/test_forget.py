@@ -14,9 +14,11 @@ from reaper.case import Pause
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
-from reaper.ledger.stored_rows import RowSort, StoredRow
+from reaper.ledger.in_memory import InMemoryStore
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, Unfinished
+from reaper.ledger.store import AtVersion, Category, Having, Row
+from reaper.ledger.stored_text import target_text
 from reaper.model import Memory, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
@@ -56,8 +58,8 @@ def fill(ledger: Ledger) -> None:
     stop_switch.set_pause(ledger, Pause(by=JO), NOW)
 
 
-def names_jo(ledger: Ledger) -> list[StoredRow]:
-    return [row for row in ledger.stored_rows().scan(JO) if any(JO in text.lower() for text in row.columns.values())]
+def names_jo(ledger: Ledger) -> list[Row]:
+    return [row for row in ledger.store.scan() if any(JO in text.lower() for text in row.texts.values())]
 
 
 def test_the_address_is_gone_from_every_row(ledger_location):
@@ -73,7 +75,7 @@ def test_the_address_is_gone_from_every_row(ledger_location):
     ]
     assert [row.error for row in done] == [""] * 5
     again = ledger_location.open_ledger()
-    assert [row.id.lower() for row in names_jo(again)] == [ARM.lower()]
+    assert [row.texts["id"].lower() for row in names_jo(again)] == [ARM.lower()]
     assert list(forget_address(again, JO)) == []
 
 
@@ -128,63 +130,65 @@ def test_a_snooze_keeps_its_retention(ledger_location):
     assert ledger.recall([ARN], NOW + 499 * DAY)[ARN].snoozed_until == MEMORY.snoozed_until
 
 
-@pytest.mark.parametrize("sort", [RowSort.MEMORY, RowSort.OPEN, RowSort.STATE])
-def test_a_row_that_changed_since_is_not_overwritten(ledger, sort: RowSort):
+@pytest.mark.parametrize("sort", [Category.MEMORY, Category.OPEN, Category.STATE])
+def test_a_row_that_changed_since_is_not_overwritten(ledger, sort: Category):
     fill(ledger)
-    rows = ledger.stored_rows()
-    [row] = [row for row in rows.scan(JO) if row.sort is sort and row.id in {ARN, "pause"}]
+    name = {Category.MEMORY: ARN, Category.OPEN: f"{target_text(HERE)} {ARN}", Category.STATE: "pause"}[sort]
+    [row] = [row for row in ledger.store.scan() if row.key.category is sort and row.key.name == name]
     ledger.remember(ARN, replace(MEMORY, snooze_reason="later"), 1, NOW)
     ledger.add_unfinished(replace(HINT, run="another", at=NOW))
     stop_switch.end_pause(ledger, "ann", NOW)
-    assert not rows.replace(row, {})
+    before = Having(column="at", text=row.texts["at"]) if sort is Category.OPEN else AtVersion(version=int(row.version))
+    assert not ledger.store.change(row.key, {}, set(row.texts), None, before)
     assert ledger.recall([ARN], NOW)[ARN].snooze_reason == "later"
     assert [hint.run for hint in ledger.unfinished(HERE, NOW)] == ["another"]
     assert stop_switch.read_pause(ledger, NOW) is None
 
 
-class BusyLedger(InMemoryLedger):
-    """A ledger whose rows another process changes a few times, and whose removals may be cut off."""
+class BusyStore(InMemoryStore):
+    """A store whose rows another process changes a few times, and whose removals may be cut off."""
 
-    def __init__(self, changes: int = 0, cut_off: bool = False) -> None:
-        super().__init__()
-        self.changes, self.cut_off = changes, cut_off
+    changes, cut_off = 0, False
 
-    def stored_rows(self) -> BusyLedger:
-        return self
-
-    def replace(self, row, columns):
+    def change(self, key, columns, removed, touched, condition):
         if self.changes:
             self.changes -= 1
             return False
-        return super().replace(row, columns)
+        return super().change(key, columns, removed, touched, condition)
 
-    def remove(self, row):
+    def delete(self, key, having=None):
         if self.cut_off:
             raise CloudError(Reason.UNREACHABLE, "dynamodb:DeleteItem", "no answer")
-        super().remove(row)
+        super().delete(key, having)
+
+
+def busy(changes: int = 0, cut_off: bool = False) -> tuple[Ledger, BusyStore]:
+    """A filled ledger and the busy store under it."""
+    store = BusyStore()
+    ledger = Ledger(store)
+    fill(ledger)
+    store.changes, store.cut_off = changes, cut_off
+    return ledger, store
 
 
 def test_a_row_that_another_process_changes_is_read_again():
-    ledger = BusyLedger(changes=5)
-    fill(ledger)
+    ledger, _ = busy(changes=5)
     assert [row.error for row in forget_address(ledger, JO)] == [""] * 5
-    assert [row.id.lower() for row in names_jo(ledger)] == [ARM.lower()]
+    assert [row.texts["id"].lower() for row in names_jo(ledger)] == [ARM.lower()]
 
 
 def test_a_row_that_keeps_changing_is_reported():
-    ledger = BusyLedger(changes=99)
-    fill(ledger)
-    assert [row.error for row in forget_address(ledger, JO) if row.sort is not RowSort.HISTORY] == [CHANGED] * 4
+    ledger, _ = busy(changes=99)
+    assert [row.error for row in forget_address(ledger, JO) if row.sort is not Category.HISTORY] == [CHANGED] * 4
 
 
 def test_a_history_entry_is_added_redacted_before_the_old_one_goes():
-    ledger = BusyLedger(cut_off=True)
-    fill(ledger)
+    ledger, store = busy(cut_off=True)
     with pytest.raises(CloudError, match="no answer"):
         list(forget_address(ledger, JO))
     redacted = replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it")
     assert set(history_of(ledger, ARN)) == {redacted, KEPT, WARNED}
-    ledger.cut_off = False
+    store.cut_off = False
     list(forget_address(ledger, JO))
     assert history_of(ledger, ARN) == [redacted, WARNED]
 
@@ -197,11 +201,11 @@ def test_the_mail_that_was_still_to_be_sent_goes_to_nobody_forgotten(ledger):
 
 def test_what_is_removed_is_gone_from_the_sqlite_file(tmp_path: Path):
     path = tmp_path / "ledger.db"
-    ledger = sqlite.open_ledger(str(path), {})
+    ledger = Ledger(sqlite.open_store(str(path), {}))
     fill(ledger)
     ledger.close()
     assert JO.encode() in path.read_bytes()
-    ledger = sqlite.open_ledger(str(path), {})
+    ledger = Ledger(sqlite.open_store(str(path), {}))
     assert not [row for row in forget_address(ledger, JO) if row.error]
     ledger.close()
     other = b"jo@example.com.au"

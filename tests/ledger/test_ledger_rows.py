@@ -11,7 +11,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE
-from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, RunStatistics, Unfinished
+from reaper.ledger.ledger import RETENTION
+from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics, Unfinished
 from reaper.model import Memory, StepName
 
 OPEN = Unfinished(

@@ -7,7 +7,7 @@ import pytest
 from fakes.builders import NOW
 from reaper.errors import SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import NamedRow
+from reaper.ledger.rows import NamedRow
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE
 from reaper.errors import CloudError, Reason
-from reaper.ledger.port import RETENTION, SNOOZE_FIELDS, HistoryEntry, Ledger
+from reaper.ledger.ledger import RETENTION, SNOOZE_FIELDS, Ledger
+from reaper.ledger.rows import HistoryEntry
 from reaper.model import Memory, StepName
 
 FULL = Memory(

@@ -90,7 +90,7 @@ def test_an_audit_reads_the_file_and_changes_nothing(file, tmp_path, writing):
     before = snapshot(tmp_path)
     ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
     assert ledger.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
-    with pytest.raises(CloudError, match="sqlite:Remember"):
+    with pytest.raises(CloudError, match="sqlite:Write"):
         ledger.remember(ARN, Memory(), 1, NOW)
     ledger.close()
     assert {path: data for path, data in snapshot(tmp_path).items() if not path.endswith("-shm")} == {
@@ -147,7 +147,7 @@ def test_an_unreadable_memory_is_an_error_and_never_empty(file):
         b"\xff\xfe",
     ):
         with sqlite3.connect(file) as connection:
-            connection.execute("UPDATE memory SET row = ? WHERE key = ?", (broken, ARN))
+            connection.execute("UPDATE rows SET row = ? WHERE name = ?", (broken, ARN))
         connection.close()
         memories = ledger.recall([ARN, ARM], NOW)
         assert set(memories) == {ARM}
@@ -159,11 +159,11 @@ def test_an_unreadable_memory_is_an_error_and_never_empty(file):
 def test_a_failing_statement_is_a_cloud_error(file):
     ledger = opened(file)
     with sqlite3.connect(file) as connection:
-        connection.execute("DROP TABLE memory")
+        connection.execute("DROP TABLE rows")
     connection.close()
-    with pytest.raises(CloudError, match="sqlite:Recall: no such table"):
+    with pytest.raises(CloudError, match="sqlite:Read: no such table"):
         ledger.recall([ARN], NOW)
-    with pytest.raises(CloudError, match="sqlite:Remember"):
+    with pytest.raises(CloudError, match="sqlite:Write"):
         ledger.remember(ARN, Memory(), 0, NOW + DAY)
     ledger.close()
 

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARN
+from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.update import MAX_TRIES, update_memory, update_row, write_until_accepted
 from reaper.model import Memory
 

@@ -15,13 +15,13 @@ from typing import Any
 import boto3
 import pytest
 
+from fakes.memory_ledger import InMemoryLedger
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.aws import kinds, targets
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.case import Finding
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
 from reaper.notices import item
@@ -84,13 +84,13 @@ def test_a_later_sweep_reads_no_configuration_and_judges_the_same(sweeper: Sweep
 
 def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):
     sweeper.run()
-    versions = {name: row.version for name, row in sweeper.ledger._rows.items()}
+    versions = {name: row.version for name, row in sweeper.ledger.named_rows.items()}
     sweeper.run()
-    assert {name: row.version for name, row in sweeper.ledger._rows.items()} == versions
+    assert {name: row.version for name, row in sweeper.ledger.named_rows.items()} == versions
 
 
 def test_an_audit_reads_the_cache_and_writes_nothing(sweeper: Sweeper):
-    assert [sweeper.run(writes=False)[1], len(sweeper.ledger._rows)] == [1, 0]
+    assert [sweeper.run(writes=False)[1], len(sweeper.ledger.named_rows)] == [1, 0]
     sweeper.run()
     assert sweeper.run(writes=False)[1] == 0
 
@@ -196,7 +196,7 @@ def test_a_plain_description_never_uses_the_cache(sweeper: Sweeper):
 def test_a_used_endpoint_is_neither_described_nor_cached(account: Account, sweeper: Sweeper):
     account.invoked("quiet", "v", NOW - HOUR)
     assert sweeper.run()[1] == 0
-    assert sweeper.ledger._rows == {}
+    assert sweeper.ledger.named_rows == {}
 
 
 DEAR = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]}"
@@ -293,8 +293,8 @@ def test_a_cached_size_spares_no_look_beyond_its_own_rule(account: Account, quie
 
 def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Every entry as `change` makes it."""
-    [name] = set(sweeper.ledger._rows) - {FORMAT_ROW}
-    stored = sweeper.ledger._rows[name]
+    [name] = set(sweeper.ledger.named_rows) - {FORMAT_ROW}
+    stored = sweeper.ledger.named_rows[name]
     rows = json.loads(zlib.decompress(base64.b64decode(stored.values[cache.PACKED_COLUMN])))
     text = json.dumps({id: change(row) for id, row in rows.items()})
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
@@ -347,12 +347,14 @@ BAD_BODIES = {
 def test_a_bad_cache_entry_is_ignored_and_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
     sweeper.policy = policy
     before, first = sweeper.run()
-    good = dict(sweeper.ledger._rows)
+    good = dict(sweeper.ledger.named_rows)
     tampered(sweeper, {**BAD_ENTRIES, **BAD_BODIES}[case])
     after, again = sweeper.run()
     assert (after, first, again) == (before, 1, 1)
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
-    assert {name: row.values for name, row in sweeper.ledger._rows.items()} == {name: row.values for name, row in good.items()}
+    assert {name: row.values for name, row in sweeper.ledger.named_rows.items()} == {
+        name: row.values for name, row in good.items()
+    }
 
 
 @pytest.mark.parametrize("case", BAD_ENTRIES)
@@ -381,7 +383,7 @@ ODD_ONES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", ODD_ONES)
 def test_other_endpoint_types_are_never_read_from_cache(account: Account, sweeper: Sweeper, case: str):
     """Even where an entry of it was tampered with to say that it does."""
-    sweeper.ledger._rows.clear()
+    sweeper.ledger.memory_store.rows.clear()
     del account.contents.endpoints["quiet"]
     account.endpoint("odd", created=NOW - 40 * DAY, changed=CHANGED, **ODD_ONES[case])
     account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
@@ -407,7 +409,7 @@ def test_a_rule_that_may_delete_reads_the_configuration(account: Account, sweepe
     """Though which rule holds hangs on its price."""
     sweeper.policy = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, action: delete}]}"
     assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
-    versions = [row.version for row in sweeper.ledger._rows.values()]
+    versions = [row.version for row in sweeper.ledger.named_rows.values()]
     assert versions == [1, 1]
 
 

@@ -15,7 +15,7 @@ import pytest
 from fakes.histories import history_of
 from reaper.aws.functions import snooze
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Memory
 from reaper.snooze.pages import snooze_end
 from reaper.snooze.token import Keys, SnoozeLink, sign_link

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fakes.memory_ledger import InMemoryLedger
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import memory_updates, registry
 from reaper.acting.contract import (
@@ -27,8 +28,7 @@ from reaper.acting.permit import CallPermit, Look
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.memory_updates import BegunAction
 from reaper.model import Memory, Resource, StepName
 from reaper.pending.intents import Intent

@@ -11,7 +11,7 @@ import pytest
 
 from reaper.azure import triggers
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.snooze import keys as snooze_keys
 from reaper.snooze.pages import snooze_end
 from reaper.snooze.token import SnoozeLink, sign_link

@@ -12,10 +12,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
+from fakes.memory_ledger import InMemoryLedger
 from reaper import limits
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.update import MAX_TRIES
 from reaper.model import Mode, Result, Status, StepName
 from reaper.pending import holds

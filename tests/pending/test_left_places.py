@@ -87,7 +87,7 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
 
 
 def _hint(deployment: FakeDeployment, resource_id: str):
-    from reaper.ledger.port import Unfinished
+    from reaper.ledger.rows import Unfinished
 
     return Unfinished(
         target=LEFT,

@@ -13,7 +13,8 @@ from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy, sto
 from reaper.acting import restore
 from reaper.case import UNTIL_RESUMED, Pause
 from reaper.errors import CloudError, Reason
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import NamedRow
 from reaper.model import Mode, Result, StepName
 from reaper.pending import stop_switch
 from reaper.pending.stop_switch import PAUSE_ROW

@@ -9,8 +9,8 @@ from typing import Any
 from fakes.builders import DAY, NOW, TARGET
 from fakes.fake_cloud import ACTS, DENIED, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.memory_ledger import InMemoryLedger
 from reaper.acting.contract import ActionResult, Manifest, Permit
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory, Resource, StepName
 from reaper.notices.message import Audience, Message
 from reaper.pending import unfinished

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import NOW
+from fakes.memory_ledger import InMemoryLedger
 from fakes.snooze_requests import LINK, LedgerWithoutHistory, UnreachableLedger, warned
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring

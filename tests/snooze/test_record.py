@@ -9,6 +9,7 @@ import pytest
 
 from fakes.builders import DAY, NOW
 from fakes.histories import history_of
+from fakes.memory_ledger import InMemoryLedger
 from fakes.snooze_requests import (
     ID,
     KEYS,
@@ -27,7 +28,6 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
@@ -58,11 +58,12 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
 
 
 def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
-    ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
+    key, rows = ledger.memory_key(ID), ledger.memory_store.rows
+    rows[key] = broken = replace(rows[key], columns={"snoozed_until": "next summer"})
     for reply in (look(ledger), send(ledger, shorten="yes")):
         assert reply.status == 503
         assert "can't be read" in reply.note
-    assert ledger._memories[ID] == broken
+    assert rows[key] == broken
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

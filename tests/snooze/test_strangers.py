@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 import pytest
 
 from fakes.builders import NOW
+from fakes.memory_ledger import InMemoryLedger
 from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Page, UnreachableLedger, desk, look, remembered, send, warned
 from reaper.errors import CloudError, Reason
-from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
 from reaper.snooze import replies
 from reaper.snooze import request as form

@@ -12,7 +12,7 @@ import pytest
 
 from fakes.workflow_runs import FakeWorkflow
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Mode
 from reaper.registry import kind_names
 from reaper.settings import Settings

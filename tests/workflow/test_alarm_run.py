@@ -10,7 +10,7 @@ import pytest
 
 from reaper.aws.functions.alarms import OUTSIDE, AlarmRun, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint, AlarmedEndpoints
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW

@@ -10,7 +10,7 @@ import pytest
 
 from reaper.coverage import SKIPPED
 from reaper.handover import load_observed
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.policy.file import load_policy
 from reaper.report.figures import run_figures

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from reaper import handover, memory_updates, registry
+from reaper import memory_updates, registry
 from reaper.acting import recheck
 from reaper.acting.contract import ActionFunctions, ActionResult, HalfDone, Manifest
 from reaper.acting.interruption import put_back
@@ -22,10 +22,11 @@ from reaper.acting.permit import CallPermit, Look, changed_because, hints_inside
 from reaper.acting.recheck import Recheck, StepRefused
 from reaper.case import Case, Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
-from reaper.handover import Decision
+from reaper.handover import Decision, no_time_to_act
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.stored_text import comparable_id
 from reaper.memory_updates import BegunAction
 from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
@@ -76,10 +77,7 @@ class ExecutedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One action on one resource: its decision, a session of its own, and its kind's functions. Failures are added to `errors`.
-
-    `inside`: the outcomes of what the action ended inside.
-    """
+    """One action on one resource, in a session of its own. Failures are added to `errors`, and what it ended inside to `inside`."""
 
     decision: Decision
     run_id: str
@@ -109,7 +107,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     task = _new_task(decision, run.id, context)
     is_throttled = False
     try:
-        if because := handover.no_time_to_act(run, context.clock(), context.deadline):
+        if because := no_time_to_act(run, context.clock(), context.deadline):
             raise StepRefused(because)
         _require_lease(decision.case.resource.target, context)
         outcome = _execute_step(task)

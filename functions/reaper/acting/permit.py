@@ -15,7 +15,8 @@ from reaper import memory_updates
 from reaper.acting.contract import OwnChanges, unchanged
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, Reason
-from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.memory_updates import BegunAction
 from reaper.model import Memory, Resource, Result, StepName
 from reaper.pending import intents, stop_switch, unfinished

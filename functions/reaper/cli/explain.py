@@ -19,7 +19,7 @@ from reaper.cli.output import show_progress
 from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, read_places, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import RETENTION
+from reaper.ledger.ledger import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import brief

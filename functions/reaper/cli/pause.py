@@ -16,7 +16,7 @@ from reaper.cli.options import current_time
 from reaper.cli.output import print_error
 from reaper.cli.places import current_user, open_named_ledger
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.pending import stop_switch
 from reaper.policy import tags
 from reaper.text import clean_line, count_noun

@@ -24,7 +24,7 @@ from reaper.accounts import AccountScope
 from reaper.cli.options import ExternalIdOption, current_time
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Mode, Target
 from reaper.sessions import list_accounts, open_account, session_of
 from reaper.settings import Settings

@@ -18,7 +18,7 @@ from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, advice_for
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Target
 from reaper.pending.stop_switch import paused_because, read_pause
 from reaper.settings import require_kept_memory

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import history_from_row
-from reaper.ledger.port import Ledger
-from reaper.ledger.stored_rows import RowSort, StoredRow, StoredRows
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import VALUE_PREFIX, history_from_row, valid_version
+from reaper.ledger.store import AtVersion, Category, Having, Row
 
+CATEGORIES = frozenset({Category.MEMORY, Category.OPEN, Category.HISTORY, Category.STATE})
+"""The rows that may name a person. Leases and statistics never do."""
 FORGOTTEN = "(forgotten)"
 """Replaces an address. No owner has it, so a notice that went to the address no longer counts and the next run sends another one."""
 PERSON_COLUMNS = frozenset({"snoozed_by", "by"})
@@ -34,7 +36,7 @@ MAX_PASSES = 4
 class ForgottenRow:
     """A row that had the address, and the columns that did. `error`: why it still has it."""
 
-    sort: RowSort
+    sort: Category
     id: str
     columns: tuple[str, ...]
     error: str = ""
@@ -42,11 +44,11 @@ class ForgottenRow:
 
 def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
     """Remove the address from every row. Yields each row once it is done, and those that couldn't be changed. Raises CloudError."""
-    rows, pattern = ledger.stored_rows(), _address_pattern(address)
+    pattern = _address_pattern(address)
     for number in range(MAX_PASSES):
         lost = []
-        for row in rows.scan(address):
-            outcome = _forget_in_row(row, pattern, rows, ledger)
+        for row in ledger.store.scan():
+            outcome = _forget_in_row(row, pattern, ledger) if row.key.category in CATEGORIES else None
             if outcome and outcome.error == CHANGED and number < MAX_PASSES - 1:
                 lost.append(outcome)
             elif outcome:
@@ -55,35 +57,44 @@ def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
             return
 
 
-def _forget_in_row(row: StoredRow, pattern: re.Pattern[str], rows: StoredRows, ledger: Ledger) -> ForgottenRow | None:
-    columns = {name: new for name, text in row.columns.items() if (new := _redacted(name, text, row.sort, pattern)) is not None}
-    changed = tuple(sorted(name for name, text in row.columns.items() if columns.get(name) != text))
+def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> ForgottenRow | None:
+    new = {name: _redacted(name, text, row.key.category, pattern) for name, text in row.texts.items()}
+    changed = {name: text for name, text in new.items() if row.texts[name] != text}
     if not changed:
         return None
+    outcome = ForgottenRow(
+        sort=row.key.category,
+        id=row.texts.get("id", row.key.name),
+        columns=tuple(sorted(name.removeprefix(VALUE_PREFIX) for name in changed)),
+    )
     try:
-        is_written = _write_row(row, columns, rows, ledger)
-        return ForgottenRow(sort=row.sort, id=row.id, columns=changed, error="" if is_written else CHANGED)
+        return outcome if _write_row(row, changed, ledger) else replace(outcome, error=CHANGED)
     except CloudError as failure:
         if failure.reason is not Reason.UNREADABLE:
             raise
-        return ForgottenRow(sort=row.sort, id=row.id, columns=changed, error=str(failure))
+        return replace(outcome, error=str(failure))
 
 
-def _write_row(row: StoredRow, columns: Mapping[str, str], rows: StoredRows, ledger: Ledger) -> bool:
-    if row.sort is not RowSort.HISTORY:
-        return rows.replace(row, columns)
-    ledger.add_history(history_from_row(columns))
-    rows.remove(row)
-    return True
+def _write_row(row: Row, changed: Mapping[str, str | None], ledger: Ledger) -> bool:
+    """Write what changed, and leave the row's retention as it is. Returns False if another writer came first."""
+    columns = {name: text for name, text in changed.items() if text is not None}
+    if row.key.category is Category.HISTORY:
+        ledger.add_history(history_from_row({**row.texts, **columns}))
+        ledger.store.delete(row.key)
+        return True
+    condition: AtVersion | Having = Having(column="at", text=row.texts.get("at", ""))
+    if row.key.category is not Category.OPEN:
+        condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
+    return ledger.store.change(row.key, columns, changed.keys() - columns.keys(), None, condition)
 
 
-def _redacted(name: str, text: str, sort: RowSort, pattern: re.Pattern[str]) -> str | None:
+def _redacted(name: str, text: str, category: Category, pattern: re.Pattern[str]) -> str | None:
     """The text without the address; None if the column goes."""
     if name in FIXED_COLUMNS or not pattern.search(text):
         return text
-    if sort is RowSort.OPEN and name == RECIPIENT_COLUMN:
+    if category is Category.OPEN and name == RECIPIENT_COLUMN:
         return None
-    return FORGOTTEN if name in PERSON_COLUMNS else pattern.sub(FORGOTTEN, text)
+    return FORGOTTEN if name.removeprefix(VALUE_PREFIX) in PERSON_COLUMNS else pattern.sub(FORGOTTEN, text)
 
 
 def _address_pattern(address: str) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Target
 
 LEASE = timedelta(minutes=15)

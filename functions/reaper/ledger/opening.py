@@ -13,7 +13,8 @@ from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 
 from reaper.errors import SettingsError
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import NamedRow
 from reaper.ledger.update import write_until_accepted
 
 FORMAT, FORMAT_ROW = 2, "format"
@@ -43,15 +44,14 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
         raise SettingsError(
             f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
         ) from error
-    ledger: Ledger = module.open_ledger(place.removeprefix("//"), environ, read_only=read_only)
-    return ledger
+    return Ledger(module.open_store(place.removeprefix("//"), environ, read_only=read_only))
 
 
 def require_existing(address: str) -> None:
     """Raises SettingsError if the address is that of a file that doesn't exist. A missing table shows with the first call."""
     scheme, _, place = address.strip().partition(":")
     if scheme == "sqlite":
-        from reaper.ledger.sqlite_file import file_path
+        from reaper.ledger.sqlite import file_path
 
         path = file_path(place.removeprefix("//"))
         if not path.is_file():

@@ -1,178 +1,249 @@
-"""The ledger in one SQLite file: the command line's default. Several processes may use it at once.
+"""Rows in one SQLite file: the command line's default. Several processes may use it at once.
 
-Upsert with a condition: https://sqlite.org/lang_upsert.html
+Write-ahead log: https://sqlite.org/wal.html. Overwriting what is deleted: https://sqlite.org/pragma.html#pragma_secure_delete
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import (
-    entry_digest,
-    history_columns,
-    history_from_row,
-    memory_from_row,
-    merge_row,
-    retained_from,
-    statistics_columns,
-    statistics_from_row,
-    unfinished_columns,
-    unfinished_from_row,
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.ledger.store import (
+    FIRST_NAME,
+    LAST_NAME,
+    AtVersion,
+    Category,
+    Condition,
+    FreeFor,
+    Having,
+    Key,
+    Row,
+    changed_columns,
+    is_met,
 )
-from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
-from reaper.ledger.sqlite_file import SqliteFile, open_file
-from reaper.ledger.sqlite_rows import SqliteRows
-from reaper.ledger.stored_text import comparable_id, sortable_time, target_from_text, target_text
-from reaper.model import Memory, Target
+from reaper.ledger.stored_text import sortable_time
 
-MAX_IDS_PER_QUERY = 500
-"""IDs in one statement."""
+TIMEOUT_S = 10.0
+"""How long to wait for another process that is writing."""
+MAX_KEYS_PER_QUERY = 300
+"""Keys in one statement, of three values each; older libraries take 999 values."""
+SCHEMA = 3
+"""The file's user_version."""
+CREATE = """
+    CREATE TABLE rows (
+        category TEXT, place TEXT, name TEXT, version INTEGER, touched TEXT NOT NULL, row TEXT NOT NULL,
+        PRIMARY KEY (category, place, name)
+    ) WITHOUT ROWID
+"""
+SELECT = "SELECT category, place, name, version, touched, row FROM rows"
+BY_KEY = "WHERE category = ? AND place = ? AND name = ?"
 
 
-class SqliteLedger:
-    """`reaper.ledger.port.Ledger` in a file, safe to use from several threads and processes."""
+class SqliteStore:
+    """`reaper.ledger.store.RowStore` in a file, through a connection that several threads may use."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
 
-    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        key_by_id = {resource_id: comparable_id(resource_id) for resource_id in ids}
-        keys = list(dict.fromkeys(key_by_id.values()))
-        rows: dict[str, tuple[Any, Any]] = {}
-        for chunk in (keys[at : at + MAX_IDS_PER_QUERY] for at in range(0, len(keys), MAX_IDS_PER_QUERY)):
-            marks = ",".join("?" * len(chunk))
-            sql = f"SELECT key, row, version FROM memory WHERE touched >= ? AND key IN ({marks})"
-            for key, row, version in self._file.read("Recall", sql, sortable_time(now - RETENTION), *chunk):
-                rows[key] = row, version
-        stored = {resource_id: rows[key] for resource_id, key in key_by_id.items() if key in rows}
-        return memories_from_rows(stored, lambda resource_id, row: memory_from_row(_parse_row(row[0]), row[1], resource_id))
+    def get(self, key: Key) -> Row | None:
+        return next(iter(self._read(BY_KEY, *key)), None)
 
-    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
-        return self.recall(ids, now), self.read_row(name)
+    def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
+        found: dict[Key, Row] = {}
+        wanted = list(keys)
+        for part in (wanted[at : at + MAX_KEYS_PER_QUERY] for at in range(0, len(wanted), MAX_KEYS_PER_QUERY)):
+            marks = ",".join(["(?,?,?)"] * len(part))
+            rows = self._read(f"WHERE (category, place, name) IN (VALUES {marks})", *(text for key in part for text in key))
+            found |= {row.key: row for row in rows}
+        return found
 
-    def remember(
-        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    def query(
+        self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
+    ) -> list[Row]:
+        where = "WHERE category = ? AND place = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?"
+        return self._read(where, category, place, first, last, -1 if limit is None else limit)
+
+    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+        return self._write(key, lambda row: columns, touched, condition)
+
+    def change(
+        self,
+        key: Key,
+        columns: Mapping[str, str],
+        removed: Collection[str],
+        touched: datetime | None,
+        condition: AtVersion | Having,
     ) -> bool:
-        key = comparable_id(resource_id)
-        with self._file.transaction("Remember") as run:
-            sql = "SELECT version, row FROM memory WHERE key = ? AND touched >= ?"
-            stored = run(sql, (key, sortable_time(now - RETENTION))).fetchone()
-            if (stored[0] if stored else 0) != expected_version:
-                return False
-            row = json.dumps(merge_row(_parse_row(stored[1]) if stored else {}, replace(memory, written_at=now), fields))
-            sql = "INSERT OR REPLACE INTO memory (key, id, version, touched, row) VALUES (?, ?, ?, ?, ?)"
-            run(sql, (key, resource_id, expected_version + 1, sortable_time(retained_from(memory, now)), row))
-            return True
+        return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
 
-    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        sql = "SELECT row FROM open WHERE place = ? AND touched >= ? ORDER BY touched, key"
-        return [
-            unfinished_from_row(_parse_row(row), target)
-            for (row,) in self._file.read("Unfinished", sql, target_text(target), sortable_time(now - RETENTION))
-        ]
-
-    def unfinished_targets(self, now: datetime) -> list[Target]:
-        sql = "SELECT DISTINCT place FROM open WHERE touched >= ? ORDER BY place"
-        return [target_from_text(place) for (place,) in self._file.read("Unfinished", sql, sortable_time(now - RETENTION))]
-
-    def add_unfinished(self, entry: Unfinished) -> None:
-        row = (target_text(entry.target), comparable_id(entry.id), sortable_time(entry.at), json.dumps(unfinished_columns(entry)))
-        self._file.write("Begin", "INSERT OR REPLACE INTO open VALUES (?, ?, ?, ?)", *row)
-
-    def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        self._file.write("End", "DELETE FROM open WHERE place = ? AND key = ?", target_text(target), comparable_id(resource_id))
-
-    def read_row(self, name: str) -> NamedRow:
-        return self.read_rows([name])[name]
-
-    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
-        rows = {name: NamedRow() for name in names}
-        known = list(rows)
-        for chunk in (known[at : at + MAX_IDS_PER_QUERY] for at in range(0, len(known), MAX_IDS_PER_QUERY)):
-            sql = f"SELECT name, row, version FROM state WHERE name IN ({','.join('?' * len(chunk))})"
-            for name, row, version in self._file.read("State", sql, *chunk):
-                rows[name] = NamedRow(values=_parse_texts(row), version=version)
-        return rows
-
-    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
-        row = (json.dumps(dict(values)), expected_version + 1)
-        if expected_version:
-            sql = "UPDATE state SET row = ?, version = ? WHERE name = ? AND version = ?"
-            return bool(self._file.write("WriteState", sql, *row, name, expected_version))
-        sql = "INSERT OR IGNORE INTO state (row, version, name) VALUES (?, ?, ?)"
-        return bool(self._file.write("WriteState", sql, *row, name))
-
-    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
-        sql = (
-            "INSERT INTO lease VALUES (?, ?, ?) ON CONFLICT (place) DO UPDATE SET holder = excluded.holder, touched = excluded.touched"
-            " WHERE lease.holder = excluded.holder OR lease.touched <= ?"
-        )
-        return bool(self._file.write("Lease", sql, target_text(target), holder, sortable_time(now + ttl), sortable_time(now)))
-
-    def lease_holder(self, target: Target, now: datetime) -> str | None:
-        sql = "SELECT holder FROM lease WHERE place = ? AND touched > ?"
-        rows = self._file.read("Lease", sql, target_text(target), sortable_time(now))
-        return str(rows[0][0]) if rows else None
-
-    def give_back_lease(self, target: Target, holder: str) -> None:
-        self._file.write("Release", "DELETE FROM lease WHERE place = ? AND holder = ?", target_text(target), holder)
-
-    def record_statistics(self, summary: RunStatistics) -> None:
-        key = (target_text(summary.target), summary.kind, sortable_time(summary.started), summary.run)
-        self._file.write(
-            "Record", "INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, ?)", *key, json.dumps(statistics_columns(summary))
-        )
-
-    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
-        sql = "SELECT row FROM summary WHERE place = ? AND kind = ? ORDER BY touched DESC, run DESC LIMIT ?"
-        return [
-            statistics_from_row(_parse_row(row)) for (row,) in self._file.read("Summaries", sql, target_text(target), kind, limit)
-        ]
-
-    def add_history(self, entry: HistoryEntry) -> None:
-        key = (comparable_id(entry.id), sortable_time(entry.when), entry_digest(entry))
-        self._file.write("Note", "INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)", *key, json.dumps(history_columns(entry)))
-
-    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
-        sql = "SELECT row FROM history WHERE key = ? AND touched >= ? ORDER BY touched DESC, digest DESC LIMIT ?"
-        rows = self._file.read("History", sql, comparable_id(resource_id), sortable_time(since), limit)
-        return [history_from_row(_parse_row(row)) for (row,) in reversed(rows)]
+    def delete(self, key: Key, having: Having | None = None) -> None:
+        with self._transaction() as run:
+            if having is None or is_met(having, _row_in(run, key)):
+                run(f"DELETE FROM rows {BY_KEY}", key)
 
     def forget_before(self, moment: datetime) -> int:
-        tables = ("memory", "lease", "summary", "history", "open")
-        return sum(
-            self._file.write("Forget", f"DELETE FROM {table} WHERE touched < ?", sortable_time(moment)) for table in tables
-        )
+        with self._transaction() as run:
+            return run("DELETE FROM rows WHERE touched < ?", (sortable_time(moment),)).rowcount
 
-    def stored_rows(self) -> SqliteRows:
-        return SqliteRows(self._file)
+    def scan(self) -> Iterator[Row]:
+        yield from self._read("ORDER BY category, place, name")
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._connection.close()
+
+    def _read(self, where: str, *values: str | int) -> list[Row]:
+        with self._lock, _translated_errors("Read"):
+            return [_row_of(*stored) for stored in self._connection.execute(f"{SELECT} {where}", values)]
+
+    def _write(
+        self,
+        key: Key,
+        columns: Callable[[Row | None], Mapping[str, Any]],
+        touched: datetime | None,
+        condition: Condition | None,
+    ) -> bool:
+        with self._transaction() as run:
+            row = _row_in(run, key)
+            if not is_met(condition, row):
+                return False
+            version = condition.version + 1 if isinstance(condition, AtVersion) else None
+            when = sortable_time(touched) if touched else row.touched if row else ""
+            run("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*key, version, when, json.dumps(dict(columns(row)))))
+            return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """A function that runs statements. They take effect together, or not at all if one fails."""
+        with self._lock, _translated_errors("Write"):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
 
-def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteLedger:
-    """The ledger in the file, created if missing. With `read_only`, a copy that refuses writes. Raises SettingsError."""
-    return SqliteLedger(open_file(address, read_only=read_only))
+def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteStore:
+    """The file, created with its folder if missing. With `read_only`, a copy in memory that refuses writes.
 
-
-def _parse_texts(stored: str) -> dict[str, str]:
-    row = _parse_row(stored)
-    if not all(isinstance(value, str) for value in row.values()):
-        raise CloudError(Reason.UNREADABLE, "sqlite:Read", "a named row has a value that is not a string")
-    return row
-
-
-def _parse_row(stored: str) -> dict[str, Any]:
+    Raises SettingsError if the file can't be used.
+    """
+    path = file_path(address)
     try:
-        row = json.loads(stored)
-    except (ValueError, TypeError) as error:
-        raise CloudError(Reason.UNREADABLE, "sqlite:Read", f"a row is not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise CloudError(Reason.UNREADABLE, "sqlite:Read", "a row is not an object")
-    return row
+        connection = _copy_to_memory(path) if read_only else _connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be opened: {error}") from error
+    try:
+        _create_schema(connection, address)
+        connection.execute("PRAGMA secure_delete = ON")  # what `reaper forget` removes is overwritten in the file, too
+        connection.execute(f"PRAGMA query_only = {int(read_only)}")
+    except sqlite3.Error as error:
+        connection.close()
+        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be used: {error}") from error
+    except SettingsError:
+        connection.close()
+        raise
+    return SqliteStore(connection)
+
+
+def file_path(address: str) -> Path:
+    """The path after `sqlite://`. On Windows a slash may precede the drive letter."""
+    plain = address[1:] if re.match(r"/[A-Za-z]:[\\/]", address) else address
+    if not plain.strip("/\\"):
+        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: expected a file, such as sqlite:///var/lib/reaper/ledger.db")
+    return Path(plain).expanduser()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return sqlite3.connect(path, timeout=TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+
+def _copy_to_memory(path: Path) -> sqlite3.Connection:
+    """A copy of the file in memory, empty if there is no file. Changes neither the file nor its folder.
+
+    Even a reader creates the files of the write-ahead log if they are missing (https://sqlite.org/wal.html#read_only_databases). Without
+    them no process is writing, so the file can be opened as immutable.
+    """
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if path.exists() and path.stat().st_size:
+        log = path.with_name(f"{path.name}-wal")
+        uri = f"{path.absolute().as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"
+        with closing(sqlite3.connect(uri, uri=True, timeout=TIMEOUT_S)) as file:
+            file.backup(memory)
+    return memory
+
+
+def _create_schema(connection: sqlite3.Connection, address: str) -> None:
+    """Create the table once, even if two processes start at the same moment."""
+    _use_write_ahead_log(connection)
+    if _schema_version(connection) == SCHEMA:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        at = _schema_version(connection)
+        if at not in {0, SCHEMA}:
+            age = "a newer" if at > SCHEMA else "an unreleased"
+            raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: written by {age} version of ML Idle Reaper (schema {at})")
+        if at == 0:
+            connection.execute(CREATE)
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at the same time, from now on in every process.
+
+    SQLite doesn't wait for a process that is writing just then (https://sqlite.org/pragma.html#pragma_journal_mode). The file is as safe
+    without the log, so the next process that opens it switches.
+    """
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+
+
+def _schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _translated_errors(operation: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise CloudError(
+            Reason.UNREACHABLE, f"sqlite:{operation}", str(error), code=getattr(error, "sqlite_errorname", "")
+        ) from error
+
+
+def _row_in(run: Callable[..., sqlite3.Cursor], key: Key) -> Row | None:
+    stored = run(f"{SELECT} {BY_KEY}", key).fetchone()
+    return _row_of(*stored) if stored else None
+
+
+def _row_of(category: str, place: str, name: str, version: object, touched: str, text: Any) -> Row:
+    """A stored row. One whose columns aren't JSON has no version, so that it can't be read as anything."""
+    key = Key(Category(category), place, name)
+    try:
+        columns = json.loads(text)
+    except (ValueError, TypeError):
+        columns = None
+    if not isinstance(columns, dict):
+        return Row(key=key, columns={}, touched=touched)
+    return Row(key=key, columns=columns, version=version, touched=touched)

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from reaper import limits
 from reaper.case import Case, Coverage
-from reaper.ledger.port import Ledger, RunStatistics
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import RunStatistics
 from reaper.ledger.stored_text import target_from_text
 from reaper.limits import PlaceCount
 from reaper.model import Run, State

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reaper.case import Coverage
 from reaper.coverage import NOT_REACHED, OWN, PlaceName, place_name
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
 

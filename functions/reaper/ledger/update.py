@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TypeVar
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import NamedRow
 from reaper.model import Memory
 
 MAX_TRIES = 8

@@ -11,7 +11,7 @@ from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, OpenChannel, with_deployment_channels
 from reaper.notices.message import Audience

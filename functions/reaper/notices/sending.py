@@ -16,7 +16,8 @@ from reaper.coverage import OWN, add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Decision
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import ACTIONS, NOTICES, Memory, Result, Run, Status, StepName
 from reaper.notices import forecast

@@ -12,7 +12,7 @@ from reaper.case import Coverage, Report
 from reaper.coverage import OWN
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
-from reaper.ledger.port import NamedRow
+from reaper.ledger.rows import NamedRow
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
 from reaper.model import ACTIONS, Result

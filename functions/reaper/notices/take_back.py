@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reaper import idle_period, memory_updates
 from reaper.case import Finding
 from reaper.errors import ReaperError
-from reaper.ledger.port import HistoryEntry
+from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource
 from reaper.notices.channels import delivery

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.case import Case, Coverage
 from reaper.coverage import OWN, target_of_row
 from reaper.errors import CloudError, Reason
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.stored_text import target_from_text, target_text
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from reaper import memory_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
-from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import ENDING_ACTIONS, Memory, Resource, Result, StepName
 

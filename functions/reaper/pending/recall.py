@@ -14,7 +14,8 @@ from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Recalled, Unfinished
 from reaper.model import Target
 from reaper.pending import intents, unfinished
 from reaper.pending.unfinished import UntoldAction

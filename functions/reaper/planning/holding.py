@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from reaper import idle_period, limits, plan
 from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCounts
 from reaper.model import ENDING_ACTIONS, NOTICES, Memory, StepName, Target

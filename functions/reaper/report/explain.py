@@ -10,7 +10,7 @@ from math import isfinite
 
 from reaper.case import Blocked, Evidence, Finding, Owner, Report
 from reaper.duration import format_duration, policy_duration
-from reaper.ledger.port import HistoryEntry
+from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
 from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours, rules

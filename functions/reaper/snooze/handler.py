@@ -19,8 +19,8 @@ from functools import cache
 
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import require_known_format
-from reaper.ledger.port import Ledger
 from reaper.snooze import keys, pages, record, replies
 from reaper.snooze import request as form
 from reaper.snooze.keys import Keyring

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper.errors import ReaperError
-from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry, Ledger
+from reaper.ledger.ledger import SNOOZE_FIELDS, Ledger
+from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory
 from reaper.snooze import pages

@@ -8,7 +8,7 @@ from datetime import datetime
 from ipaddress import ip_network
 from urllib.parse import parse_qs
 
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.snooze.token import Keys
 from reaper.text import tidy_line
 

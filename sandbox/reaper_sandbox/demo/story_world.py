@@ -24,7 +24,7 @@ from reaper.acting import manifest, restore
 from reaper.case import Report
 from reaper.handover import Decided
 from reaper.ledger import opening
-from reaper.ledger.port import Ledger
+from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Mode, Target
 from reaper.policy.channel_settings import Folder
 from reaper.policy.file import PolicySource, load_policy

@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 
+from fakes.memory_ledger import InMemoryLedger
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.acting.contract import (
@@ -27,8 +28,7 @@ from reaper.acting.manifest import Archive, require_own_form
 from reaper.acting.permit import CallPermit, Look, hints_inside
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
-from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import Unfinished
+from reaper.ledger.rows import Unfinished
 from reaper.model import Memory, Resource, StepName, Target
 from reaper.observation import Observation, Window
 from reaper.pending.intents import Intent

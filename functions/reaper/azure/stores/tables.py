@@ -1,9 +1,14 @@
-"""A ledger in one table of Table Storage. Writes that must not be lost carry the ETag of the entity as read.
+"""Rows in one table of Table Storage. Writes that must not be lost carry the ETag of the entity as read.
 
 `table://account/table`. A connection string of the same account in AZURE_STORAGE_CONNECTION_STRING is used if there is one (Azurite
 accepts nothing else), otherwise DefaultAzureCredential. Table Storage has no time to live, so `forget_before` reads the whole table, at
 most once a day.
 https://learn.microsoft.com/en-us/azure/storage/tables/table-storage-design-guide
+
+Conditional writes: https://learn.microsoft.com/en-us/rest/api/storageservices/update-entity2
+Error codes: https://learn.microsoft.com/en-us/rest/api/storageservices/table-service-error-codes
+Keys: at most 512 characters, none of / \\ # ? and control characters; properties: at most 64 KiB of UTF-16:
+https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
 """
 
 from __future__ import annotations
@@ -11,263 +16,343 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import islice
+from hashlib import sha256
+from itertools import accumulate, islice
+from string import ascii_letters, digits
 from typing import Any
 
-from reaper.azure.stores.table_keys import decode_key, encode_key, partition_key, row_key
-from reaper.azure.stores.table_rows import TableRows
-from reaper.azure.stores.table_storage import Table, connect_table
-from reaper.azure.stores.table_texts import join_texts, split_texts
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.data.tables import TableClient, TableEntity, UpdateMode
+
+from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.codec import (
-    entry_digest,
-    history_columns,
-    history_from_row,
-    is_retained,
-    memory_from_row,
-    merge_row,
-    retained_from,
-    statistics_columns,
-    statistics_from_row,
-    unfinished_columns,
-    unfinished_from_row,
+from reaper.ledger.rows import VALUE_PREFIX
+from reaper.ledger.store import (
+    FIRST_NAME,
+    LAST_NAME,
+    AtVersion,
+    Category,
+    Condition,
+    FreeFor,
+    Having,
+    Key,
+    Row,
+    changed_columns,
+    is_met,
 )
-from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
-from reaper.ledger.stored_text import microseconds, sortable_time, target_from_text, target_text
-from reaper.model import Memory, Target
+from reaper.ledger.stored_text import sortable_time
 
+PERMISSION = "Microsoft.Storage/storageAccounts/tableServices/tables/entities"
+PUBLIC_SUFFIX = "table.core.windows.net"
+CLIENT_OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 4, "retry_backoff_max": 20}
+"""Timeouts in seconds and tries that fit a function; the SDK's defaults wait for minutes."""
 MAX_SINGLE_READS = 12
-"""Up to this many memories of a partition are read one by one. For more, the whole partition is read, 1,000 to a page."""
-NEWEST_FIRST_BASE = 10**19
-"""Keys are only read in ascending order, so those of statistics and of the history count down from here."""
-
-UNFINISHED_PREFIX = "open "
-"""The beginning of every partition with hints of unfinished actions. The next character after the blank is `!`."""
-NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
+"""Up to this many rows of a partition are read one by one. For more, all between them are read, 1,000 to a page."""
+MAX_KEY_CHARS = 400
+"""The length of an encoded string; longer ones end in a hash."""
+PLAIN_CHARS = frozenset(ascii_letters + digits + "-_.@:+~")
+MAX_PROPERTY_CHARS = 15_000
+"""The length of each property that has a part of a named row's value."""
+OWN_PROPERTIES = frozenset({"PartitionKey", "RowKey", "touched", "version", "writer"})
 LAST_CLEANUP_KEY = ("tidied", "-")
 """The entity that records the last cleanup."""
 CLEANUP_INTERVAL = timedelta(days=1)
-IN_PARTITION = "PartitionKey eq @partition"
+RANGE = "PartitionKey eq @partition and RowKey ge @first and RowKey le @last"
 
 Entity = Mapping[str, Any]
 
 
-class TableLedger:
-    """`reaper.ledger.port.Ledger` in a table."""
+class TableStore:
+    """`reaper.ledger.store.RowStore` in a table. Raises CloudError, or SettingsError if the table itself is missing."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, client: TableClient, address: str) -> None:
+        self._client = client
+        self._address = address
 
-    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        key_by_id = {resource_id: (partition_key(resource_id), row_key(resource_id)) for resource_id in ids}
-        row_keys: dict[str, set[str]] = defaultdict(set)
-        for partition, key in key_by_id.values():
-            row_keys[partition].add(key)
-        entities = {
-            (entity["PartitionKey"], entity["RowKey"]): entity
-            for partition, keys in row_keys.items()
-            for entity in self._partition_entities(partition, keys, now)
+    def get(self, key: Key) -> Row | None:
+        entity = self._get(*entity_key(key))
+        return _row_of(key, entity) if entity else None
+
+    def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
+        by_partition: dict[str, dict[str, Key]] = defaultdict(dict)
+        for key in keys:
+            partition, name = entity_key(key)
+            by_partition[partition][name] = key
+        return {
+            wanted[entity["RowKey"]]: _row_of(wanted[entity["RowKey"]], entity)
+            for partition, wanted in by_partition.items()
+            for entity in self._partition_entities(partition, wanted)
+            if entity["RowKey"] in wanted
         }
-        stored = {resource_id: entities[key] for resource_id, key in key_by_id.items() if key in entities}
-        return memories_from_rows(stored, lambda resource_id, entity: memory_from_row(entity, entity.get("version"), resource_id))
 
-    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
-        return self.recall(ids, now), self.read_row(name)
+    def query(
+        self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
+    ) -> list[Row]:
+        partition, _ = entity_key(Key(category, place, first))
+        page = 1000 if limit is None else limit
+        entities = self._query(RANGE, page, partition=partition, first=encode_key(first), last=encode_key(last))
+        return [_row_of(Key(category, place, decode_key(entity["RowKey"])), entity) for entity in islice(entities, limit)]
 
-    def remember(
-        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+        if condition is None:
+            with self._sdk_errors_as_cloud_errors("write"):
+                self._client.upsert_entity(_entity_of(key, columns, sortable_time(touched), None), mode=UpdateMode.REPLACE)
+            return True
+        return self._write(key, lambda row: columns, touched, condition)
+
+    def change(
+        self,
+        key: Key,
+        columns: Mapping[str, str],
+        removed: Collection[str],
+        touched: datetime | None,
+        condition: AtVersion | Having,
     ) -> bool:
-        key, writer = (partition_key(resource_id), row_key(resource_id)), uuid.uuid4().hex
-        entity = self._table.get(*key)
-        stored = entity if entity and _is_fresh(entity, now) else None
-        if (_version_of(stored) if stored else 0) != expected_version:
-            return False
         # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
-        row = merge_row(_without_keys(stored) if stored else {}, replace(memory, written_at=now), fields)
-        more = {"id": resource_id, "writer": writer, "version": expected_version + 1}
-        return self._swap_entity(entity, _to_entity(key, row, retained_from(memory, now)) | more, "writer")
+        return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
 
-    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        rows = [row for row in self._table.query(IN_PARTITION, partition=_unfinished_partition(target)) if _is_fresh(row, now)]
-        return sorted(
-            (unfinished_from_row(_text_properties(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
-        )
-
-    def unfinished_targets(self, now: datetime) -> list[Target]:
-        condition = "PartitionKey ge @first and PartitionKey lt @end"
-        rows = self._table.query(condition, first=UNFINISHED_PREFIX, end=f"{UNFINISHED_PREFIX[:-1]}!")
-        places = {row["PartitionKey"].removeprefix(UNFINISHED_PREFIX) for row in rows if _is_fresh(row, now)}
-        return [target_from_text(place) for place in sorted(map(decode_key, places))]
-
-    def add_unfinished(self, entry: Unfinished) -> None:
-        self._table.put(_to_entity((_unfinished_partition(entry.target), row_key(entry.id)), unfinished_columns(entry), entry.at))
-
-    def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        entity = self._table.get(_unfinished_partition(target), row_key(resource_id))
-        if entity:
-            self._table.delete(entity)
-
-    def read_row(self, name: str) -> NamedRow:
-        return self.read_rows([name])[name]
-
-    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
-        keys = {name: encode_key(name) for name in names}
-        if len(keys) <= MAX_SINGLE_READS:
-            found = [entity for key in keys.values() if (entity := self._table.get("state", key))]
-        else:
-            condition = f"{IN_PARTITION} and RowKey ge @first and RowKey le @last"
-            found = list(self._table.query(condition, partition="state", first=min(keys.values()), last=max(keys.values())))
-        entities = {entity["RowKey"]: entity for entity in found}
-        return {name: _named_row(entities.get(key)) for name, key in keys.items()}
-
-    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
-        key, writer = ("state", encode_key(name)), uuid.uuid4().hex
-        stored = self._table.get(*key)
-        if (_version_of(stored) if stored else 0) != expected_version:
-            return False
-        more = {"writer": writer, "version": expected_version + 1, "touched": NEVER_FORGOTTEN}
-        return self._swap_entity(stored, {"PartitionKey": key[0], "RowKey": key[1], **split_texts(values), **more}, "writer")
-
-    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
-        key = ("lease", encode_key(target_text(target)))
-        lease = self._table.get(*key)
-        if lease and lease["holder"] != holder and lease["touched"] > sortable_time(now):
-            return False
-        return self._swap_entity(lease, _to_entity(key, {"holder": holder}, now + ttl), "holder")
-
-    def lease_holder(self, target: Target, now: datetime) -> str | None:
-        lease = self._table.get("lease", encode_key(target_text(target)))
-        return str(lease["holder"]) if lease and lease["touched"] > sortable_time(now) else None
-
-    def give_back_lease(self, target: Target, holder: str) -> None:
-        lease = self._table.get("lease", encode_key(target_text(target)))
-        if lease and lease["holder"] == holder:
-            self._table.delete(lease)
-
-    def record_statistics(self, summary: RunStatistics) -> None:
-        key = (
-            _statistics_partition(summary.target, summary.kind),
-            f"{_newest_first(summary.started)} {encode_key(summary.run)}",
-        )
-        self._table.put(_to_entity(key, statistics_columns(summary), summary.started))
-
-    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
-        rows = self._table.query(IN_PARTITION, page=limit, partition=_statistics_partition(target, kind))
-        return [statistics_from_row(_text_properties(row)) for row in islice(rows, limit)]
-
-    def add_history(self, entry: HistoryEntry) -> None:
-        key = (f"history {row_key(entry.id)}", f"{_newest_first(entry.when)} {entry_digest(entry)}")
-        self._table.put(_to_entity(key, history_columns(entry), entry.when))
-
-    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
-        condition, end = f"{IN_PARTITION} and RowKey lt @end", f"{_newest_first(since)}!"
-        rows = self._table.query(condition, page=limit, partition=f"history {row_key(resource_id)}", end=end)
-        return [history_from_row(_text_properties(row)) for row in islice(rows, limit)][::-1]
+    def delete(self, key: Key, having: Having | None = None) -> None:
+        entity = self._get(*entity_key(key))
+        if entity and is_met(having, _row_of(key, entity)):
+            self._delete(entity)
 
     def forget_before(self, moment: datetime) -> int:
         if not self._claim_cleanup(moment):
             return 0
-        old = list(self._table.query("touched lt @moment", moment=sortable_time(moment)))
+        old = list(self._query("touched lt @moment", moment=sortable_time(moment)))
         return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
 
-    def stored_rows(self) -> TableRows:
-        return TableRows(self._table)
+    def scan(self) -> Iterator[Row]:
+        for entity in self._query("touched ge @first", first=""):
+            category, _, place = decode_key(entity["PartitionKey"]).partition(" ")
+            if category in set(Category):
+                yield _row_of(Key(Category(category), place, decode_key(entity["RowKey"])), entity)
 
     def close(self) -> None:
-        self._table.close()
+        self._client.close()
 
-    def _swap_entity(self, stored: Any, entity: dict[str, Any], mark: str) -> bool:
-        """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `mark`."""
+    def _get(self, partition: str, name: str) -> TableEntity | None:
+        """The entity with its ETag, or None."""
+        with self._sdk_errors_as_cloud_errors("read"):
+            try:
+                return self._client.get_entity(partition, name)
+            except HttpResponseError as error:
+                if error.status_code == 404 and not _is_table_missing(error):
+                    return None
+                raise
+
+    def _query(self, condition: str, page: int = 1000, **parameters: str) -> Iterator[TableEntity]:
+        """Every entity that meets the OData condition, in the order of its keys; `@name` in the condition is a parameter."""
+        with self._sdk_errors_as_cloud_errors("read"):
+            yield from self._client.query_entities(condition, results_per_page=min(max(page, 1), 1000), parameters=parameters)
+
+    def _partition_entities(self, partition: str, names: Collection[str]) -> Iterator[TableEntity]:
+        """The entities of these names, perhaps with others between them."""
+        if len(names) > MAX_SINGLE_READS:
+            yield from self._query(RANGE, partition=partition, first=min(names), last=max(names))
+            return
+        yield from (entity for name in sorted(names) if (entity := self._get(partition, name)))
+
+    def _write(
+        self,
+        key: Key,
+        columns: Callable[[Row | None], Mapping[str, Any]],
+        touched: datetime | None,
+        condition: Condition,
+    ) -> bool:
+        stored = self._get(*entity_key(key))
+        row = _row_of(key, stored) if stored else None
+        if not is_met(condition, row):
+            return False
+        when = sortable_time(touched) if touched else row.touched if row else ""
+        return self._swap(stored, _entity_of(key, columns(row), when, condition))
+
+    def _swap(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
+        """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `writer`."""
         try:
-            is_written = self._table.swap(stored, entity)
+            is_written = self._is_replaced(stored, entity)
         except CloudError as error:
-            if error.reason is not Reason.UNREACHABLE or not self._has_our_mark(entity, mark):
+            if error.reason is not Reason.UNREACHABLE or not self._is_own_write(entity):
                 raise
             return True
-        return is_written or self._has_our_mark(entity, mark)
+        return is_written or self._is_own_write(entity)
 
-    def _has_our_mark(self, entity: Entity, mark: str) -> bool:
-        stored = self._table.get(entity["PartitionKey"], entity["RowKey"])
-        return stored is not None and stored.get(mark) == entity[mark]
+    def _is_replaced(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
+        """Replace `stored` (None: no entity) if it hasn't changed. Returns False if another writer came first."""
+        if stored is None:
+            return self._is_written("write", lambda: self._client.create_entity(entity), was_there=False)
+        return self._is_written(
+            "write", lambda: self._client.update_entity(entity, mode=UpdateMode.REPLACE, **_if_unchanged(stored)), was_there=True
+        )
+
+    def _is_own_write(self, entity: Entity) -> bool:
+        stored = self._get(entity["PartitionKey"], entity["RowKey"])
+        return stored is not None and stored.get("writer") == entity["writer"]
+
+    def _delete(self, stored: TableEntity) -> bool:
+        """Delete `stored` if it hasn't changed. Returns False if another writer came first."""
+        return self._is_written("delete", lambda: self._client.delete_entity(stored, **_if_unchanged(stored)), was_there=True)
+
+    def _is_written(self, permission: str, write: Callable[[], Any], *, was_there: bool) -> bool:
+        """Whether the write's condition was met. `was_there`: the entity may be deleted by now, which is a lost race, too."""
+        with self._sdk_errors_as_cloud_errors(permission):
+            try:
+                write()
+            except HttpResponseError as error:
+                is_gone = was_there and error.status_code == 404 and not _is_table_missing(error)
+                if error.status_code in {409, 412} or is_gone:
+                    return False
+                raise
+        return True
 
     def _claim_cleanup(self, moment: datetime) -> bool:
         """Whether to clean up now: not within a day of the last cleanup, and only one of several sweeps at once."""
-        last = self._table.get(*LAST_CLEANUP_KEY)
+        last = self._get(*LAST_CLEANUP_KEY)
         first, end = (sortable_time(moment + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
         if last and first < str(last.get("touched", "")) < end:
             return False
-        return self._table.swap(last, _to_entity(LAST_CLEANUP_KEY, {}, moment))
+        partition, name = LAST_CLEANUP_KEY
+        return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": sortable_time(moment)})
 
-    def _delete_if_older(self, partition: str, key: str, moment: datetime) -> bool:
+    def _delete_if_older(self, partition: str, name: str, moment: datetime) -> bool:
         """Delete the entity unless it was written since. Returns whether it was deleted."""
-        entity = self._table.get(partition, key)
-        return entity is not None and entity["touched"] < sortable_time(moment) and self._table.delete(entity)
+        entity = self._get(partition, name)
+        return entity is not None and entity["touched"] < sortable_time(moment) and self._delete(entity)
 
-    def _partition_entities(self, partition: str, keys: set[str], now: datetime) -> Iterator[Entity]:
-        """The entities of these keys that are still retained."""
-        if len(keys) <= MAX_SINGLE_READS:
-            entities = (entity for key in sorted(keys) if (entity := self._table.get(partition, key)))
-            yield from (entity for entity in entities if _is_fresh(entity, now))
-            return
-        rows = self._table.query(IN_PARTITION, partition=partition)
-        yield from (row for row in rows if row["RowKey"] in keys and _is_fresh(row, now))
+    @contextmanager
+    def _sdk_errors_as_cloud_errors(self, permission: str) -> Iterator[None]:
+        try:
+            yield
+        except HttpResponseError as error:
+            if error.status_code == 404:
+                raise SettingsError(f"REAPER_LEDGER={self._address}: no such table") from error
+            raise _error_from_reply(f"{PERMISSION}/{permission}", error) from error
+        except AzureError as error:
+            raise CloudError(Reason.UNREACHABLE, f"{PERMISSION}/{permission}", _first_line(error)) from error
 
 
-def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableLedger:
-    """The ledger in `account/table`. Makes no call yet. Raises SettingsError for an invalid address."""
+def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableStore:
+    """The rows in `account/table`. Makes no call yet.
+
+    The account is given by its name or, outside the public cloud, by its full host name. Uses the connection string if it belongs to that
+    account, otherwise DefaultAzureCredential. Raises SettingsError.
+    """
     parts = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
     if not parts:
         raise SettingsError(
             f"REAPER_LEDGER=table://{address}: expected table://account/table, with only letters and digits in the name of the table"
         )
-    return TableLedger(connect_table(parts[1], parts[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
+    account, name = parts.groups()
+    if connection_string := environ.get("AZURE_STORAGE_CONNECTION_STRING"):
+        try:
+            client = TableClient.from_connection_string(connection_string, name, **CLIENT_OPTIONS)
+        except ValueError as error:
+            raise SettingsError(f"AZURE_STORAGE_CONNECTION_STRING can't be used: {_first_line(error)}") from error
+        if client.account_name == account.partition(".")[0]:
+            return TableStore(client, f"table://{address}")
+        client.close()
+    from azure.identity import DefaultAzureCredential
+
+    host = account if "." in account else f"{account}.{PUBLIC_SUFFIX}"
+    if because := trusted_hosts.refused_because(f"https://{host}", "table"):
+        raise SettingsError(f"REAPER_LEDGER=table://{address}: {because}")
+    client = TableClient(f"https://{host}", name, credential=DefaultAzureCredential(), **CLIENT_OPTIONS)
+    return TableStore(client, f"table://{address}")
 
 
-def _unfinished_partition(target: Target) -> str:
-    return f"{UNFINISHED_PREFIX}{encode_key(target_text(target))}"
+def entity_key(key: Key) -> tuple[str, str]:
+    """Partition and row key."""
+    return encode_key(f"{key.category} {key.place}" if key.place else key.category), encode_key(key.name)
 
 
-def _without_keys(entity: Entity) -> dict[str, Any]:
-    """The properties of an entity without its keys."""
-    return {name: value for name, value in entity.items() if name not in {"PartitionKey", "RowKey"}}
+def encode_key(text: str) -> str:
+    """The string as a key: a slash becomes |, any other character that isn't plain becomes its UTF-8 bytes as =XX. Different strings have
+    different keys: one that is too long ends in its hash."""
+    chars = [_encode_char(char) for char in text]
+    if sum(map(len, chars)) <= MAX_KEY_CHARS:
+        return "".join(chars)
+    kept = sum(1 for length in accumulate(map(len, chars)) if length <= MAX_KEY_CHARS - 65)
+    return f"{''.join(chars[:kept])}~{sha256(text.encode()).hexdigest()}"
 
 
-def _to_entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:
-    """A row with its keys, and the start of its retention as `touched`."""
-    return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": sortable_time(at)}
+def decode_key(key: str) -> str:
+    """The inverse of `encode_key`, as far as the key wasn't shortened. The same key is made of it again in any case."""
+    return re.sub(
+        r"(?:=[0-9A-F]{2})+",
+        lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"),
+        key.replace("|", "/"),
+    )
 
 
-def _newest_first(when: datetime) -> str:
-    """The beginning of a row key. A blank follows it, after which the next character is `!`."""
-    return f"{NEWEST_FIRST_BASE - microseconds(when):020d}"
+def _encode_char(char: str) -> str:
+    if char in PLAIN_CHARS:
+        return char
+    return "|" if char == "/" else "".join(f"={byte:02X}" for byte in char.encode())
 
 
-def _statistics_partition(target: Target, kind: str) -> str:
-    return f"summary {encode_key(f'{target_text(target)}/{kind}')}"
+def _entity_of(key: Key, columns: Mapping[str, Any], touched: str, condition: Condition | None) -> dict[str, Any]:
+    """The row as an entity. `touched`: the start of its retention. Every write under a condition is marked as its writer's own."""
+    partition, name = entity_key(key)
+    entity: dict[str, Any] = {"PartitionKey": partition, "RowKey": name, "touched": touched}
+    if condition is not None:
+        entity["writer"] = uuid.uuid4().hex
+    if isinstance(condition, AtVersion):
+        entity["version"] = condition.version + 1
+    return entity | {part: text for column, value in columns.items() for part, text in _parts_of(column, value).items()}
 
 
-def _text_properties(entity: Entity) -> dict[str, str]:
-    return {name: value for name, value in entity.items() if isinstance(value, str)}
+def _parts_of(column: str, value: Any) -> dict[str, Any]:
+    """The values of named rows may be longer than a property: `v_name` becomes `v_name_0`, `v_name_1` and so on."""
+    if not column.startswith(VALUE_PREFIX) or value is None:
+        return {column: value}
+    places = range(0, max(len(value), 1), MAX_PROPERTY_CHARS)
+    return {f"{column}_{number}": value[at : at + MAX_PROPERTY_CHARS] for number, at in enumerate(places)}
 
 
-def _named_row(entity: Entity | None) -> NamedRow:
-    """The named row in an entity; an empty one if there is none."""
-    if entity is None:
-        return NamedRow()
-    return NamedRow(values=join_texts(_text_properties(entity)), version=_version_of(entity))
+def _row_of(key: Key, entity: Entity) -> Row:
+    """The row in an entity, its values' parts joined."""
+    columns: dict[str, Any] = {}
+    parts: dict[str, dict[int, str]] = defaultdict(dict)
+    for name, value in entity.items():
+        column, _, number = name.rpartition("_")
+        if not name.startswith(VALUE_PREFIX):
+            columns |= {name: value} if name not in OWN_PROPERTIES else {}
+        elif number.isdecimal() and isinstance(value, str):
+            parts[column][int(number)] = value
+        else:
+            columns[name] = None  # not as this store writes it, so the row can't be read
+    columns |= {column: "".join(texts[number] for number in sorted(texts)) for column, texts in parts.items()}
+    touched = entity.get("touched")
+    return Row(key=key, columns=columns, version=entity.get("version"), touched=touched if isinstance(touched, str) else "")
 
 
-def _is_fresh(entity: Entity, now: datetime) -> bool:
-    return is_retained(entity.get("touched"), now)
+def _if_unchanged(stored: TableEntity) -> dict[str, Any]:
+    return {"etag": stored.metadata["etag"], "match_condition": MatchConditions.IfNotModified}
 
 
-def _version_of(entity: Entity) -> int:
-    try:
-        return int(entity["version"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise CloudError(
-            Reason.UNREADABLE, "ledger:Read", f"the ledger record {entity['RowKey']} has no valid version"
-        ) from error
+def _error_from_reply(permission: str, error: HttpResponseError) -> CloudError:
+    code = _error_code(error)
+    if isinstance(error, ClientAuthenticationError) or error.status_code in {401, 403}:
+        return CloudError(Reason.DENIED, permission, _first_line(error), code=code, missing=permission)
+    if error.status_code in {429, 503}:
+        return CloudError(Reason.THROTTLED, permission, f"still throttled after all retries ({code})", code=code)
+    return CloudError(Reason.REFUSED, permission, f"{code}: {_first_line(error)}", code=code)
+
+
+def _is_table_missing(error: HttpResponseError) -> bool:
+    return _error_code(error) == "TableNotFound"
+
+
+def _error_code(error: HttpResponseError) -> str:
+    """The service's error code, which the SDK passes on in three different ways."""
+    code = getattr(error, "error_code", None)
+    quoted = re.search(r"ErrorCode:(\w+)", str(error.message))
+    return str(getattr(code, "value", code) or (quoted[1] if quoted else error.status_code or "no reply"))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -1,0 +1,198 @@
+"""What is remembered between sweeps, over rows: memories, hints, named rows, leases, statistics and history.
+
+Resources themselves are never written to. Azure compares resource IDs without regard to case, and so does the ledger; ARNs are compared
+exactly, except for the type in the ARN of a Studio app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reaper.errors import CloudError, Reason
+from reaper.ledger import rows
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
+from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
+from reaper.ledger.stored_text import comparable_id, microseconds, sortable_time, target_from_text, target_text
+from reaper.model import Memory, Target
+
+RETENTION = timedelta(days=400)
+"""How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
+SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "written_at"})
+"""The fields that a click on a snooze link writes."""
+NEWEST_FIRST_BASE = 10**19
+"""Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
+
+
+class Ledger:
+    """Every operation raises CloudError if the store fails. Only an operation that returns has taken effect for sure."""
+
+    def __init__(self, store: RowStore) -> None:
+        self.store = store
+
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+        """The memories of these resources that are still retained at `now`, keyed by the IDs as given.
+
+        An unreadable memory raises when it is asked for. The others are returned all the same.
+        """
+        key_by_id = {resource_id: memory_key(resource_id) for resource_id in ids}
+        return _memories(key_by_id, self.store.get_many(set(key_by_id.values())), now)
+
+    def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
+        """The same memories and a named row, all read after this call, in one request if the store can."""
+        key_by_id, row_key = {resource_id: memory_key(resource_id) for resource_id in ids}, _state_key(name)
+        stored = self.store.get_many({row_key, *key_by_id.values()})
+        return _memories(key_by_id, stored, now), _named_row(stored.get(row_key), name)
+
+    def remember(
+        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
+        """Write `memory` if the stored version is still `expected_version` (0: no memory), and raise the version by one.
+
+        Sets or removes only columns that this version of the product knows, and of these only `fields` if given: a forgotten memory that is
+        still stored is only replaced as a whole. `now` becomes the row's `written_at`. Ignores `memory.version`.
+        Returns False if the version changed: nothing was written; recall and decide again.
+        """
+        columns = rows.memory_columns(replace(memory, written_at=now), fields)
+        lapsed_before = now - RETENTION if fields is None or expected_version else None
+        return self.store.change(
+            memory_key(resource_id),
+            {"id": resource_id, **columns},
+            rows.written_columns(fields) - columns.keys(),
+            max(now, memory.snoozed_until or now),
+            AtVersion(version=expected_version, lapsed_before=lapsed_before),
+        )
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        """Every hint of an unfinished action in the target, oldest first."""
+        place = target_text(target)
+        stored = self.store.query(Category.OPEN, "", f"{place} ", f"{place}!")
+        hints = [rows.unfinished_from_row(row.columns, target) for row in stored if not row.is_lapsed(now - RETENTION)]
+        return sorted(hints, key=lambda hint: (hint.at, hint.id))
+
+    def unfinished_targets(self, now: datetime) -> list[Target]:
+        """Every target with a hint, whether a run still sweeps it or not."""
+        stored = self.store.query(Category.OPEN, "")
+        places = {row.key.name.partition(" ")[0] for row in stored if not row.is_lapsed(now - RETENTION)}
+        return [target_from_text(place) for place in sorted(places)]
+
+    def add_unfinished(self, entry: Unfinished) -> None:
+        """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
+        self.store.put(_hint_key(entry.target, entry.id), rows.unfinished_columns(entry), entry.at)
+
+    def remove_unfinished(self, target: Target, resource_id: str) -> None:
+        """Remove the hint, if there is one."""
+        self.store.delete(_hint_key(target, resource_id))
+
+    def read_row(self, name: str) -> NamedRow:
+        """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""
+        return _named_row(self.store.get(_state_key(name)), name)
+
+    def read_rows(self, names: Iterable[str]) -> Mapping[str, NamedRow]:
+        """The named rows by name, in as few requests as the store can."""
+        keys = {name: _state_key(name) for name in names}
+        stored = self.store.get_many(list(keys.values()))
+        return {name: _named_row(stored.get(key), name) for name, key in keys.items()}
+
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
+        return self.store.put(_state_key(name), rows.value_columns(values), NEVER, AtVersion(version=expected_version))
+
+    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+        """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
+        return self.store.put(_lease_key(target), {"holder": holder}, now + ttl, FreeFor(holder=holder, now=now))
+
+    def lease_holder(self, target: Target, now: datetime) -> str | None:
+        """Who has the target at present; None if no lease on it is valid."""
+        lease = self.store.get(_lease_key(target))
+        return str(lease.columns["holder"]) if lease and lease.touched > sortable_time(now) else None
+
+    def give_back_lease(self, target: Target, holder: str) -> None:
+        """Give the lease back. Does nothing if another holder has it by now."""
+        self.store.delete(_lease_key(target), Having(column="holder", text=holder))
+
+    def record_statistics(self, summary: RunStatistics) -> None:
+        """Store the statistics. Replaces those of the same run, target and kind."""
+        name = f"{_newest_first(summary.started)}#{summary.run}"
+        key = Key(Category.STATISTICS, _statistics_place(summary.target, summary.kind), name)
+        self.store.put(key, rows.statistics_columns(summary), summary.started)
+
+    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
+        """The last `limit` statistics of the target and kind, newest first."""
+        stored = self.store.query(Category.STATISTICS, _statistics_place(target, kind), limit=limit)
+        return [rows.statistics_from_row(row.columns) for row in stored]
+
+    def add_history(self, entry: HistoryEntry) -> None:
+        """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
+        name = f"{_newest_first(entry.when)}#{rows.entry_digest(entry)}"
+        self.store.put(Key(Category.HISTORY, comparable_id(entry.id), name), rows.history_columns(entry), entry.when)
+
+    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+        """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
+        last = f"{_newest_first(since)}{LAST_NAME}"
+        stored = self.store.query(Category.HISTORY, comparable_id(resource_id), last=last, limit=limit)
+        return [rows.history_from_row(row.columns) for row in reversed(stored)]
+
+    def forget_before(self, moment: datetime) -> int:
+        """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
+
+        Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
+        """
+        return self.store.forget_before(moment)
+
+    def close(self) -> None:
+        """Close files and connections."""
+        self.store.close()
+
+
+def memory_key(resource_id: str) -> Key:
+    """Memories of one subscription, or of one AWS account and region, lie together: a store may read them together."""
+    same = comparable_id(resource_id)
+    if same.startswith("/"):
+        parts = same.split("/")
+        return Key(Category.MEMORY, parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other", same)
+    parts = same.split(":", 5)
+    return Key(Category.MEMORY, f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other", same)
+
+
+def _hint_key(target: Target, resource_id: str) -> Key:
+    """All hints are one partition, ordered by target."""
+    return Key(Category.OPEN, "", f"{target_text(target)} {comparable_id(resource_id)}")
+
+
+def _state_key(name: str) -> Key:
+    return Key(Category.STATE, "", name)
+
+
+def _lease_key(target: Target) -> Key:
+    return Key(Category.LEASE, "", target_text(target))
+
+
+def _statistics_place(target: Target, kind: str) -> str:
+    return f"{target_text(target)}/{kind}"
+
+
+def _newest_first(when: datetime) -> str:
+    return f"{NEWEST_FIRST_BASE - microseconds(when):020d}"
+
+
+def _memories(key_by_id: Mapping[str, Key], stored: Mapping[Key, Row], now: datetime) -> Recalled:
+    """The rows as memories. An unreadable row doesn't affect the others."""
+    memories: dict[str, Memory] = {}
+    unreadable: dict[str, CloudError] = {}
+    for resource_id, key in key_by_id.items():
+        row = stored.get(key)
+        if row is None or row.is_lapsed(now - RETENTION):
+            continue
+        try:
+            memories[resource_id] = rows.memory_from_row(row.columns, row.version, resource_id)
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            unreadable[resource_id] = error
+    return Recalled(memories, unreadable)
+
+
+def _named_row(row: Row | None, name: str) -> NamedRow:
+    return rows.named_row(row.columns, row.version, name) if row else NamedRow()

@@ -1,0 +1,294 @@
+"""What the ledger's rows say: their nouns, and how each is turned into columns of strings and back.
+
+Every row that was ever stored must be read, or be reported as unreadable; it must never look like no row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
+from datetime import datetime
+from hashlib import sha256
+from types import UnionType
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from reaper.errors import CloudError, Reason
+from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.model import Memory, SideChange, StepName, Target
+
+VALUE_PREFIX = "v_"
+"""Begins the columns of a named row's values."""
+COLUMNS: Mapping[str, str] = {
+    "idle_since": "idle_since",
+    "last_seen_idle_at": "idle_seen",
+    "warned_at": "warned_at",
+    "notice_receipt": "receipt",
+    "notified_owner": "told",
+    "notified_fingerprint": "shape",
+    "reminded_at": "reminded_at",
+    "announced_action": "announced",
+    "act_not_before": "promised",
+    "enrolment_digest": "enrolled",
+    "claimed_since": "claimed",
+    "claimed_until": "claim_end",
+    "claimed_to": "claim_told",
+    "wrong_hour": "wrong_hour",
+    "wrong_notice_at": "wrong_at",
+    "wrong_notice_to": "wrong_told",
+    "snoozed_until": "snoozed_until",
+    "snoozed_at": "snoozed_at",
+    "snoozed_by": "snoozed_by",
+    "snooze_reason": "snoozed_why",
+    "last_action": "last_act",
+    "last_action_at": "acted_at",
+    "manifest_address": "manifest",
+    "manifest_sha256": "manifest_sha256",
+    "last_action_run": "act_run",
+    "last_action_result": "act_result",
+    "last_action_because": "act_because",
+    "last_action_part": "act_part",
+    "last_action_told_at": "act_told",
+    "last_action_changes": "act_changes",
+    "last_action_created": "act_created",
+    "last_call_at": "called_at",
+    "written_at": "written",
+}
+"""The column that stores each field of a memory. A field may be renamed; a column that was ever written never is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatistics:
+    """One sweep of one target and kind in numbers. `usd_per_hour` is the cost of the idle resources, without the `unpriced` among them."""
+
+    run: str
+    target: Target
+    kind: str
+    started: datetime
+    seen: int
+    idle: int
+    usd_per_hour: float = 0.0
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One event of a resource: `what` happened in a word or two (`warned`, `kept`), `by` which person or run, and one sentence that says why."""
+
+    id: str
+    when: datetime
+    what: str
+    by: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A hint that an action on `id` has begun and its owner doesn't know the result yet.
+
+    It holds enough to notify the owner even if the resource is no longer listed.
+    """
+
+    target: Target
+    id: str
+    kind: str
+    name: str
+    region: str
+    owner: str | None
+    action: StepName
+    run: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRow:
+    """One named row of the ledger: its values, and the number of writes; 0 if there is no such row."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+
+
+class Recalled(dict[str, Memory]):
+    """The readable memories by resource ID.
+
+    A memory that exists but can't be read may be a snooze, so it must never look like no memory: asking for it raises CloudError.
+    """
+
+    def __init__(self, memories: Mapping[str, Memory], unreadable: Mapping[str, CloudError]) -> None:
+        super().__init__(memories)
+        self._errors = dict(unreadable)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """The IDs whose memory can't be read. Leave these resources alone, and report them."""
+        return frozenset(self._errors)
+
+    @property
+    def errors(self) -> list[CloudError]:
+        """Why each of them can't be read."""
+        return list(self._errors.values())
+
+    def error_of(self, resource_id: str) -> CloudError:
+        """Why this one can't be read."""
+        return self._errors[resource_id]
+
+    def __missing__(self, resource_id: str) -> Memory:
+        raise self._errors.get(resource_id) or KeyError(resource_id)
+
+    def get(self, resource_id: str, default: Any = None) -> Any:
+        """The memory, or `default` if there is none. Raises CloudError if there is one that can't be read."""
+        return default if resource_id not in self and resource_id not in self._errors else self[resource_id]
+
+
+def entry_digest(entry: HistoryEntry) -> str:
+    """A digest that differs between two entries of the same moment, and is the same for the same entry."""
+    return sha256(json.dumps(history_columns(entry)).encode()).hexdigest()[:16]
+
+
+def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str]:
+    """The columns of `fields` (None: all) that have a value, as strings. The store keeps the version itself."""
+    values = {column: getattr(memory, field) for field, column in COLUMNS.items() if fields is None or field in fields}
+    return {column: _column_text(value) for column, value in values.items() if value is not None}
+
+
+def written_columns(fields: Collection[str] | None = None) -> frozenset[str]:
+    """The columns that a write of `fields` (None: all) sets or removes; it leaves every other column unchanged."""
+    return frozenset(column for field, column in COLUMNS.items() if fields is None or field in fields)
+
+
+def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -> Memory:
+    """The memory in a row. Ignores columns of a later version of this product.
+
+    Raises CloudError if a column isn't readable: a column that holds something else than a string isn't a missing column.
+    """
+    subject = f"the ledger record of {resource_id}"
+    with _unreadable(subject):
+        columns = _MEMORY_ROW.validate_python(row)
+        stored = {field: columns[column] for field, column in COLUMNS.items() if column in columns}
+        return Memory(**stored, version=valid_version(version, subject))
+
+
+def named_row(columns: Mapping[str, Any], version: object, name: str) -> NamedRow:
+    """The named row in a row. Raises CloudError if it isn't readable."""
+    values = {column.removeprefix(VALUE_PREFIX): value for column, value in columns.items() if column.startswith(VALUE_PREFIX)}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the row {name!r} has a value that isn't a string")
+    return NamedRow(values=values, version=valid_version(version, f"the row {name!r}"))
+
+
+def value_columns(values: Mapping[str, str]) -> dict[str, str]:
+    """The values of a named row as columns."""
+    return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
+
+
+def unfinished_columns(entry: Unfinished) -> dict[str, str]:
+    """A hint of an unfinished action as strings."""
+    return _texts(entry, but=_IN_THE_KEY)
+
+
+def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
+    """The hint in a row. Raises CloudError if it isn't readable."""
+    with _unreadable("a record of an unfinished action"):
+        return Unfinished(target=target, **{"owner": None, **_UNFINISHED_ROW.validate_python(row)})
+
+
+def statistics_columns(summary: RunStatistics) -> dict[str, str]:
+    """The statistics of a run as strings."""
+    return _texts(summary, but=_IN_THE_KEY) | _texts(summary.target, but=_CHANGING)
+
+
+def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
+    """The statistics in a row. Raises CloudError if they aren't readable."""
+    with _unreadable("a record of run statistics"):
+        target = Target(**_TARGET_ROW.validate_python(row))
+        return RunStatistics(target=target, **_STATISTICS_ROW.validate_python(row))
+
+
+def history_columns(entry: HistoryEntry) -> dict[str, str]:
+    """A history entry as strings."""
+    return _texts(entry)
+
+
+def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
+    """The history entry in a row. Raises CloudError if it isn't readable."""
+    with _unreadable("a history entry"):
+        return HistoryEntry(**_HISTORY_ROW.validate_python(row))
+
+
+def valid_version(version: object, subject: str) -> int:
+    """The version of a row as a store returns it. Raises CloudError for one below 1, which would look like no row."""
+    with _unreadable(subject):
+        if isinstance(version, bool) or not isinstance(version, int | str) or int(version) < 1:
+            raise ValueError(f"{version!r} is not a version")
+        return int(version)
+
+
+@contextmanager
+def _unreadable(subject: str) -> Iterator[None]:
+    """Turns ValueError into CloudError, which names the subject and the columns that can't be read."""
+    try:
+        yield
+    except ValueError as error:
+        reasons = str(error)
+        if isinstance(error, ValidationError):
+            reasons = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
+
+
+def _texts(noun: Any, *, but: Collection[str] = ()) -> dict[str, str]:
+    """The fields that have a value, as strings."""
+    values = {each.name: getattr(noun, each.name) for each in fields_of(noun) if each.name not in but}
+    return {name: _column_text(value) for name, value in values.items() if value is not None}
+
+
+def _column_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return json.dumps([[change.what, change.before, change.ours] for change in value])
+    return sortable_time(value) if isinstance(value, datetime) else str(value)
+
+
+def _parse_changes(text: str) -> tuple[SideChange, ...]:
+    try:
+        return tuple(SideChange(what=str(what), before=int(before), ours=int(ours)) for what, before, ours in json.loads(text))
+    except TypeError as error:
+        raise ValueError(f"{text!r} isn't a list of changes") from error
+
+
+_COLUMN_TYPES: Mapping[Any, Any] = {
+    str: Annotated[str, Strict()],
+    datetime: Annotated[str, Strict(), AfterValidator(parse_time)],
+    tuple[SideChange, ...]: Annotated[str, Strict(), AfterValidator(_parse_changes)],
+}
+"""How columns are parsed: nothing but a string is a string or a time, and no number is taken for a time."""
+
+
+def _row_of(noun: type, columns: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
+    """Parses the named columns as the types that `noun` gives its fields; a field that may be None is an optional column."""
+    hints = get_type_hints(noun)
+    types = {column: _column_type(hints[field]) for field, column in columns.items()}
+    return TypeAdapter(TypedDict(f"{noun.__name__}Row", types))  # type: ignore[operator]
+
+
+def _column_type(hint: Any) -> Any:
+    if get_origin(hint) is UnionType:
+        [inner] = [part for part in get_args(hint) if part is not type(None)]
+        return NotRequired[_COLUMN_TYPES.get(inner, inner)]
+    return _COLUMN_TYPES.get(hint, hint)
+
+
+def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
+    return {each.name: each.name for each in fields_of(noun) if each.name not in but}
+
+
+_IN_THE_KEY = frozenset({"target"})
+_CHANGING = frozenset({"account_name", "blocked_because"})
+_MEMORY_ROW = _row_of(Memory, COLUMNS)
+_UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but=_IN_THE_KEY))
+_STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but=_IN_THE_KEY))
+_TARGET_ROW = _row_of(Target, _own_names(Target, but=_CHANGING))
+_HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))

@@ -1,0 +1,160 @@
+"""The port of a row store: rows of strings by key, which four stores keep and of which only `reaper.ledger.ledger` knows the meaning.
+
+A store knows nothing of retention but the moment from which it counts: `touched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from reaper.ledger.rows import valid_version
+from reaper.ledger.stored_text import sortable_time
+
+FIRST_NAME, LAST_NAME = "-", "~"
+"""No name of a row that is queried is before the one or after the other."""
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""When a row was touched that is never forgotten."""
+
+
+class Category(StrEnum):
+    """What a row is about."""
+
+    MEMORY = "memory"
+    OPEN = "open"
+    HISTORY = "history"
+    STATE = "state"
+    LEASE = "lease"
+    STATISTICS = "summary"
+
+
+READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE})
+"""The categories of which no partition is ever queried, so that a store may lay their rows where it likes."""
+
+
+class Key(NamedTuple):
+    """Rows of one category and place are one partition, in the order of their names."""
+
+    category: Category
+    place: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row as it is stored. A column that isn't a string stays in it, as whatever the store makes of it."""
+
+    key: Key
+    columns: Mapping[str, Any]
+    version: Any = None
+    touched: str = ""
+
+    def is_lapsed(self, before: datetime | None) -> bool:
+        """Whether its retention began before that. That of a row that doesn't say never did."""
+        return before is not None and "" < self.touched < sortable_time(before)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The columns that are strings."""
+        return {name: value for name, value in self.columns.items() if isinstance(value, str)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtVersion:
+    """The row has this version and its retention didn't begin before `lapsed_before`; 0: there is no such row."""
+
+    version: int
+    lapsed_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeFor:
+    """There is no row, or its `holder` is this one, or it was touched at `now` or earlier."""
+
+    holder: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Having:
+    """The row still has this text in the column."""
+
+    column: str
+    text: str
+
+
+Condition = AtVersion | FreeFor | Having
+
+
+class RowStore(Protocol):
+    """Every operation raises CloudError if the store fails. All reads are consistent. Writes of one row are atomic."""
+
+    def get(self, key: Key) -> Row | None:
+        """The row, in one request."""
+        ...
+
+    def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
+        """The rows that exist, in as few requests as the store can."""
+        ...
+
+    def query(
+        self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
+    ) -> list[Row]:
+        """The rows of one partition from name `first` to `last`, in the order of their names. No more than `limit` are read."""
+        ...
+
+    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+        """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
+        ...
+
+    def change(
+        self,
+        key: Key,
+        columns: Mapping[str, str],
+        removed: Collection[str],
+        touched: datetime | None,
+        condition: AtVersion | Having,
+    ) -> bool:
+        """Set these columns, remove those, and leave every other one as it is, `touched` too if it is None.
+
+        Versions and the result are as of `put`. Of a lapsed row nothing else has to stay.
+        """
+        ...
+
+    def delete(self, key: Key, having: Having | None = None) -> None:
+        """Delete the row if it exists and the condition is met."""
+        ...
+
+    def forget_before(self, moment: datetime) -> int:
+        """Delete every row touched before `moment`, now or later. Returns how many now."""
+        ...
+
+    def scan(self) -> Iterator[Row]:
+        """Every row. A run never reads a whole store: this is for a person with rights of their own."""
+        ...
+
+    def close(self) -> None:
+        """Close files and connections."""
+        ...
+
+
+def is_met(condition: Condition | None, row: Row | None) -> bool:
+    """Whether the row as read meets the condition. Raises CloudError if its version can't be read."""
+    if isinstance(condition, AtVersion):
+        is_missing = row is None or row.is_lapsed(condition.lapsed_before)
+        return condition.version == (0 if is_missing or row is None else valid_version(row.version, f"the row {row.key.name}"))
+    if isinstance(condition, FreeFor):
+        return row is None or row.columns.get("holder") == condition.holder or row.touched <= sortable_time(condition.now)
+    return condition is None or (row is not None and row.columns.get(condition.column) == condition.text)
+
+
+def changed_columns(
+    row: Row | None, columns: Mapping[str, str], removed: Collection[str], condition: AtVersion | Having
+) -> dict[str, Any]:
+    """The columns after a change whose condition is met. Nothing stays of a lapsed row."""
+    is_new = row is None or (isinstance(condition, AtVersion) and condition.version == 0)
+    stored = {} if is_new or row is None else row.columns
+    return {name: value for name, value in stored.items() if name not in removed} | dict(columns)
