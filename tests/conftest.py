@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 from collections.abc import Iterator
-from threading import Thread
+from threading import Lock
 from types import SimpleNamespace
 
 import botocore.endpoint
-import botocore.session
 import pytest
 from azure.core.pipeline.transport import HttpTransport
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from hypothesis import settings
 
 import azurite
 import models_once
 import quick_moto
+import seeds
 from fakes import ledger_places
 from fakes.ledger_places import LedgerLocation
 from reaper.ledger.ledger import Ledger
@@ -29,10 +29,10 @@ sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session", autouse=True)
-def service_models() -> Iterator[None]:
-    """Reading AWS's service models is most of a client's cost."""
+def quick_clients() -> Iterator[None]:
+    """boto3's clients are made as often as ever, and sooner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(botocore.session, "create_loader", models_once.loader)
+        models_once.patch_with(patch.setattr)
         yield
 
 
@@ -65,20 +65,26 @@ SLOW = (
 """What takes longest comes first, so that no process is left alone with it at the end (`--no-loadscope-reorder` leaves it there)."""
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now stays, and need not be looked through for garbage again and again."""
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(SLOW)}
     items.sort(key=lambda item: places.get(item.path.stem, len(SLOW)))
 
 
+settings.register_profile("the same each time", derandomize=True, database=None)
+settings.load_profile("default" if seeds.FRESH else "the same each time")
+
+
 @pytest.fixture(scope="session")
 def moto_url() -> Iterator[str]:
     """One request at a time: DynamoDB's conditional updates are atomic, moto's are not."""
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    with quick_moto.serving(Lock()) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="session")

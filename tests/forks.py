@@ -95,16 +95,14 @@ def main() -> None:
     from contextlib import suppress
     from importlib import import_module
 
-    import botocore.session
-
     import models_once
 
     sys.path.pop(0)  # this folder, where modules have names that others have too
     for name in SDKS:
         with suppress(ImportError):
             import_module(name)
-    botocore.session.create_loader = models_once.loader
-    models_once.warm("sagemaker", "cloudwatch", "sts", "resourcegroupstaggingapi", "logs", "application-autoscaling", "dynamodb")
+    models_once.patch_with(setattr)
+    models_once.warm()
     gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)

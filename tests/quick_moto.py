@@ -9,10 +9,10 @@ For each request it also lists the folders of its package, and tries two hundred
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import lru_cache
-from threading import Thread
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -20,8 +20,9 @@ from moto.dynamodb.exceptions import MockValidationException
 from moto.dynamodb.parsing import validators
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Expression, Node, UpdateExpression, UpdateExpressionFunction
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+from reaper_sandbox.aws.wire import Listener
 
 
 @contextmanager
@@ -41,17 +42,19 @@ def patched() -> Iterator[None]:
 
 
 @contextmanager
-def serving() -> Iterator[int]:
-    """moto's server as it comes, on that port of loopback; it ends at once."""
-    app = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
+def serving(lock: Lock | None = None) -> Iterator[int]:
+    """moto's server on that port of loopback, one request at a time under a lock; it ends at once."""
+    moto = DomainDispatcherApplication(create_backend_app)
+
+    def application(environ: dict[str, Any], start: Any) -> list[bytes]:
+        with lock or nullcontext():
+            return list(moto(environ, start))
+
+    listener = Listener(application)
     try:
-        yield server.server_port
+        yield listener.server_port
     finally:
-        server.shutdown()
-        thread.join()
+        listener.stop()
 
 
 def _traversed(self: Any, node: Any, child_id: int = -1) -> Any:

@@ -179,7 +179,8 @@ def observe(yard: FakeSession, resources: Sequence[Resource], window: Window) ->
 
 def _seen(one: Resource, thing: FakeResource, window: Window) -> Observation:
     hours = -(-(window.end - window.start) // HOUR)
-    used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
+    used_in = {(use - window.start) // HOUR for use in thing.uses if window.start <= use < window.end}
+    used = [1.0 if h in used_in else math.nan for h in range(hours)]
     alive = [60.0 if _alive(thing, window.start + h * HOUR) else math.nan for h in range(hours)]
     activity = Reading(
         signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.incomplete_replies
@@ -204,10 +205,6 @@ def _alive(thing: FakeResource, hour: datetime) -> bool:
     """Whether its heartbeat beat in the hour that begins then; it takes no more than a moment of a gap to miss it."""
     up = thing.running_since is not None and hour + HOUR > thing.running_since
     return up and not any(start < hour + HOUR and hour < end for start, end in thing.metric_gaps)
-
-
-def _in(window: Window, hour: int, moment: datetime) -> bool:
-    return window.start + hour * HOUR <= moment < min(window.start + (hour + 1) * HOUR, window.end)
 
 
 def able(one: Resource) -> dict[StepName, Blocked | None]:

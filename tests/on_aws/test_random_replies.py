@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
+import seeds
 from fakes.sweeps import SweepOrder, sweep
 from on_aws.conftest import NOW
 from on_aws.replies import Fleet, names
@@ -48,7 +49,8 @@ def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Report:
     return sweep([cloud], registry.kinds("aws"), order)
 
 
-@pytest.mark.parametrize("first", range(0, FLEETS, A_TEST))
+@pytest.mark.fresh
+@pytest.mark.parametrize("first", range(seeds.first(FLEETS), seeds.first(FLEETS) + FLEETS, A_TEST))
 def test_random_replies_never_crash_lose_repeat_or_yield_idle(place: tuple[Server, CloudSession], first: int):
     states: Counter[State] = Counter()
     for seed in range(first, first + A_TEST):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import seeds
 from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW
 from reaper import registry
@@ -62,7 +63,8 @@ def server() -> Iterator[Garbling]:
 @pytest.mark.parametrize(
     "where", ["computes", "/workspaces", "getBatch", "Insights/metrics", "jobs", "ResourceGraph", "deployments"]
 )
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.fresh
+@pytest.mark.parametrize("seed", range(seeds.first(4), seeds.first(4) + 4))
 def test_odd_replies_make_nothing_idle_and_hide_nothing_silently(server: Garbling, where: str, seed: int):
     server.where, server.chance = where, random.Random(f"{where} {seed}")
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)

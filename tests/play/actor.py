@@ -18,7 +18,6 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
-import botocore.session
 import jinja2
 import time_machine
 
@@ -48,11 +47,11 @@ def _warm() -> None:
         if not any(part in LEFT_OUT for part in module.name.split(".")):
             import_module(module.name)
     import_module("reaper.cli.sample").sample_message("warm@example.com", datetime.now(UTC))
-    botocore.session.create_loader = models_once.loader
+    models_once.patch_with(setattr)
     for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
         for name in pages.list_templates():
             pages.get_template(name)
-    models_once.warm("sagemaker", "cloudwatch", "sts", "resourcegroupstaggingapi", "logs", "application-autoscaling", "dynamodb")
+    models_once.warm()
     gc.freeze()
 
 

@@ -6,7 +6,6 @@ the diary of the whole play lies.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -15,13 +14,13 @@ from random import Random
 
 import pytest
 
+import seeds
 from play import town
 from play.scripts import BEGIN, CALM, DAYS, EXCERPT, Script, scripts
 from play.season import Season, season
 from play.terms import DAY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-SOAK = os.environ.get("REAPER_SOAK", "")
 
 
 ALWAYS = (
@@ -93,8 +92,9 @@ def test_a_week_of_enforcement_holds_every_promise(tmp_path: Path):
     judged(played(tmp_path, 1, EXCERPT, 9, town.LEFT_OUT), tmp_path, ALWAYS)
 
 
-@pytest.mark.skipif(not SOAK, reason="three weeks take about ten minutes: `make soak` plays them")
+@pytest.mark.fresh
+@pytest.mark.skipif(not seeds.FRESH, reason="three weeks take about ten minutes: `make soak` plays them")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", [int(seed) for seed in SOAK.split(",") if seed])
+@pytest.mark.parametrize("seed", seeds.FRESH)
 def test_three_weeks_of_enforcement_hold_every_promise(tmp_path: Path, seed: int):
     judged(played(tmp_path, seed, scripts(DAYS, CALM, Random(seed))), tmp_path, (*ALWAYS, *SOMETIMES))

@@ -10,12 +10,13 @@ moto: https://docs.getmoto.org/en/latest/docs/server_mode.html
 
 from __future__ import annotations
 
-import io
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -69,8 +70,7 @@ class Server:
         self.calls: list[Call] = []
         self.rules: list[Guard] = []
         self.url = ""
-        self._http: Any = None
-        self._thread: threading.Thread | None = None
+        self._listener: Any = None
         self._moto: Any = None
 
     @property
@@ -97,20 +97,16 @@ class Server:
         }
 
     def __enter__(self) -> Server:
-        serving, handler, self._moto = _moto()
+        self._moto = _moto()
         _reset()
-        self._http = serving.make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        from reaper_sandbox.aws.wire import Listener
+
+        self._listener = Listener(self._answer)
+        self.url = self._listener.url
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        if self._thread:
-            self._thread.join()
+        self._listener.stop()
         _reset()
 
     def _answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
@@ -175,19 +171,20 @@ def _data(world: World, call: Call) -> dict[str, Any] | None:
     return handler(world.region(call.account, call.region), call.params) if handler else None
 
 
-def _moto() -> tuple[Any, Any, Any]:
-    """werkzeug's server, a handler that logs no requests, and moto's application. Raises ImportError that names the extra."""
+def _moto() -> Any:
+    """moto's application. Raises ImportError that names the extra."""
     try:
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-        from werkzeug import serving
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     except ImportError as error:
         raise ImportError("the sandbox needs moto: pip install 'ml-idle-reaper[demo]'") from error
+    os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # hundreds of images in each region, which are never asked for
+    return _application(DomainDispatcherApplication, create_backend_app)
 
-    class Quiet(MotoRequestHandler):
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Requests are in `Server.calls`."""
 
-    return serving, Quiet, DomainDispatcherApplication(create_backend_app)
+@cache
+def _application(dispatcher: Any, create: Any) -> Any:
+    """One for the process, which moto's state belongs to as well."""
+    return dispatcher(create)
 
 
 def _reset() -> None:
@@ -205,11 +202,10 @@ def _account_of(access_key: str) -> str:
 
 
 def _request(environ: dict[str, Any]) -> Request:
-    """The request, read to its end; a fresh stream is left for moto."""
-    from werkzeug.wsgi import get_input_stream
-
-    body = get_input_stream(environ).read()
-    environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+    """The request; its body is left for moto, too."""
+    stream = environ["wsgi.input"]
+    body = stream.read()
+    stream.seek(0)
     headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
     return Request(
         method=environ["REQUEST_METHOD"],
@@ -230,7 +226,7 @@ def _faults(rules: list[Guard], call: Call) -> Iterable[Fault]:
 
 
 def _hang_up(environ: dict[str, Any]) -> None:
-    """Close the connection without a word; werkzeug takes the error for a client that went away."""
+    """Close the connection without a word."""
     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
     raise ConnectionAbortedError("cut by a fault")
 
