@@ -1,5 +1,7 @@
 """Manifests: what an action is about to change or remove, stored before it does, and read again to undo it.
 
+Undoing creates what a manifest says, so its form is checked first, and a person sees what it names.
+
 `REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
 the user's ledger. Each action has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
 """
@@ -29,6 +31,15 @@ OPERATION = "manifest"
 MEMBERS = any_members(
     "schema", "id", "kind", "name", "cloud", "account", "target_region", "region", "move", "run", "at", "record"
 )
+NAMED_PARTS = (
+    ("role", re.compile(r"arn:[^:]+:iam::\d*:role/.+")),
+    ("identity", re.compile(r"/subscriptions/.+/userAssignedIdentities/[^/]+", re.IGNORECASE)),
+    ("image", re.compile(r"[^/]+\.ecr\.[^/]+/.+|[^/]+\.azurecr\.[^/]+/.+|.*/environments/.+", re.IGNORECASE)),
+    ("bucket", re.compile(r"s3://.+|https://[^/]+\.blob\..+|azureml:.+/datastores/.+", re.IGNORECASE)),
+)
+"""The parts that a record can name, by how their names look."""
+IMAGE_MEMBERS = frozenset({"image", "environmentid"})
+"""Members that name an image, however it is written."""
 
 
 class Store(Protocol):
@@ -253,20 +264,6 @@ def _store_for(address: str) -> Store:
         return cast(Store, import_module(f"reaper.{cloud}.stores.texts"))
     except ImportError as error:
         raise SettingsError(f"manifests at {address} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
-
-
-# MERGED What a manifest must look like before it is undone, and what a person should see first: undoing creates what it says.
-
-
-NAMED_PARTS = (
-    ("role", re.compile(r"arn:[^:]+:iam::\d*:role/.+")),
-    ("identity", re.compile(r"/subscriptions/.+/userAssignedIdentities/[^/]+", re.IGNORECASE)),
-    ("image", re.compile(r"[^/]+\.ecr\.[^/]+/.+|[^/]+\.azurecr\.[^/]+/.+|.*/environments/.+", re.IGNORECASE)),
-    ("bucket", re.compile(r"s3://.+|https://[^/]+\.blob\..+|azureml:.+/datastores/.+", re.IGNORECASE)),
-)
-"""The parts that a record can name, by how their names look."""
-IMAGE_MEMBERS = frozenset({"image", "environmentid"})
-"""Members that name an image, however it is written."""
 
 
 def require_own_form(manifest: Manifest, functions: ActionFunctions[Any]) -> None:

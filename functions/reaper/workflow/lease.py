@@ -2,6 +2,9 @@
 
 It is a named row of the ledger with the holder: the execution of the workflow. A holder that no longer runs, or whose time is over, has lost it.
 A run that takes it over from such a holder may take the leases of that run's targets, too: they would be given back by no run.
+
+The engine repeats a step once it gave up on a process, so the latest process has the claim to conclude a run. An earlier one that still runs stops
+at its next message; what it has sent, the latest one finds in the ledger.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ RUN_LEASE = timedelta(hours=3)
 """Longer than a run may take: act begins nothing after two hours."""
 MAX_DEAD_RUNS = 4
 """Runs that ended without giving their leases back, one after the other. Leases of targets end sooner than that many runs begin."""
+CLAIM = timedelta(minutes=30)
+"""How long a claim lasts if the process has no deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,16 +153,6 @@ def _lease_in(values: Mapping[str, str]) -> RunLease | None:
         return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
-
-
-# MERGED The claim to conclude a run: one process at a time sends its messages.
-#
-# The engine repeats a step once it gave up on a process, so the latest process has the claim. An earlier one that still runs stops at its next
-# message; what it has sent, the latest one finds in the ledger.
-
-
-CLAIM = timedelta(minutes=30)
-"""How long a claim lasts if the process has no deadline."""
 
 
 def open_context(stored: StoredRun, context: WorkflowContext, policy: Policy, because: str | None) -> ConcludeContext:

@@ -2,6 +2,9 @@
 
 An engine may repeat any step, also while it still runs elsewhere. So a run is decided once, and each action is made once because of its row in
 the ledger, and conclude sends each message once. A step gets an item's number, and believes the store only what agrees with the engine's own state.
+
+A step may end without a trace that the engine sees as a failure, so an item without a part is a failure in the report, never an empty list:
+https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html
 """
 
 from __future__ import annotations
@@ -27,14 +30,17 @@ from reaper.policy.file import load_policy
 from reaper.registry import kinds
 from reaper.run import conclude_context, new_run, observe_context, open_archive, unreached_first
 from reaper.sessions import list_accounts, open_account
-from reaper.workflow import lease as conclude_claim
-from reaper.workflow import lease as run_lease
+from reaper.workflow import lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
 from reaper.workflow.lease import RUN_LEASE, RunLease
 from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, RunStore
 from reaper.workflow.stored_run import EngineState, RunItem, StoredRun, require_run, store_run
 
 TAKEN_OVER = "another run has taken over from this one"
+OTHER_RUN = "it belongs to another run"
+NO_REASON = "its step of the workflow ended without a result"
+Failures = Mapping[int, str]
+"""Why steps failed, by item, as far as the engine knows."""
 
 
 def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running: Callable[[str], bool]) -> dict[str, Any]:
@@ -52,10 +58,10 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
         if settings.mode.writes and ledger is not None:
             ensure_format(ledger, now)
             wanted = RunLease(run=run_id, holder=holder, until=now + RUN_LEASE)
-            if other := run_lease.take_run_lease(ledger, wanted, is_running, now):
+            if other := lease.take_run_lease(ledger, wanted, is_running, now):
                 because = f"run {other.run} is still under way ({other.holder})"
                 return _listed(EngineState(run=run_id, execution=holder, policy_sha256="", listed_sha256=""), 0, because)
-            on_failure.callback(run_lease.give_back_run_lease, ledger, run_id, now)
+            on_failure.callback(lease.give_back_run_lease, ledger, run_id, now)
         accounts = unreached_first(list_accounts(settings, settings.cloud), settings, ledger)
         stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts))
         engine = store_run(stored, context.store)
@@ -129,13 +135,13 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
     stored = require_run(context.store, engine)
     decided = _require_decided(context, stored)
     policy, because = current_policy(context, engine)
-    with conclude_claim.claimed(stored, context, conclude_claim.open_context(stored, context, policy, because)) as opened:
+    with lease.claimed(stored, context, lease.open_context(stored, context, policy, because)) as opened:
         missing = _read_missing(context)
         parts = observed_parts(stored, stored.items(), context.store, missing, context.clock())
         acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
-        run_lease.give_back_run_lease(opened.ledger, stored.run.id, context.clock())
+        lease.give_back_run_lease(opened.ledger, stored.run.id, context.clock())
     return report
 
 
@@ -150,10 +156,10 @@ def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowCon
     ledger = setup_of(stored, context, policy).ledger
     dead_runs: tuple[str, ...] = ()
     if ledger is not None and stored.run.mode.writes:
-        lease = run_lease.own_run_lease(ledger, engine.run, engine.execution)
-        if lease is None:
+        held = lease.own_run_lease(ledger, engine.run, engine.execution)
+        if held is None:
             raise CloudError(Reason.REFUSED, "decide", TAKEN_OVER)
-        dead_runs = lease.dead_runs
+        dead_runs = held.dead_runs
     return DecideContext(policy=policy, ledger=ledger, clock=context.clock, refused_because=because, dead_runs=dead_runs)
 
 
@@ -210,17 +216,6 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
 def _act_item(number: int, target: Target) -> dict[str, Any]:
     """What the map reads. Only the number is used: the rest is for people."""
     return {"item": number, "account": target.account, "region": target.region}
-
-
-# MERGED Compares the items of a workflow with what its steps left behind. An item without a part is a failure in the report, never an empty list.
-#
-# A step may end without a trace that the workflow sees as a failure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html
-
-
-OTHER_RUN = "it belongs to another run"
-NO_REASON = "its step of the workflow ended without a result"
-Failures = Mapping[int, str]
-"""Why steps failed, by item, as far as the engine knows."""
 
 
 def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
