@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
@@ -28,6 +29,7 @@ class InMemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.rows: dict[Key, Row] = {}
+        self._partitions: dict[tuple[Category, str], set[Key]] = defaultdict(set)
 
     def get(self, key: Key) -> Row | None:
         with self._lock:
@@ -41,8 +43,8 @@ class InMemoryStore:
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
     ) -> list[Row]:
         with self._lock:
-            names = sorted(key for key in self.rows if key[:2] == (category, place) and first <= key.name <= last)
-            return [self.rows[key] for key in names[:limit]]
+            keys = sorted(key for key in self._partitions[category, place] if key in self.rows and first <= key.name <= last)
+            return [self.rows[key] for key in keys[:limit]]
 
     def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
         with self._lock:
@@ -86,6 +88,7 @@ class InMemoryStore:
         if not is_met(condition, self.rows.get(row.key)):
             return False
         version = condition.version + 1 if isinstance(condition, AtVersion) else None
+        self._partitions[row.key.category, row.key.place].add(row.key)
         self.rows[row.key] = Row(key=row.key, columns=row.columns, version=version, touched=row.touched)
         return True
 

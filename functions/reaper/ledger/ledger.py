@@ -106,7 +106,11 @@ class Ledger:
     def lease_holder(self, target: Target, now: datetime) -> str | None:
         """Who has the target at present; None if no lease on it is valid."""
         lease = self.store.get(_lease_key(target))
-        return str(lease.columns["holder"]) if lease and lease.touched > sortable_time(now) else None
+        if lease is None or lease.touched <= sortable_time(now):
+            return None
+        if "holder" not in lease.texts:
+            raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the lease on {lease.key.name} has no holder")
+        return lease.texts["holder"]
 
     def give_back_lease(self, target: Target, holder: str) -> None:
         """Give the lease back. Does nothing if another holder has it by now."""

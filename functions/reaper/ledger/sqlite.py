@@ -62,7 +62,8 @@ class SqliteStore:
         wanted = list(keys)
         for part in (wanted[at : at + MAX_KEYS_PER_QUERY] for at in range(0, len(wanted), MAX_KEYS_PER_QUERY)):
             marks = ",".join(["(?,?,?)"] * len(part))
-            rows = self._read(f"WHERE (category, place, name) IN (VALUES {marks})", *(text for key in part for text in key))
+            same = "category = column1 AND place = column2 AND name = column3"
+            rows = self._read(f"JOIN (VALUES {marks}) ON {same}", *(text for key in part for text in key))
             found |= {row.key: row for row in rows}
         return found
 
@@ -95,7 +96,8 @@ class SqliteStore:
             return run("DELETE FROM rows WHERE touched < ?", (sortable_time(moment),)).rowcount
 
     def scan(self) -> Iterator[Row]:
-        yield from self._read("ORDER BY category, place, name")
+        for category in Category:
+            yield from self._read("WHERE category = ? ORDER BY place, name", category)
 
     def close(self) -> None:
         with self._lock:
