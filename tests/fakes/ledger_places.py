@@ -39,6 +39,10 @@ AWS = {
 }
 
 
+in_memory = pytest.mark.parametrize("ledger_location", ["memory"], indirect=True)
+"""For what the ledger itself does: the stores only keep rows, so one of them is enough."""
+
+
 class LedgerLocation:
     """An empty place at `address`. Every client that opens it sees what the others write."""
 

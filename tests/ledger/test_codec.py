@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.ledger_places import ARM, ARN
+from fakes.ledger_places import ARM, ARN, in_memory
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import SNOOZE_FIELDS
 from reaper.ledger.rows import COLUMNS, memory_from_row
@@ -79,6 +79,7 @@ def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
     assert not ledger.remember(ARN, Memory(), 1, NOW)
 
 
+@in_memory
 def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
     assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
     assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
-from fakes.ledger_places import ARM, ARN, HERE, THERE
+from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
 from reaper.case import Pause
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
@@ -79,6 +79,7 @@ def test_the_address_is_gone_from_every_row(ledger_location):
     assert list(forget_address(again, JO)) == []
 
 
+@in_memory
 @pytest.mark.parametrize("address", [JO, "jo.o'neil_1+ml@example.com"])
 def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_path: Path, address: str):
     channel = folder.Channel(Folder(type="folder", path=str(tmp_path)), ChannelContext(read_secret=str, clock=lambda: NOW))
@@ -91,6 +92,7 @@ def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_
     assert (ledger.recall([ARN], NOW)[ARN].notice_receipt, history_of(ledger, ARN)[0].by) == (forgotten, FORGOTTEN)
 
 
+@in_memory
 @pytest.mark.parametrize(
     "other", ["jo@example.com-pany.org", "jo@example.com-1242dd95.emlx.org", "jo@example.com.au", "mojo@example.com"]
 )
@@ -99,6 +101,7 @@ def test_a_longer_address_stays(ledger, other: str):
     assert list(forget_address(ledger, JO)) == []
 
 
+@in_memory
 def test_everything_else_about_a_resource_stays(ledger):
     fill(ledger)
     list(forget_address(ledger, JO.upper()))
@@ -193,6 +196,7 @@ def test_a_history_entry_is_added_redacted_before_the_old_one_goes():
     assert history_of(ledger, ARN) == [redacted, WARNED]
 
 
+@in_memory
 def test_the_mail_that_was_still_to_be_sent_goes_to_nobody_forgotten(ledger):
     fill(ledger)
     list(forget_address(ledger, JO))

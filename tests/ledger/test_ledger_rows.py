@@ -10,7 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
-from fakes.ledger_places import ARM, ARN, HERE, THERE
+from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
 from reaper.ledger.ledger import RETENTION
 from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics, Unfinished
 from reaper.model import Memory, StepName
@@ -53,6 +53,7 @@ def test_only_one_of_many_runs_takes_over_an_expired_lease(ledger_location):
     assert won.count(True) == 1
 
 
+@in_memory
 def test_a_lease_has_a_holder_until_it_expires(ledger):
     assert ledger.lease_holder(HERE, NOW) is None
     ledger.take_lease(HERE, "one", NOW, HOUR)
@@ -90,6 +91,7 @@ def test_statistics_are_newest_first_for_one_target_and_kind(ledger):
     assert ledger.statistics(THERE, "k", 9) == others[:1]
 
 
+@in_memory
 def test_statistics_of_the_same_run_are_replaced(ledger):
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
     ledger.record_statistics(summary)
@@ -118,6 +120,7 @@ def test_a_history_is_bounded_by_time_and_count(ledger):
     assert ledger.history(ARN, NOW + 6 * HOUR, 9) == []
 
 
+@in_memory
 def test_two_history_entries_of_the_same_moment_are_both_stored(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     ledger.add_history(first)
@@ -156,6 +159,7 @@ def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location)
     assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
 
 
+@in_memory
 def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
     ledger.add_unfinished(OPEN)
     ledger.add_unfinished(replace(OPEN, run="b"))
@@ -194,6 +198,7 @@ def test_a_target_is_listed_as_long_as_any_run_adds_hints(ledger_location):
     assert len(ledger_location.open_ledger().unfinished(HERE, NOW)) == 4
 
 
+@in_memory
 def test_a_hint_of_a_resource_without_region_or_owner_is_read_again(ledger):
     hint = replace(OPEN, region="", owner=None)
     ledger.add_unfinished(hint)

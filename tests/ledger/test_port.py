@@ -3,12 +3,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
-from fakes.ledger_places import ARM, ARN, HERE
+from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation, in_memory
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import RETENTION, SNOOZE_FIELDS, Ledger
 from reaper.ledger.rows import HistoryEntry
@@ -35,6 +36,7 @@ def recall(ledger: Ledger, id: str, now: datetime = NOW) -> Memory | None:
     return ledger.recall([id], now).get(id)
 
 
+@in_memory
 def test_an_empty_ledger_returns_nothing(ledger):
     assert ledger.recall([ARN, ARM], NOW) == {}
     assert ledger.recall([], NOW) == {}
@@ -56,23 +58,27 @@ def test_a_row_knows_when_it_was_written(ledger_location, fields):
     assert memory.written_at == NOW + HOUR
 
 
+@in_memory
 def test_a_later_write_removes_the_values_that_it_lacks(ledger):
     ledger.remember(ARN, FULL, 0, NOW)
     assert ledger.remember(ARN, Memory(snoozed_until=NOW + DAY), 1, NOW)
     assert recall(ledger, ARN) == Memory(snoozed_until=NOW + DAY, version=2)
 
 
+@in_memory
 def test_writing_an_empty_memory_raises_the_version(ledger):
     assert ledger.remember(ARN, Memory(), 0, NOW)
     assert recall(ledger, ARN) == Memory(version=1)
 
 
+@in_memory
 def test_times_of_any_zone_are_read_back_as_the_same_moment(ledger):
     late = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=timezone(timedelta(hours=9, minutes=30)))
     ledger.remember(ARN, Memory(warned_at=late), 0, NOW)
     assert recall(ledger, ARN).warned_at == late
 
 
+@in_memory
 def test_a_ledger_refuses_a_time_without_a_zone(ledger):
     with pytest.raises(ValueError, match="no time zone"):
         ledger.remember(ARN, Memory(warned_at=datetime(2026, 11, 21)), 0, NOW)  # noqa: DTZ001
@@ -156,9 +162,9 @@ def test_arm_ids_that_differ_by_case_are_one_resource(ledger):
     assert [entry.id for entry in history_of(ledger, ARM)] == spellings
 
 
-def test_two_thousand_memories_are_recalled_at_once(ledger_location):
-    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
-    ids = [f"{ARN}-{n}" for n in range(1000)] + arm
+def test_more_memories_than_a_batch_holds_are_recalled_at_once(ledger_location):
+    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(105)]
+    ids = [f"{ARN}-{n}" for n in range(105)] + arm
     ledger = ledger_location.open_ledger()
     for id in ids[::100]:
         assert ledger.remember(id, replace(FULL, notice_receipt=id), 0, NOW)
@@ -199,20 +205,32 @@ def test_a_long_snooze_outlives_the_retention(ledger):
     assert set(ledger.recall([ARN, ARM], NOW + 3 * RETENTION)) == {ARN, ARM}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        pytest.param("snoozed_until", "next summer", id="no date"),
-        pytest.param("snoozed_until", "2026-12-24T00:00:00", id="a date of no zone"),
-        pytest.param("snoozed_until", 20261224, id="a number for a date"),
-        pytest.param("last_act", "explode", id="no move"),
-        pytest.param("snoozed_by", 7, id="a number for a text"),
-        pytest.param("version", "first", id="no version"),
-        pytest.param("version", 0, id="the version of what is not there"),
-    ],
-)
+ODD_COLUMNS = [
+    pytest.param("snoozed_until", "next summer", id="no date"),
+    pytest.param("snoozed_until", "2026-12-24T00:00:00", id="a date of no zone"),
+    pytest.param("last_act", "explode", id="no move"),
+]
+ODD_TYPES = [
+    pytest.param("snoozed_until", 20261224, id="a number for a date"),
+    pytest.param("snoozed_by", 7, id="a number for a text"),
+    pytest.param("version", "first", id="no version"),
+    pytest.param("version", 0, id="the version of what is not there"),
+]
+
+
+@in_memory
+@pytest.mark.parametrize(("field", "value"), ODD_COLUMNS)
+def test_an_odd_column_makes_the_whole_memory_unreadable(ledger_location, field, value):
+    check_unreadable(ledger_location, field, value, 1)
+
+
+@pytest.mark.parametrize(("field", "value"), ODD_TYPES)
 @pytest.mark.parametrize("others", [1, 20])
 def test_an_unreadable_memory_is_no_missing_one_and_spoils_no_other(ledger_location, field, value, others):
+    check_unreadable(ledger_location, field, value, others)
+
+
+def check_unreadable(ledger_location: LedgerLocation, field: str, value: Any, others: int) -> None:
     ledger, ids = ledger_location.open_ledger(), [f"{ARN}-{n}" for n in range(others)]
     for id in [ARN, *ids]:
         ledger.remember(id, FULL, 0, NOW)
