@@ -1,7 +1,7 @@
 """Rows in one DynamoDB table: partition key `pk`, sort key `sk` (both strings), time-to-live attribute `expires`.
 
 Conditional writes: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html
-Expired items stay readable for days, so whoever reads them looks at `touched`:
+Expired items stay readable for days, so readers check `touched`:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html
 """
 
