@@ -6,7 +6,7 @@ mail once. Outcomes of actions are always reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,26 +18,24 @@ from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.rows import Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics
 from reaper.ledger.unreached import record_doubted, record_unreached
-from reaper.model import ACTIONS, NOTICES, Memory, Result, State, StepName
+from reaper.model import NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
-from reaper.notices.context import ConcludeContext
+from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.owner_notice import is_reportable
 from reaper.notices.sending import (
     NOT_NOTIFIED,
-    NoticeRound,
     channel_failures,
     drop_changed_notices,
-    is_told,
-    notice_context,
     record_action_told,
     record_notice,
     record_verdict,
+    refusals_by_id,
     send_owner_notices,
+    told_hints,
     unsent_notices_rows,
     with_failed_notice,
 )
@@ -48,7 +46,6 @@ from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.report.run_report import finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 
-NOTHING = Recalled({}, {})
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
 
 
@@ -95,28 +92,25 @@ def _conclude_run(
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
-    mails = _new_round(findings, rows, decided, context, leases)
-    mails.was_recalled = _recall(mails)
-    settled = [action for part in acted for action in part.settled]
-    untold = {action.hint.id: action for action in _still_untold([*decided.untold, *settled], mails)}
-    untold_findings = {
-        resource_id: untold_finding(action, _case_of(resource_id, mails)) for resource_id, action in untold.items()
-    }
-    may_notify = mails.was_recalled and not context.outcomes_only
+    mails = _recalled(_new_round(findings, rows, decided, context, leases))
+    untold, failed = _still_untold([*decided.untold, *(action for part in acted for action in part.settled)], mails)
+    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
+    may_notify = mails.memories is not None and not context.outcomes_only
     needing_summary = [d for d in mails.decisions.values() if d.needs_summary and may_notify]
     summaries = {d.case.resource.id: _summary_finding(d) for d in needing_summary}
-    notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
-    deliveries = _send_notices(notices, mails)
-    deliveries += _send_summaries(summaries, notices, mails)
+    notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
+    mails = mails.after(failed, unread)
+    mails = mails.after(*_send_notices(notices, mails))
+    mails = mails.after(*_send_summaries(summaries, notices, mails))
     if may_notify:
-        _record_verdicts(deliveries, mails)
-        deliveries += send_take_backs(mails)
-    deliveries += _send_untold(untold, untold_findings, notices, mails)
-    mails.rows += channel_failures(deliveries)
-    mails.rows += unsent_notices_rows(mails.findings.values())
+        mails = mails.after(*_record_verdicts(mails))
+        mails = mails.after(*send_take_backs(mails))
+    mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
+    unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
+    mails = replace(mails, rows=(*mails.rows, *unsent))
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     if not (context.notices_only or context.outcomes_only):
-        _record_run(findings, cloud_rows, decided, mails)
+        mails = mails.after(_record_run(findings, cloud_rows, decided, mails))
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
     if context.notices_only:
         return report
@@ -135,48 +129,44 @@ def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -
 
 
 def _new_round(
-    findings: Iterable[Finding], rows: list[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
+    findings: Iterable[Finding], rows: Sequence[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
 ) -> NoticeRound:
     decisions = {d.case.resource.id: d for d in decided.decisions if d.row_version is not None}
     return NoticeRound(
         run=decided.run,
         now=decided.decided_at,
         context=context,
-        ledger=leases.ledger,
         leases=leases,
         decisions=decisions,
         findings={f.case.resource.id: f for f in findings if f.case.resource.id in decisions},
-        memories=NOTHING,
         jumps=decided.jumps,
         rows=rows,
     )
 
 
-def _recall(mails: NoticeRound) -> bool:
-    """Recall every decided resource, and drop the notices of those that changed since.
+def _recalled(mails: NoticeRound) -> NoticeRound:
+    """The round with the memories of every decided resource, without the notices of those that changed since.
 
-    Returns False if the ledger can't be read: then no notice is sent, because its dates would be wrong.
+    If the ledger can't be read, no notice is sent, because its dates would be wrong.
     """
     ids = intents.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
-        mails.memories = mails.ledger.recall(ids, mails.context.clock())
+        memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
-        mails.note_ledger_failure(error)
-        mails.findings = {resource_id: _not_notified(f, error) for resource_id, f in mails.findings.items()}
-        return False
-    for unreadable in mails.memories.errors[:1]:
-        mails.note_ledger_failure(unreadable)
-    known = dict(mails.memories)
-    for resource_id, finding in mails.findings.items():
-        finding = _with_intent_outcome(finding, known.get(resource_id, Memory()), mails)
-        mails.findings[resource_id] = with_memory(finding, known.get(resource_id))
-    drop_changed_notices(list(mails.findings.values()), mails.memories, mails)
-    return True
+        return mails.after(Part(findings={id_: _not_notified(f, error) for id_, f in mails.findings.items()}, errors=[error]))
+    known = dict(memories)
+    findings = {
+        id_: with_memory(_with_intent_outcome(f, known.get(id_, Memory()), mails), known.get(id_))
+        for id_, f in mails.findings.items()
+    }
+    mails = replace(mails, memories=memories).after(Part(findings=findings, errors=memories.errors))
+    return mails.after(drop_changed_notices(mails))
 
 
-def _still_untold(untold: Iterable[UntoldAction], mails: NoticeRound) -> list[UntoldAction]:
+def _still_untold(untold: Sequence[UntoldAction], mails: NoticeRound) -> tuple[dict[str, UntoldAction], Part]:
     """The actions of earlier runs without an accepted mail, not even from a conclude that ran before."""
-    return [action for action in untold if not is_told(action.hint, mails.memories, mails)]
+    told, errors = told_hints([action.hint for action in untold], mails.known, mails.ledger)
+    return {action.hint.id: action for action in untold if action.hint not in told}, Part(errors=errors)
 
 
 def _not_notified(finding: Finding, error: ReaperError) -> Finding:
@@ -192,7 +182,7 @@ def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -
     if outcome := own_outcome_inside(memory, mails.run.id, finding.case.resource):
         step = Step(name=memory.last_action or finding.step.name, because=outcome.because or outcome.error or "")
         return replace(finding, step=step, outcome=outcome)
-    if finding.step.name not in ACTIONS:
+    if not finding.is_action:
         return finding
     if outcome := own_outcome(memory, mails.run.id, finding.step.name):
         return replace(finding, outcome=outcome)
@@ -206,23 +196,24 @@ def _summary_finding(decision: Decision) -> Finding:
     return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
 
 
-def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
+def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     """The notices and the mails about this run's actions, but for those that were sent, or are known not to be sent."""
 
-    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
-        finding = mails.findings[resource_id]
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
+        finding = due[resource_id]
         if finding.step.name in NOTICES:
-            mails.findings[resource_id] = record_notice(finding, receipt, sent, mails)
-        else:
-            record_action_told(finding, _hint_of(finding, mails), receipt, mails)
+            return record_notice(finding, receipt, sent, mails)
+        return record_action_told(finding, hints[resource_id], receipt, mails)
 
-    due = {
-        resource_id: f
-        for resource_id, f in mails.findings.items()
-        if not (_is_failed_notice(f) or _is_told_or_must_wait(f, mails))
+    waiting = {id_: f for id_, f in mails.findings.items() if not (_is_failed_notice(f) or _must_wait(f, mails))}
+    hints = {
+        id_: unfinished.unfinished_entry(f.case, f.step.name, mails.run.id, mails.now)
+        for id_, f in waiting.items()
+        if f.is_action and is_reportable(f)
     }
-    hints = {resource_id: _hint_of(f, mails) for resource_id, f in due.items() if f.step.name in ACTIONS}
-    return send_owner_notices(due, hints, notices, accept, mails)
+    told, errors = told_hints(hints.values(), mails.known, mails.ledger)
+    due = {id_: f for id_, f in waiting.items() if hints.get(id_) not in told}
+    return [Part(errors=errors), *send_owner_notices(due, hints, notices, accept, mails)]
 
 
 def _is_failed_notice(finding: Finding) -> bool:
@@ -230,51 +221,46 @@ def _is_failed_notice(finding: Finding) -> bool:
     return finding.step.name in NOTICES and finding.outcome.result is Result.FAILED
 
 
-def _record_verdicts(deliveries: Sequence[Delivery], mails: NoticeRound) -> None:
-    """Remember the verdict on everything that no accepted notice was about."""
-    receipts = delivery.receipts_by_id(deliveries)
-    for resource_id, finding in mails.findings.items():
-        if not (resource_id in receipts and finding.step.name in NOTICES):
-            mails.findings[resource_id] = record_verdict(with_failed_notice(finding, deliveries, mails), mails)
-
-
-def _is_told_or_must_wait(finding: Finding, mails: NoticeRound) -> bool:
-    """Whether its owner got the mail about this run's action from a conclude that ran before, or will get it from the next run.
+def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
+    """Whether the mail about this run's action is left to the next run.
 
     A mail about one part announces the date of the rest, which depends on the memory. If that can't be read, the next run sends the mail.
     The mail about an interrupted action waits until it is settled.
     """
-    if finding.step.name not in ACTIONS or not is_reportable(finding):
+    if not finding.is_action or not is_reportable(finding):
         return False
-    if finding.outcome.part_done and not mails.was_recalled:
+    if finding.outcome.part_done and mails.memories is None:
         return True
-    memory = dict(mails.memories).get(finding.case.resource.id, Memory())
-    if memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory):
-        return True
-    return is_told(_hint_of(finding, mails), mails.memories, mails)
+    memory = finding.memory or Memory()
+    return memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory)
 
 
-def _hint_of(finding: Finding, mails: NoticeRound) -> Unfinished:
-    return unfinished.unfinished_entry(finding.case, finding.step.name, mails.run.id, mails.now)
-
-
-def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
-    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
-        record_notice(summaries[resource_id], receipt, sent, mails)
+def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Part]:
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
+        # The line of the report is about the action of this run.
+        return replace(record_notice(summaries[resource_id], receipt, sent, mails), findings={})
 
     return send_owner_notices(summaries, {}, notices, accept, mails)
 
 
+def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
+    """Remember the verdict on everything that no accepted notice was about."""
+    receipts, refusals = delivery.receipts_by_id(mails.deliveries), refusals_by_id(mails.deliveries)
+    for resource_id, finding in mails.findings.items():
+        if not (resource_id in receipts and finding.step.name in NOTICES):
+            yield record_verdict(with_failed_notice(finding, refusals, mails), mails)
+
+
 def _send_untold(
     untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
-) -> list[Delivery]:
+) -> list[Part]:
     """The mails about what earlier runs did. If another run has taken over, or the memories can't be read, the next run sends them."""
-    if mails.lost or not mails.was_recalled or not mails.leases.prolong_all():
+    if mails.lost or mails.memories is None or not mails.leases.prolong_all():
         return []
 
-    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
         action = untold[resource_id]
-        record_action_told(findings[resource_id], action.hint, receipt, mails, is_open=action.is_open)
+        return record_action_told(findings[resource_id], action.hint, receipt, mails, is_open=action.is_open)
 
     hints = {resource_id: action.hint for resource_id, action in untold.items()}
     return send_owner_notices(findings, hints, notices, accept, mails)
@@ -284,15 +270,18 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
     return mails.decisions[resource_id].case if resource_id in mails.decisions else None
 
 
-def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
+def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
     """Record the statistics of the leased places and what wasn't reached, and forget records that haven't been written for more than a year."""
     left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
-    mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
-    mails.attempt(lambda: record_unreached(mails.ledger, cloud_rows, mails.now))
-    mails.attempt(lambda: _record_doubted(mails))
-    mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
+    errors = attempt(
+        lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual),
+        lambda: record_unreached(mails.ledger, cloud_rows, mails.now),
+        lambda: _record_doubted(mails),
+        lambda: mails.ledger.forget_before(mails.now - RETENTION),
+    )
+    return Part(errors=errors)
 
 
 def _record_doubted(mails: NoticeRound) -> None:

@@ -1,24 +1,34 @@
-"""What concluding a run needs beyond the clouds: the ledger, the opened channels, and who signs snooze links."""
+"""What concluding a run needs beyond the clouds, and one round of notices: what it knows, and what each of its parts came to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import secret_store
-from reaper.case import Coverage
-from reaper.coverage import failure_row
-from reaper.errors import CloudError, SettingsError
+from reaper import idle_period, secret_store
+from reaper.case import Coverage, Finding
+from reaper.coverage import add_failure_row, failure_row
+from reaper.errors import CloudError, ReaperError, SettingsError
+from reaper.handover import Decision
 from reaper.ledger import opening
+from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Recalled
+from reaper.model import Run, StepName
+from reaper.notices import forecast
 from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext, OpenChannel, with_deployment_channels
+from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, with_deployment_channels
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
+from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
 from reaper.policy.schema import Policy
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
+
+MAX_ENTRIES = 400
+"""The last entries of a resource's history that a summary counts: three months of a stop, a start and a mail a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,75 @@ class ConcludeContext:
     outcomes_only: str | None = None
     before_message: Callable[[], None] = lambda: None
     is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one part of a round came to: findings that changed, by id, what was delivered, and where the ledger failed.
+
+    `lost`: another run has taken over.
+    """
+
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    deliveries: Sequence[Delivery] = ()
+    errors: Sequence[ReaperError] = ()
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRound:
+    """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
+
+    `memories`: None if the ledger couldn't be read; then nothing that takes a date from them is sent. `rows`: what failed in the reaper itself.
+    """
+
+    run: Run
+    now: datetime
+    context: ConcludeContext
+    leases: RunLeases
+    decisions: Mapping[str, Decision]
+    findings: Mapping[str, Finding]
+    jumps: Sequence[Breaker] = ()
+    memories: Recalled | None = None
+    deliveries: Sequence[Delivery] = ()
+    rows: Sequence[Coverage] = ()
+    lost: bool = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that the leases are in."""
+        return self.leases.ledger
+
+    @property
+    def known(self) -> Recalled:
+        """The memories, or none if they couldn't be read."""
+        return Recalled({}, {}) if self.memories is None else self.memories
+
+    def is_over(self) -> bool:
+        """Whether the time for messages to owners is over."""
+        return self.context.deadline is not None and self.context.clock() > self.context.deadline
+
+    def after(self, *parts: Part) -> NoticeRound:
+        """The round after these parts of it. The ledger's failures are one row, however many there are."""
+        findings, deliveries, rows = dict(self.findings), list(self.deliveries), list(self.rows)
+        for part in parts:
+            findings |= part.findings
+            deliveries += part.deliveries
+            for error in part.errors[:1]:
+                add_failure_row(rows, failure_row("ledger", error))
+        lost = self.lost or any(part.lost for part in parts)
+        return replace(self, findings=findings, deliveries=deliveries, rows=rows, lost=lost)
+
+
+def attempt(*writes: Callable[[], object]) -> list[ReaperError]:
+    """Make each of these writes to the ledger, whatever became of the others. Returns the errors."""
+    errors = []
+    for write in writes:
+        try:
+            write()
+        except ReaperError as error:
+            errors.append(error)
+    return errors
 
 
 def open_context(
@@ -74,6 +153,23 @@ def open_context(
     )
 
 
+def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[NoticeContext, Part]:
+    """The context of every message of the round."""
+    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
+    context = NoticeContext(
+        now=mails.now,
+        mode=mails.run.mode,
+        owners=mails.context.policy.owners,
+        run_id=mails.run.id,
+        # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
+        memories=dict(mails.known),
+        location_settings=mails.context.location_settings,
+        snooze_link=links_by_id.get,
+    )
+    history, errors = _hours_history(findings, context, mails.ledger)
+    return replace(context, hours_history=history), Part(errors=errors)
+
+
 def _require_granted_secrets(policy: Policy, environ: Mapping[str, str]) -> None:
     """Raises SettingsError if the policy names a secret that was not granted to it: such a run couldn't notify owners."""
     for index, spec in enumerate(policy.channels):
@@ -88,3 +184,29 @@ def _open_signer(environ: Mapping[str, str], now: datetime) -> tuple[LinkSigner 
         return links.open_signer(environ, now), ()
     except CloudError as error:
         return None, (failure_row("keep-links", error),)
+
+
+def _hours_history(
+    findings: Iterable[Finding], context: NoticeContext, ledger: Ledger
+) -> tuple[dict[str, str], list[ReaperError]]:
+    """What office hours did to each resource whose weekly summary is due, since its owner was last notified."""
+    history: dict[str, str] = {}
+    errors: list[ReaperError] = []
+    for finding in findings:
+        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.memory(finding))
+        if last is None or finding.step.name is not StepName.REMIND or not forecast.is_about_hours(finding, context):
+            continue
+        try:
+            entries = ledger.history(resource_id, last, MAX_ENTRIES)
+            history[resource_id] = _counted_actions([e.what for e in entries if e.when > last])
+        except ReaperError as error:
+            errors.append(error)
+            history[resource_id] = "what was done couldn't be read"
+    return history, errors
+
+
+def _counted_actions(words: Sequence[str]) -> str:
+    """`it was stopped 5 times and started 4 times`."""
+    counts = [(what, words.count(what)) for what in ("stopped", "started")]
+    done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
+    return f"it was {' and '.join(done)}" if done else ""

@@ -1,9 +1,16 @@
-"""Sends the admins' summary of a run, if it says anything that the last one didn't, and remembers what it said."""
+"""Sends the admins' summary of a run, if it says anything that the last one didn't, and remembers what it said.
+
+The topics of the last summary are one bounded row of the ledger. Those that must never be mistaken for known ones (holds, gaps, failures) are
+stored exactly, in 64 bits each. There may be a hundred thousand idle or unknown resources: these are stored in a Bloom filter
+(https://doi.org/10.1145/362686.362692) of 64 bits for each topic and at most 1,048,576 bits (171 kB of text). It never forgets a topic. The
+probability that it mistakes a new topic for a known one is less than one in ten million up to 16,000 topics, 0.06% at 65,000 and 2.5% at
+130,000. The summary then doesn't call that resource new, but still counts it.
+"""
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
@@ -15,13 +22,14 @@ from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.rows import NamedRow
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
-from reaper.model import ACTIONS, Result
+from reaper.model import Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.sending import NoticeRound, channel_failures
+from reaper.notices.sending import channel_failures
 from reaper.policy.channel_settings import Acs, Sns
 from reaper.policy.schema import Owners
 
@@ -29,6 +37,8 @@ SUMMARY_ROW = "summary"
 """The row of the ledger with the topics of the last summary."""
 RUN_COLUMN, STARTED_COLUMN, PLACES_COLUMN = "run", "started", "places"
 """The run that sent it, when that run started, and a digest of the targets and kinds that it covered."""
+BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
+"""Bits for each topic, the most bits, and how many of them a topic sets."""
 
 
 def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRound) -> Report:
@@ -39,25 +49,24 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     try:
         last = mails.ledger.read_row(SUMMARY_ROW)
     except ReaperError as error:
-        mails.note_ledger_failure(error)
-        return replace(report, coverage=(*report.coverage, *_rows_since(report, mails)))
+        return _with_rows(report, (), mails.after(Part(errors=[error])))
     on_hold = _on_hold(mails)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
-    if _is_sent(report, last) or (_is_older(report, last, mails) and not _has_actions(report)):
+    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not _has_actions(report)):
         return report
     topics = failures | admin_summary.topics(report, on_hold)
     known = known_topics(exact, topics - exact, last.values) if last.version else None
     new_failures = [f"{row.kind}: {row.error}" for row in mails.rows if f"trouble:{row.kind}" not in (known or ())]
     message = admin_summary.admin_summary(report, notices, known, new_failures, on_hold)
-    if message:
-        mails.context.before_message()
-    deliveries = delivery.deliver_all([message], mails.context.channels) if message else []
-    rows = channel_failures(deliveries)
+    if message is None:
+        return _with_rows(report, (), mails)
+    mails.context.before_message()
+    deliveries = delivery.deliver_all([message], mails.context.channels)
     if any(sent.receipt for sent in deliveries):
         row = {**topics_row(exact, topics - exact), **_run_columns(report)}
-        mails.attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))
-    return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
+        mails = mails.after(Part(errors=attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))))
+    return _with_rows(report, channel_failures(deliveries), mails)
 
 
 def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: str | None, clock: Callable[[], datetime]) -> str:
@@ -80,9 +89,10 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
     return done.receipt or ""
 
 
-def _rows_since(report: Report, mails: NoticeRound) -> list[Coverage]:
-    """The rows that came while the summary was sent."""
-    return [row for row in mails.rows if row not in report.coverage]
+def _with_rows(report: Report, rows: Sequence[Coverage], mails: NoticeRound) -> Report:
+    """The report with these rows, and those that came while the summary was sent."""
+    since = [row for row in mails.rows if row not in report.coverage]
+    return replace(report, coverage=(*report.coverage, *rows, *since))
 
 
 def _run_columns(report: Report) -> dict[str, str]:
@@ -98,14 +108,9 @@ def _places_digest(report: Report) -> str:
     return sha256("\n".join(places).encode()).hexdigest()[:16]
 
 
-def _is_sent(report: Report, last: NamedRow) -> bool:
-    """Whether the last summary is this very run's."""
-    return last.values.get(RUN_COLUMN) == report.run.id
-
-
 def _has_actions(report: Report) -> bool:
     """Whether the run carried out an action, or tried to."""
-    return any(f.step.name in ACTIONS and f.outcome.result is not Result.PLANNED for f in report.findings)
+    return any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
 
 
 def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
@@ -118,18 +123,6 @@ def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
 def _on_hold(mails: NoticeRound) -> OnHold:
     since = {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
     return OnHold(since=since, jumps=mails.jumps)
-
-
-# MERGED The topics of the admins' last summary, as one bounded row of the ledger. Pure.
-#
-# Topics that must never be mistaken for known ones (holds, gaps, failures) are stored exactly, in 64 bits each. There may be a hundred thousand
-# idle or unknown resources: these are stored in a Bloom filter (https://doi.org/10.1145/362686.362692) of 64 bits for each topic and at most
-# 1,048,576 bits (171 kB of text). It never forgets a topic. The probability that it mistakes a new topic for a known one is less than one in
-# ten million up to 16,000 topics, 0.06% at 65,000 and 2.5% at 130,000. The summary then doesn't call that resource new, but still counts it.
-
-
-BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
-"""Bits for each topic, the most bits, and how many of them a topic sets."""
 
 
 def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reaper import idle_period, memory_updates
-from reaper.case import Finding
 from reaper.errors import ReaperError
 from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
+from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, render_mail
-from reaper.notices.sending import NoticeRound
 from reaper.text import UTC, format_time, tidy_line
 
 MAX_RESOURCES = 30
@@ -47,21 +46,22 @@ class _Correction:
         return format_time(self.memory.wrong_hour, UTC) if self.memory.wrong_hour else ""
 
 
-def send_take_backs(mails: NoticeRound) -> list[Delivery]:
+def send_take_backs(mails: NoticeRound) -> list[Part]:
     """Send one message to each addressee of wrong notices. The next run sends what no channel accepts, and what
     this one runs out of time for."""
-    deliveries: list[Delivery] = []
+    parts: list[Part] = []
     misses: Misses = {}
     for address, waiting in _waiting_by_address(mails).items():
         for start in range(0, len(waiting), MAX_RESOURCES):
             if mails.is_over() or mails.lost or not mails.leases.prolong_all():
-                return deliveries
-            if owed := _still_owed(waiting[start : start + MAX_RESOURCES], mails):
+                return parts
+            owed, failed = _still_owed(waiting[start : start + MAX_RESOURCES], mails)
+            parts.append(failed)
+            if owed:
                 mails.context.before_message()
                 sent = delivery.deliver(take_back_message(address, owed), mails.context.channels, misses)
-                _record_sent(owed, sent, mails)
-                deliveries += sent
-    return deliveries
+                parts += [Part(deliveries=sent), _record_sent(owed, sent, mails)]
+    return parts
 
 
 def take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
@@ -87,7 +87,8 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
     """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
     owners, waiting = mails.context.policy.owners, defaultdict(list)
     for finding in mails.findings.values():
-        if (memory := _owing_memory(finding)) is None or idle_period.dated_ahead_because(memory, mails.context.clock()):
+        memory = finding.memory
+        if memory is None or not memory.wrong_hour or idle_period.dated_ahead_because(memory, mails.context.clock()):
             continue
         addressee = memory.wrong_notice_to or ""
         address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
@@ -96,33 +97,27 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
     return dict(waiting)
 
 
-def _owing_memory(finding: Finding) -> Memory | None:
-    return finding.memory if finding.memory and finding.memory.wrong_hour else None
-
-
-def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> list[_Correction]:
+def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[list[_Correction], Part]:
     """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
     try:
-        memories = mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock())
+        memories = dict(mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock()))
     except ReaperError as error:
-        mails.note_ledger_failure(error)
-        return []
-    known = dict(memories)
-    return [each for each in waiting if known.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour]
+        return [], Part(errors=[error])
+    owed = [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour]
+    return owed, Part()
 
 
-def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> None:
+def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> Part:
     receipts = delivery.receipts_by_id(sent)
-    for each in owed:
-        if receipt := receipts.get(each.resource.id):
-            _record_correction(each, receipt, mails)
+    accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
+    return Part(errors=[error for each, receipt in accepted for error in _record_correction(each, receipt, mails)])
 
 
-def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> None:
+def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:
     resource_id, hour, now = correction.resource.id, correction.memory.wrong_hour, mails.context.clock()
     because = f"used on {correction.used_at}, so its notice was wrong"
     entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
-    mails.attempt(lambda: mails.ledger.add_history(entry))
-    mails.attempt(
-        lambda: update_memory(mails.ledger, resource_id, lambda memory: memory_updates.after_take_back(memory, hour), now)
+    return attempt(
+        lambda: mails.ledger.add_history(entry),
+        lambda: update_memory(mails.ledger, resource_id, lambda memory: memory_updates.after_take_back(memory, hour), now),
     )

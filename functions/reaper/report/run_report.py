@@ -23,6 +23,9 @@ from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
 
+FindingKey = tuple[str, str]
+"""ID and name: some IDs occur more than once in a list."""
+
 
 def run_coverage(
     parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]
@@ -68,13 +71,6 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         pause=pause,
     )
     return Report(run=finished, coverage=tuple(rows), findings=tuple(findings))
-
-
-# MERGED Cases, decisions and outcomes become findings, the lines of a report. Pure.
-
-
-FindingKey = tuple[str, str]
-"""ID and name: some IDs occur more than once in a list."""
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:

@@ -30,8 +30,11 @@ MODULE_BY_TYPE = {
     "acs": ("reaper.azure.channels.acs", "azure"),
 }
 """By type: the module, and the extra it comes with."""
+Spec = TypeVar("Spec", bound=BaseModel)
 MAX_MISSES = 3
 """Messages in a row for which a channel may be unreachable; after that it isn't tried again in this run."""
+Misses = dict[int, list[CloudError]]
+"""By place in the list of channels: why it couldn't be reached, for each message since the last one that it answered."""
 
 
 class Sender(Protocol):
@@ -94,10 +97,6 @@ def deliver_all(messages: Iterable[Message], channels: Sequence[OpenChannel]) ->
     return [delivery for message in messages for delivery in deliver(message, channels, misses)]
 
 
-Misses = dict[int, list[CloudError]]
-"""By place in the list of channels: why it couldn't be reached, for each message since the last one that it answered."""
-
-
 def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
     """The message on every channel that is for its readers, but for those with MAX_MISSES. `misses` is brought up to date."""
     deliveries = []
@@ -154,19 +153,11 @@ def _open_sender(spec: Any, context: ChannelContext) -> Sender:
     return sender
 
 
-# MERGED The channels that a deployment brings: the SNS topic of template.yaml, the communication service of main.bicep.
-#
-# They are used if the policy names no channel. If it does, they still carry the admins' summary, so that the address given at deployment
-# gets it, unless the policy has a channel of the same type for admins.
-
-
-Spec = TypeVar("Spec", bound=BaseModel)
-
-
 def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
-    """The policy's channels, and as described above those of REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and of REAPER_TOPIC.
+    """The policy's channels, and those that a deployment brings: REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and REAPER_TOPIC.
 
-    Raises SettingsError if a setting can't be used.
+    The latter are all that there is if the policy names no channel. If it does, they still carry the admins' summary, so that the address given
+    at deployment gets it, unless the policy has a channel of the same type for admins. Raises SettingsError if a setting can't be used.
     """
     values = {name: value.strip() for name, value in environ.items() if value.strip()}
     channels: list[Acs | Sns] = [*_mail_channels(values), *_topic_channels(values)]
@@ -211,13 +202,11 @@ def _topic_channels(values: Mapping[str, str]) -> list[Sns]:
     return [topic_channel(values["REAPER_TOPIC"])] if "REAPER_TOPIC" in values else []
 
 
-# MERGED The certificates that TLS connections trust: the file or folder in REQUESTS_CA_BUNDLE, else Python's own.
-#
-# https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification
-
-
 def tls_context() -> ssl.SSLContext:
-    """A context that checks certificates and host names."""
+    """A context that checks certificates and host names, with the file or folder in REQUESTS_CA_BUNDLE, else Python's own certificates.
+
+    https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification
+    """
     bundle = os.environ.get("REQUESTS_CA_BUNDLE")
     if not bundle:
         return ssl.create_default_context()
