@@ -120,7 +120,7 @@ def test_two_skipped_starts_of_the_timer_in_a_row_ring() -> None:
     starts = text(value(declared(ALERTS, "variable")["starts"]))
     assert '("run started", "start skipped") and tobool(m.scheduled)' in starts
     logged = (ROOT / "functions/reaper/azure/functions/starting.py").read_text() + (
-        ROOT / "functions/reaper/azure/activities.py"
+        ROOT / "functions/reaper/azure/functions/activities.py"
     ).read_text()
     assert logged.count('"start skipped"') == 2
     assert '"run started", run=run_id, attempt=run_id, scheduled=scheduled' in logged

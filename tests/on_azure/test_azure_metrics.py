@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import azureml, metrics
 from reaper.azure.clients import RETRY_COUNTS
-from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource
+from reaper.azure.metrics import MetricQuery, MetricResult, MetricResults, MetricSource
 from reaper.azure.session import CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.observation import Series, Window
@@ -39,13 +40,28 @@ def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
     ]
 
 
+def read_points(results: MetricResults, steps: Sequence[dict[str, object]]) -> tuple[Series, str]:
+    """The series after these points, and what is odd about them."""
+    strange, key = "", ("id", "metric", "")
+    try:
+        results.add_points(key, steps, "average")
+    except ValueError as error:
+        strange = str(error)
+    return results.series[key], strange
+
+
+def three_hours() -> MetricResults:
+    start = NOW.replace(minute=0)
+    return MetricResults(window=Window(start=start, end=start + 3 * HOUR, recent_since=start))
+
+
 @pytest.mark.parametrize("minute", range(0, 60, 5))
 def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
     now = NOW.replace(minute=minute, second=30)
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
     whole = (end - 48 * HOUR).replace(minute=0)
-    grid = metrics.HourlyBuckets(start=whole, end=end, step=HOUR)
-    series, strange = grid.to_series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
+    results = MetricResults(window=Window(start=whole, end=end, recent_since=end))
+    series, strange = read_points(results, points(whole, *[1.0] * (48 + bool(end.minute))))
     beat = azureml.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
     assert (series.start, beat.complete) == (whole, True)
     assert alive_from(beat, now - ARRIVAL_DELAY) == whole
@@ -53,8 +69,7 @@ def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
 
 def shown(*steps: dict[str, object]) -> tuple[list[float], str]:
     """What is read from these points of three hours; -1 where there is none."""
-    start = NOW.replace(minute=0)
-    series, strange = metrics.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(steps, "average", None)
+    series, strange = read_points(three_hours(), steps)
     return [-1.0 if math.isnan(value) else value for value in series.values], strange
 
 
@@ -81,9 +96,9 @@ def test_a_point_without_a_value_changes_no_bucket():
 
 def test_two_series_of_one_dimension_value_are_merged():
     start = NOW.replace(minute=0)
-    grid = metrics.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR)
-    first, _ = grid.to_series(points(start, 1.0, None, 0.0), "average", None)
-    both, _ = grid.to_series(points(start, 0.0, 3.0, None), "average", first)
+    results = three_hours()
+    read_points(results, points(start, 1.0, None, 0.0))
+    both, _ = read_points(results, points(start, 0.0, 3.0, None))
     assert list(both.values) == [1.0, 3.0, 0.0]
 
 

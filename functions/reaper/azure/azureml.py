@@ -1,7 +1,13 @@
-"""The jobs of a workspace and the computes they name. Listed only if a verdict needs them: the API has no filter for computes.
+"""What the kinds of Azure ML share: the jobs on a compute, readings from metrics, pages of the studio and lines for the Azure CLI.
 
-Every status that isn't final counts as use, and so do archived jobs, pipeline steps and default computes:
-https://learn.microsoft.com/rest/api/azureml/jobs/list
+Jobs are listed only if a verdict needs them, because the API has no filter for computes. Every status that isn't final counts as use, and so do
+archived jobs, pipeline steps and default computes: https://learn.microsoft.com/rest/api/azureml/jobs/list
+For hours in which a sparse metric had nothing to report, Azure Monitor returns points without a value. They don't count as points: for activity
+they are silence, for a heartbeat a gap: https://learn.microsoft.com/azure/azure-monitor/metrics/data-platform-metrics
+`Busy` is published by our script from inside a compute instance, as a custom metric of the workspace: 1 while a kernel, terminal job, CPU or GPU
+works, else 0: https://learn.microsoft.com/azure/azure-monitor/metrics/metrics-custom-overview
+In addresses and lines, what comes from the cloud is escaped or quoted, and an ID that is not as Azure writes it has neither:
+https://learn.microsoft.com/azure/machine-learning/how-to-manage-compute-instance and https://learn.microsoft.com/cli/azure/ml
 """
 
 from __future__ import annotations
@@ -18,9 +24,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as escape
 
 from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource, fetch_metrics
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, Json, latest_known, parse_time
+from reaper.azure.requests import Json, latest_known, parse_row, parse_time, reading
 from reaper.azure.workspaces import PROVIDER
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError
 from reaper.kind import Command
 from reaper.model import Resource, Role
 from reaper.observation import Observation, Reading, Series, Window
@@ -38,6 +44,26 @@ FINAL_STATUSES = {"completed", "failed", "canceled", "cancelled"}
 TIME_PROPERTIES = ("starttimeutc", "endtimeutc")
 """Free properties, in lower case, in which Azure ML notes when a job was at work."""
 
+BELOW_ANY = float("-inf")
+BUSY_QUERY = MetricQuery(
+    namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split_by="ComputeName", is_published_by_us=True
+)
+_WORKSPACE = "--workspace-name {workspaces} --resource-group {resourcegroups} --subscription {subscriptions}"
+_DEPLOYMENT = f"--name {{deployments}} --endpoint-name {{onlineendpoints}} {_WORKSPACE}"
+STOP_INSTANCE = f"az ml compute stop --name {{name}} {_WORKSPACE}"
+START_INSTANCE = f"az ml compute start --name {{name}} {_WORKSPACE}"
+EMPTY_CLUSTER = f"az ml compute update --name {{name}} --min-instances 0 {_WORKSPACE}"
+SCALE_DEPLOYMENT = f"az ml online-deployment update {_DEPLOYMENT} --set instance_count=1"
+DELETE_DEPLOYMENT = f"az ml online-deployment delete {_DEPLOYMENT}"
+"""Lines for `line`. Azure deletes no deployment that still gets traffic."""
+TOO_RECENT = "it was used or changed too recently for a closer look"
+STUDIO_URL = "https://ml.azure.com"
+WORKSPACE_RESOURCE = re.compile(
+    r"(/subscriptions/[0-9a-f-]{36}/resourcegroups/[^/?#&%]{1,90}/providers/microsoft\.machinelearningservices/workspaces/[A-Za-z0-9_-]{1,260})"
+    r"/(?:computes/(?P<compute>[^/]+)|onlineendpoints/(?P<endpoint>[^/]+)(?:/deployments/[^/]+)?)",
+    re.IGNORECASE,
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class JobsByCompute:
@@ -48,6 +74,13 @@ class JobsByCompute:
     unfinished: dict[str, str] = field(default_factory=dict)
     finished_at: dict[str, datetime] = field(default_factory=dict)
     unreadable: dict[str, CloudError] = field(default_factory=dict)
+
+
+def is_settled(observation: Observation) -> bool:
+    """Whether the resource's own state decided already."""
+    return bool(
+        observation.in_use_because or observation.free_because or observation.changing_because or observation.unknown_because
+    )
 
 
 def with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
@@ -81,10 +114,7 @@ def _read_jobs(cloud: CloudSession, workspace_id: str) -> JobsByCompute:
     jobs = JobsByCompute()
     query, required_keys = {"listViewType": "All"}, ("id", "name", "properties")
     for row in cloud.paged_rows(PERMISSION, f"{workspace_id}/jobs", query, required_keys=required_keys):
-        try:
-            _add_job(jobs, row, _computes_of_job(row["properties"]))
-        except UNREADABLE_REPLY_ERRORS as error:
-            raise CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} can't be read ({error!r})") from error
+        parse_row(PERMISSION, row, partial(_add_job, jobs))
     return jobs
 
 
@@ -103,21 +133,22 @@ def _is_text_or_list(value: object) -> bool:
     return value is None or isinstance(value, str) or is_list
 
 
-def _add_job(jobs: JobsByCompute, row: Json, computes: set[str]) -> None:
+def _add_job(jobs: JobsByCompute, row: Json) -> None:
+    computes = _computes_of_job(row["properties"])
     status = str(row["properties"].get("status") or "of unknown status")
     if status.lower() not in FINAL_STATUSES:
         because = f"job {row['name']} on it is {status}"
         jobs.unfinished |= {name: because for name in computes if name not in jobs.unfinished}
         return
     try:
-        last_seen_at = _last_seen_at(row, row["properties"].get("properties") or {} if computes else {})
-        if last_seen_at is None and computes:
-            raise ValueError("it has no timestamps")
-    except UNREADABLE_REPLY_ERRORS as error:
+        with reading(PERMISSION, f"the times of {row['id']}"):
+            last_seen_at = _last_seen_at(row, row["properties"].get("properties") or {} if computes else {})
+            if last_seen_at is None and computes:
+                raise ValueError("it has no timestamps")
+    except CloudError as error:
         if not computes:
             raise
-        unreadable = CloudError(Reason.UNREADABLE, PERMISSION, f"the times of {row['id']} can't be read ({error!r})")
-        jobs.unreadable |= dict.fromkeys(computes, unreadable)
+        jobs.unreadable |= dict.fromkeys(computes, error)
         return
     if last_seen_at:
         jobs.finished_at |= {name: max(last_seen_at, jobs.finished_at.get(name, last_seen_at)) for name in computes}
@@ -155,23 +186,6 @@ def _is_compute_key(key: str) -> bool:
     return "compute" in key or "cluster" in key or key == "target"
 
 
-# MERGED What Azure ML resources offer an owner to click or paste: the page in the studio, and lines for the Azure CLI. Pure.
-#
-# Every part that comes from the cloud is escaped or quoted, and an ID that is not as Azure writes it has neither.
-# https://learn.microsoft.com/en-us/azure/machine-learning/how-to-manage-compute-instance
-# https://learn.microsoft.com/en-us/cli/azure/tag#az-tag-update
-# https://learn.microsoft.com/en-us/cli/azure/ml/compute
-# https://learn.microsoft.com/en-us/cli/azure/ml/online-deployment
-
-
-STUDIO_URL = "https://ml.azure.com"
-WORKSPACE_RESOURCE = re.compile(
-    r"(/subscriptions/[0-9a-f-]{36}/resourcegroups/[^/?#&%]{1,90}/providers/microsoft\.machinelearningservices/workspaces/[A-Za-z0-9_-]{1,260})"
-    r"/(?:computes/(?P<compute>[^/]+)|onlineendpoints/(?P<endpoint>[^/]+)(?:/deployments/[^/]+)?)",
-    re.IGNORECASE,
-)
-
-
 def place(resource: Resource) -> str:
     """The workspace, which people know better than the subscription; else the subscription with its name."""
     target = resource.target
@@ -196,54 +210,17 @@ def keep_line(resource: Resource, key: str, value: str) -> str | None:
     return f"az tag update --operation merge --resource-id {quote(resource.id)} --tags {key}={value}"
 
 
-def stop_instance_command(resource: Resource) -> Command | None:
-    """The line that stops a compute instance."""
-    workspace = _workspace_options(resource.id)
-    line = f"az ml compute stop --name {quote(resource.name)} {workspace}"
-    return Command(label="Stop it now", line=line) if workspace else None
+def command(label: str, template: str, resource: Resource) -> Command | None:
+    """The line under that label; None if the ID doesn't name what the line needs."""
+    text = line(template, resource)
+    return Command(label=label, line=text) if text else None
 
 
-def start_instance_line(resource: Resource) -> str | None:
-    """The line that starts a compute instance again."""
-    workspace = _workspace_options(resource.id)
-    return f"az ml compute start --name {quote(resource.name)} {workspace}" if workspace else None
-
-
-def empty_cluster_command(resource: Resource) -> Command | None:
-    """The line that lets a cluster's idle nodes go."""
-    workspace = _workspace_options(resource.id)
-    line = f"az ml compute update --name {quote(resource.name)} --min-instances 0 {workspace}"
-    return Command(label="Set its minimum to 0 nodes now", line=line) if workspace else None
-
-
-def scale_deployment_command(resource: Resource) -> Command | None:
-    """The line that scales a deployment in."""
-    named = _deployment_options(resource)
-    line = f"az ml online-deployment update {named} --set instance_count=1"
-    return Command(label="Scale it to one instance now", line=line) if named else None
-
-
-def delete_deployment_command(resource: Resource) -> Command | None:
-    """The line that deletes a deployment. Azure deletes none that still gets traffic."""
-    named = _deployment_options(resource) if _traffic_percent(resource) == 0 else None
-    return Command(label="Delete it now", line=f"az ml online-deployment delete {named}") if named else None
-
-
-def _traffic_percent(resource: Resource) -> int | None:
-    return getattr(resource.details, "traffic_percent", None)
-
-
-def _deployment_options(resource: Resource) -> str | None:
-    parts, workspace = _id_parts(resource.id), _workspace_options(resource.id)
-    name, endpoint = parts.get("deployments"), parts.get("onlineendpoints")
-    return f"--name {quote(name)} --endpoint-name {quote(endpoint)} {workspace}" if name and endpoint and workspace else None
-
-
-def _workspace_options(arm_id: str) -> str | None:
-    parts = _id_parts(arm_id)
+def line(template: str, resource: Resource) -> str | None:
+    """A line for the Azure CLI about the resource; None if its ID doesn't name what the line needs."""
+    parts = {**_id_parts(resource.id), "name": resource.name}
     try:
-        group, workspace = quote(parts["resourcegroups"]), quote(parts["workspaces"])
-        return f"--workspace-name {workspace} --resource-group {group} --subscription {quote(parts['subscriptions'])}"
+        return template.format(**{key: quote(value) for key, value in parts.items()})
     except KeyError:
         return None
 
@@ -252,16 +229,6 @@ def _id_parts(arm_id: str) -> dict[str, str]:
     """What an ARM ID names, by type in lower case."""
     parts = arm_id.strip("/").split("/")
     return {key.lower(): value for key, value in zip(parts[::2], parts[1::2], strict=False)}
-
-
-# MERGED Readings from metric results: signs of use and heartbeats.
-#
-# For hours in which a sparse metric had nothing to report, Azure Monitor returns points without a value. They don't count as points: for
-# activity they are silence, for a heartbeat they are a gap, exactly as if the series didn't exist.
-# https://learn.microsoft.com/azure/azure-monitor/metrics/data-platform-metrics
-
-
-BELOW_ANY = float("-inf")
 
 
 def activity_reading(signal: str, result: MetricResult) -> Reading:
@@ -296,17 +263,6 @@ def _is_accounted_for(active: float, total: float, idle: float) -> bool:
 
 def _padded_values(result: MetricResult, known: Sequence[Series]) -> Sequence[float]:
     return result.series.values or array("f", [math.nan]) * max((len(series.values) for series in known), default=0)
-
-
-# MERGED The `Busy` signal that our script publishes from inside a compute instance: 1 while a kernel, terminal job, CPU or GPU works, else 0.
-#
-# A custom metric of the workspace, namespace `MLIdleReaper`, dimension `ComputeName`. Its points are activity and heartbeat in one:
-# https://learn.microsoft.com/azure/azure-monitor/metrics/metrics-custom-overview
-
-
-BUSY_QUERY = MetricQuery(
-    namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split_by="ComputeName", is_published_by_us=True
-)
 
 
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:

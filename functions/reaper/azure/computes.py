@@ -1,32 +1,33 @@
-"""The computes of all workspaces, of every type, read once for all kinds that need them.
+"""The computes of all workspaces, of every type, read once for all kinds that need them; and which workspaces' jobs may run on them.
 
+A hub and its projects share computes, each naming the other, in one of several spellings or not at all:
+https://learn.microsoft.com/azure/machine-learning/concept-hub-workspace
 https://learn.microsoft.com/rest/api/azureml/compute/list
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import family, workspaces
-from reaper.azure.family import Family
+from reaper.azure import workspaces
 from reaper.azure.requests import (
-    UNREADABLE_REPLY_ERRORS,
     ArmRequest,
     Json,
-    Tags,
     inherited_tags,
     latest_known,
+    parse_row,
     parse_time,
     read_tags,
+    reading,
     region_key,
 )
-from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
-from reaper.azure.workspaces import PROVIDER, Workspace, is_workspace_gone
+from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, is_workspace_gone
 from reaper.errors import CloudError, Reason, gone_as_partial
-from reaper.model import BilledPart, Resource
+from reaper.model import BilledPart, Resource, Target
 from reaper.observation import Observation
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 
 ROOT = f"{PROVIDER}/workspaces/computes"
 PERMISSION = f"{ROOT}/read"
-PERMISSIONS = (*WORKSPACE_PERMISSIONS, PERMISSION)
+PERMISSIONS = (*workspaces.PERMISSIONS, PERMISSION)
 OPTIONAL_PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
 REQUIRED_KEYS = ("id", "name", "properties")
+HUB, PROJECT = "hub", "project"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,34 +59,46 @@ class ComputeDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """One compute as Azure lists it."""
+class Family:
+    """The IDs of the workspaces whose jobs may run on the computes of one. `unseen_because`: why jobs of others may too.
 
-    id: str
-    name: str
-    region: str
-    created: datetime | None
-    changed: datetime | None
-    tags: Tags
-    people: Mapping[str, str]
-    details: ComputeDetails
-
-
-def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Compute]:
-    """Every compute of that type. A workspace that can't be read is an error of the session, and the others are still listed.
-
-    Raises CloudError if the workspaces can't be listed.
+    `home`: the same for all members of a family, whose lists repeat each other's computes.
     """
-    listed = workspaces.list_and_add_errors(cloud)
-    visible = family.link_workspaces(
-        listed.workspaces, has_hidden_rows=listed.has_hidden_rows, is_restricted=listed.is_restricted
-    )
-    hubs_first = sorted(listed.workspaces, key=lambda space: (space.kind == family.PROJECT, space.hub is not None))
-    rows_by_workspace = cloud.map_concurrently(lambda space: (space, _rows_of_workspace(cloud, space)), hubs_first)
+
+    home: str
+    job_workspaces: tuple[str, ...]
+    unseen_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleWorkspaces:
+    """All visible workspaces by key, the links of each in both directions, and the projects it names that aren't visible.
+
+    `hub_of`: the visible hub that a workspace names. `strays` may belong to any hub: unreadable ones, and possible projects without a known
+    hub. `unsorted`: of an unknown kind, so any hub may be theirs. `listed`: the list they are from.
+    """
+
+    workspaces: Mapping[str, Workspace]
+    links: Mapping[str, set[str]]
+    missing_projects: Mapping[str, tuple[str, ...]]
+    hub_of: Mapping[str, str]
+    strays: tuple[str, ...]
+    unsorted: tuple[str, ...]
+    listed: WorkspaceList
+
+
+def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Resource]:
+    """Every compute of that type; its kind completes it by `complete`. A workspace that can't be read is an error of the session, and hides no
+    other. Raises CloudError if the workspaces can't be listed.
+    """
+    listed = workspaces.list_workspaces(cloud)
+    visible = _link_workspaces(listed)
+    hubs_first = sorted(listed.workspaces, key=lambda space: (space.kind == PROJECT, space.hub is not None))
     known: set[tuple[Any, ...]] = set()
-    for space, rows in rows_by_workspace:
-        kin = family.family_of(space, visible)
-        for compute in filter(None, (_compute_or_none(cloud, row, space, kin, compute_type) for row in rows)):
+    for space, rows in zip(hubs_first, cloud.map_concurrently(partial(_list_rows, cloud), hubs_first), strict=True):
+        kin = _family_of(space, visible)
+        parse = partial(_parse_if_type, compute_type=compute_type, target=cloud.target, space=space, kin=kin)
+        for compute in filter(None, cloud.each(PERMISSION, rows, parse)):
             # A project lists the computes of its hub as well, and a list may have a compute under two spellings.
             keys = {(kin.home, compute.name.lower(), compute.created), (compute.id.lower(),)}
             if not keys & known:
@@ -92,30 +106,14 @@ def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Compute]:
             known |= keys
 
 
-def compute_resource(
-    cloud: CloudSession, kind: str, compute: Compute, status: str, parts: tuple[BilledPart, ...] | None
-) -> Resource:
+def complete(compute: Resource, kind: str, status: str, parts: tuple[BilledPart, ...] | None) -> Resource:
     """The compute as a resource of `kind`; `parts` is what it is billed for."""
     vm_size = compute.details.properties.get("vmSize")
     nodes = f" x{parts[0].count:g}" if parts and parts[0].count != 1 else ""
-    return Resource(
-        kind=kind,
-        id=compute.id,
-        name=compute.name,
-        target=cloud.target,
-        region=compute.region,
-        created=compute.created,
-        changed=compute.changed,
-        status=status,
-        size=f"{vm_size}{nodes}" if vm_size else "",
-        parts=parts,
-        tags=compute.tags,
-        people=compute.people,
-        details=compute.details,
-    )
+    return replace(compute, kind=kind, status=status, size=f"{vm_size}{nodes}" if vm_size else "", parts=parts)
 
 
-def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str) -> Compute:
+def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str) -> Resource:
     """A compute of that type, with its workspace's tags, as they are now, from the source itself. Raises CloudError.
 
     The compute comes last: a call before it may wait for minutes, and what it shows must be as of now.
@@ -133,27 +131,11 @@ def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str)
         read_row(cloud, resource.id)  # if it is gone itself, that is the reason
         raise
     row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=REQUIRED_KEYS))
-    try:
-        if _compute_type(row) == compute_type.lower():
-            return _parse_compute(row, space, kin)
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} can't be read ({error!r})") from error
-    raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no longer of type {compute_type}")
-
-
-def _current_family(cloud: CloudSession, space: Workspace) -> Family:
-    """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
-    listed = workspaces.read_workspace_list(cloud)
-    others = [other for other in listed.workspaces if other.key != space.key]
-    return family.family_of(
-        space,
-        family.link_workspaces([space, *others], has_hidden_rows=listed.has_hidden_rows, is_restricted=listed.is_restricted),
-    )
-
-
-def read_properties(cloud: CloudSession, compute_id: str) -> Json:
-    """What only the type of the compute has, as it is now. Raises CloudError."""
-    return properties_of(read_row(cloud, compute_id))
+    parse = partial(_parse_if_type, compute_type=compute_type, target=cloud.target, space=space, kin=kin)
+    compute = parse_row(PERMISSION, row, parse)
+    if compute is None:
+        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no longer of type {compute_type}")
+    return compute
 
 
 def read_row(cloud: CloudSession, compute_id: str) -> Json:
@@ -161,48 +143,19 @@ def read_row(cloud: CloudSession, compute_id: str) -> Json:
     return cloud.call(ArmRequest(permission=PERMISSION, path=compute_id, required_keys=("id", "properties")))
 
 
-def properties_of(row: Mapping[str, Any]) -> Json:
-    """What only the type of the compute has. Raises CloudError."""
-    try:
-        return _checked_properties(row["properties"].get("properties") or {})
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{row.get('id')} can't be read ({error!r})") from error
+def read_properties(cloud: CloudSession, compute_id: str) -> Json:
+    """What only the type of the compute has, as it is now. Raises CloudError."""
+    return properties_of(read_row(cloud, compute_id))
 
 
-def _rows_of_workspace(cloud: CloudSession, space: Workspace) -> list[Json]:
-    try:
-        rows, errors = cloud.read_once(("computes", space.id.lower()), lambda: _list_rows(cloud, space))
-    except CloudError as error:
-        rows, errors = [], [] if is_workspace_gone(cloud, space, error) else [error]
-    for bad_row in errors:
-        cloud.add_error(bad_row)
-    return rows
-
-
-def _list_rows(cloud: CloudSession, space: Workspace) -> tuple[list[Json], list[CloudError]]:
-    """The rows of one workspace, and the errors of others: each kind must report those, because the row may be one of its own."""
-    errors: list[CloudError] = []
-    rows = cloud.paged_rows(PERMISSION, f"{space.id}/computes", required_keys=REQUIRED_KEYS, on_bad_row=errors.append)
-    return list(rows), errors
-
-
-def _compute_or_none(cloud: CloudSession, row: Json, space: Workspace, kin: Family, compute_type: str) -> Compute | None:
-    """The compute in `row`; None if it is of another type or can't be read, which is then an error of the session."""
-    try:
-        if _compute_type(row) != compute_type.lower():
-            return None
-        return _parse_compute(row, space, kin)
-    except UNREADABLE_REPLY_ERRORS as error:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} can't be read ({error!r})"))
-        return None
-
-
-def _compute_type(row: Json) -> str:
-    """Its type, in lower case. Raises TypeError if there is none: it may be of any type."""
-    compute_type = row["properties"]["computeType"]
-    if not isinstance(compute_type, str) or not compute_type:
-        raise TypeError("its computeType is missing")
-    return compute_type.lower()
+def properties_of(row: Json) -> Json:
+    """What only the type of the compute has, with missing optional parts as empty ones. Raises CloudError for a part of another type."""
+    with reading(PERMISSION, str(row.get("id"))):
+        properties = row["properties"].get("properties") or {}
+        parts = {name: properties.get(name) or {} for name in OPTIONAL_PARTS}
+        if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(properties.get("vmSize", ""), str | None):
+            raise TypeError("a part is of another type than documented")
+        return {**properties, **parts}
 
 
 def with_unseen_jobs(observation: Observation) -> Observation:
@@ -211,15 +164,42 @@ def with_unseen_jobs(observation: Observation) -> Observation:
     return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
 
 
-def _parse_compute(row: Json, space: Workspace, kin: Family) -> Compute:
+def _current_family(cloud: CloudSession, space: Workspace) -> Family:
+    """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
+    listed = workspaces.read_workspace_list(cloud)
+    others = [other for other in listed.workspaces if other.key != space.key]
+    return _family_of(space, _link_workspaces(replace(listed, workspaces=[space, *others])))
+
+
+def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
+    try:
+        rows, errors = cloud.list_once(PERMISSION, f"{space.id}/computes", REQUIRED_KEYS)
+    except CloudError as error:
+        rows, errors = [], [] if is_workspace_gone(cloud, space, error) else [error]
+    for bad_row in errors:
+        cloud.add_error(bad_row)
+    return rows
+
+
+def _parse_if_type(row: Json, *, compute_type: str, target: Target, space: Workspace, kin: Family) -> Resource | None:
+    """The compute in the row; None if it is of another type. Raises TypeError if it names no type: it may be of any."""
+    written = row["properties"]["computeType"]
+    if not isinstance(written, str) or not written:
+        raise TypeError("its computeType is missing")
+    return _parse_compute(row, target, space, kin) if written.lower() == compute_type.lower() else None
+
+
+def _parse_compute(row: Json, target: Target, space: Workspace, kin: Family) -> Resource:
     outer = row["properties"]
-    properties = _checked_properties(outer.get("properties") or {})
+    properties = properties_of(row)
     last_operation = properties["lastOperation"].get("operationTime")
     times = (outer.get("modifiedOn"), properties.get("allocationStateTransitionTime"), last_operation)
     system = row.get("systemData") or {}
-    return Compute(
+    return Resource(
+        kind=outer["computeType"],
         id=row["id"],
         name=row["name"],
+        target=target,
         region=region_key(outer.get("computeLocation") or row.get("location") or space.region),
         created=parse_time(outer.get("createdOn")) or parse_time(system.get("createdAt")),
         changed=latest_known(*(parse_time(time) for time in times)),
@@ -236,14 +216,6 @@ def _parse_compute(row: Json, space: Workspace, kin: Family) -> Compute:
     )
 
 
-def _checked_properties(properties: Json) -> Json:
-    """What only the type has, with missing optional parts as empty ones. Raises TypeError for a part of another type."""
-    parts = {name: properties.get(name) or {} for name in OPTIONAL_PARTS}
-    if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(properties.get("vmSize", ""), str | None):
-        raise TypeError("a part is of another type than documented")
-    return {**properties, **parts}
-
-
 def _people_of(properties: Json, system: Json) -> dict[str, str]:
     """The people it may belong to. No recorded compute carries `systemData`: its creator is in its properties, often as an object ID only."""
     assigned = (properties["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
@@ -251,3 +223,126 @@ def _people_of(properties: Json, system: Json) -> dict[str, str]:
     name = str((creator.get("userName") if isinstance(creator, dict) else None) or "")
     people = {"created by": name if "@" in name else system.get("createdBy"), "assigned user": assigned}
     return {role: str(person) for role, person in people.items() if person}
+
+
+def _link_workspaces(listed: WorkspaceList) -> VisibleWorkspaces:
+    """The workspaces with their links, and with what their list lacks."""
+    by_key = {space.key: space for space in listed.workspaces}
+    hubs = {key: hub for key, space in by_key.items() if (hub := _hub_key(space, by_key))}
+    links: dict[str, set[str]] = defaultdict(set)
+    missing: dict[str, tuple[str, ...]] = {}
+    for key, space in by_key.items():
+        projects = {text: _project_key(text, space, by_key) for text in space.projects}
+        missing[key] = tuple(text for text, project in projects.items() if project is None)
+        for other in filter(None, (*projects.values(), hubs.get(key))):
+            links[key].add(other)
+            links[other].add(key)
+    return VisibleWorkspaces(
+        workspaces=by_key,
+        links=links,
+        missing_projects=missing,
+        hub_of=hubs,
+        strays=tuple(k for k, space in by_key.items() if space.is_unreadable or (k not in hubs and _is_stray(space, links[k]))),
+        unsorted=tuple(
+            k for k, space in by_key.items() if not (links[k] or space.hub or space.kind in {HUB, PROJECT, *STANDALONE_KINDS})
+        ),
+        listed=listed,
+    )
+
+
+def _family_of(space: Workspace, visible: VisibleWorkspaces) -> Family:
+    """All workspaces that the visible `space` shares its computes with, as far as links lead. Any doubt is a reason to judge none of them."""
+    members = _linked_keys(space.key, visible.links)
+    if not space.shares_computes and len(members) == 1:
+        return Family(home=space.key, job_workspaces=(space.id,))
+    is_hub = any(visible.workspaces[key].kind == HUB or visible.workspaces[key].projects for key in members)
+    users = tuple(
+        visible.workspaces[key].id for key in dict.fromkeys([*members, *visible.strays, *(visible.unsorted if is_hub else ())])
+    )
+    unseen = (
+        _own_hub_unknown_because(space, visible)
+        or _hub_unseen_because(members, visible)
+        or _projects_unseen_because(members, visible)
+        or _groups_unseen_because(members, visible)
+    )
+    return Family(home=min(members), job_workspaces=users, unseen_because=unseen)
+
+
+def _project_key(text: str, hub: Workspace, by_key: Mapping[str, Workspace]) -> str | None:
+    """The key of the project that a hub names by `text`; None if it isn't visible.
+
+    An ID or a workspace's number is unambiguous. A mere name may be another workspace's, unless that one names the hub too.
+    """
+    if text in by_key:
+        return text
+    matches = [
+        key
+        for key, space in by_key.items()
+        if text == (space.guid or "").lower() or (text == space.name.lower() and space.hub == hub.key)
+    ]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _hub_key(space: Workspace, by_key: Mapping[str, Workspace]) -> str | None:
+    """The key of the visible hub that a project names by its ID or number; None if there is none."""
+    if space.hub is None or space.hub in by_key:
+        return space.hub
+    matches = [key for key, other in by_key.items() if other.guid and comparable_id(other.guid) == space.hub]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _is_stray(space: Workspace, linked: Collection[str]) -> bool:
+    """Whether it may be a project of any visible hub: it names no hub, or one that isn't in its own subscription's list."""
+    if space.hub:
+        home = "/".join(space.key.split("/")[:3]) + "/"
+        return not space.hub.startswith("/subscriptions/") or space.hub.startswith(home)
+    return not linked and space.kind == PROJECT
+
+
+def _linked_keys(key: str, links: Mapping[str, set[str]]) -> list[str]:
+    """The key itself, and all keys it is linked to, directly or indirectly."""
+    known, to_visit = {key: None}, [key]
+    while to_visit:
+        for other in sorted(links.get(to_visit.pop(), ())):
+            if other not in known:
+                known[other] = None
+                to_visit.append(other)
+    return list(known)
+
+
+def _own_hub_unknown_because(space: Workspace, visible: VisibleWorkspaces) -> str | None:
+    if visible.listed.has_hidden_rows:
+        return "a workspace can't be read at all, and may be a project whose jobs run on it"
+    if space.key in visible.strays and (space.is_unreadable or space.kind == PROJECT):
+        return f"the hub of its workspace {space.name} is unknown, so other projects' jobs may run on it"
+    return None
+
+
+def _hub_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
+    """A hub names its projects, a project only its hub: if the hub isn't visible, any of its projects may not be either."""
+    for key in members:
+        hub = visible.workspaces[key].hub
+        if hub and (key not in visible.hub_of or visible.workspaces[visible.hub_of[key]].is_unreadable):
+            return f"its hub {_last_segment(hub)} isn't visible, and neither may be projects whose jobs run on it"
+    return None
+
+
+def _groups_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
+    """If other resource groups may not be read, only a hub that names its projects shows that there are no others."""
+    silent = [
+        space.name for space in map(visible.workspaces.__getitem__, members) if space.kind != PROJECT and not space.projects
+    ]
+    if not visible.listed.is_restricted or not silent:
+        return None
+    return f"its workspace {silent[0]} names no projects, and resource groups that may have some can't be read"
+
+
+def _projects_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
+    missing = [_last_segment(project) for key in members for project in visible.missing_projects[key]]
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    names = f"{', '.join(missing[:3])}{more}"
+    return f"its hub's projects {names} aren't visible, and neither are their jobs" if missing else None
+
+
+def _last_segment(id_: str) -> str:
+    return id_.rpartition("/")[2]

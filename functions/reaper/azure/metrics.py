@@ -2,6 +2,8 @@
 
 Batch calls, their limits and their permission: https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
 `top` defaults to ten for the whole reply, which doesn't mention what it cut off. So `top` is always set and the series are counted.
+In a reply, a metric of a resource may be missing, may carry an `errorCode`, or may have points without a value:
+https://learn.microsoft.com/rest/api/monitor/metrics-batch/batch
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, UNREGISTERED_TEXT, ArmRequest, Json, parse_time, query_time
+from reaper.azure.requests import UNREGISTERED_TEXT, ArmRequest, Json, parse_time, query_time, reading
 from reaper.errors import CloudError, Reason
 from reaper.observation import Series, Window
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
+PERMISSION = "Microsoft.Insights/metrics/read"
+STEP = timedelta(hours=1)
 MAX_RESOURCES = 50
 METRIC_RETENTION = timedelta(days=92)
 UNPUBLISHED_SENTENCE = re.compile(
@@ -35,9 +39,89 @@ GoneCheck = Callable[[str], bool]
 """Whether the resource with this ID no longer exists. Raises CloudError."""
 
 
-def never_gone(resource_id: str) -> bool:
-    """The check of a kind whose list never lags behind."""
-    return False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricQuery:
+    """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `max_series` series at most.
+
+    `is_published_by_us`: the namespace may not exist, so each resource is asked alone, and a 400 can mean that there is no series.
+    """
+
+    namespace: str
+    metrics: tuple[str, ...]
+    aggregation: str
+    split_by: str | None = None
+    is_published_by_us: bool = False
+    max_series: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSource:
+    """A resource that has metrics, and the region whose host serves them."""
+
+    id: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricResult:
+    """One series. Without any `values` there is no series; NaN is a bucket without a value."""
+
+    series: Series
+    complete: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class MetricResults:
+    """All results of one query, by resource, metric and dimension value, each in lower case.
+
+    The window starts on the full hour, where Azure's hourly buckets begin too. `indexes`: the buckets of each time stamp.
+    """
+
+    window: Window
+    series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+    complete_metrics: set[tuple[str, str]] = field(default_factory=set)
+    unreadable_series: set[tuple[str, str, str]] = field(default_factory=set)
+    gone_ids: set[str] = field(default_factory=set)
+    indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def result_of(self, resource_id: str, metric: str, value: str = "") -> MetricResult:
+        """The result for one metric of one resource, and for one value of the dimension it was split by."""
+        key = (resource_id.lower(), metric.lower())
+        series_key = (*key, value.lower())
+        series = self.series.get(series_key, Series(start=self.window.start, step=STEP, end=self.window.end))
+        return MetricResult(series=series, complete=key in self.complete_metrics and series_key not in self.unreadable_series)
+
+    def add_points(self, key: tuple[str, str, str], points: Sequence[Json], aggregation: str) -> None:
+        """Add the points to the series `key`. NaN stands for a bucket without a point and for a point without a value.
+
+        Raises one of the reading errors for points that can't be read. Raises ValueError, too, for a point at a time stamp that begins no
+        requested hour: it counts as use in both hours it may belong to, but the series proves nothing.
+        """
+        earlier, length = self.series.get(key), -(-(self.window.end - self.window.start) // STEP)
+        values = array("f", earlier.values) if earlier else array("f", [math.nan]) * length
+        odd_time = ""
+        for point in points:
+            indexes, number = self._indexes_of(point["timeStamp"]), _point_value(point.get(aggregation))
+            if math.isnan(number):
+                continue
+            for index in indexes:
+                if 0 <= index < length:
+                    values[index] = number if math.isnan(values[index]) else max(values[index], number)
+            if len(indexes) > 1 or not 0 <= indexes[0] < length:
+                odd_time = str(point["timeStamp"])
+        self.series[key] = Series(start=self.window.start, step=STEP, values=values, end=self.window.end)
+        if odd_time:
+            raise ValueError(f"it has a point at {odd_time}, which begins no requested hour")
+
+    def _indexes_of(self, stamp: str) -> tuple[int, ...]:
+        """The bucket that begins at `stamp`, or the two nearest to it."""
+        if stamp not in self.indexes:
+            moment = parse_time(stamp)
+            if moment is None:
+                raise ValueError("a point has no time")
+            index, late = divmod(moment - self.window.start, STEP)
+            self.indexes[stamp] = (index, index + 1) if late else (index,)
+        return self.indexes[stamp]
 
 
 def fetch_metrics(
@@ -45,7 +129,7 @@ def fetch_metrics(
     sources: Sequence[MetricSource],
     query: MetricQuery,
     window: Window,
-    is_gone: GoneCheck = never_gone,
+    is_gone: GoneCheck = lambda resource_id: False,
 ) -> MetricResults:
     """The query's results. A failed call is added to the session's errors; its results stay empty and incomplete.
 
@@ -150,32 +234,6 @@ def _is_gone(cloud: CloudSession, source: MetricSource, error: CloudError, is_go
         return False
 
 
-# MERGED A query for metrics as plain data: which metrics, of which resources.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery:
-    """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `max_series` series at most.
-
-    `is_published_by_us`: the namespace may not exist, so each resource is asked alone, and a 400 can mean that there is no series.
-    """
-
-    namespace: str
-    metrics: tuple[str, ...]
-    aggregation: str
-    split_by: str | None = None
-    is_published_by_us: bool = False
-    max_series: int = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSource:
-    """A resource that has metrics, and the region whose host serves them."""
-
-    id: str
-    region: str
-
-
 def query_params(query: MetricQuery, window: Window) -> dict[str, str]:
     """The parameters of a batch call."""
     params = {
@@ -197,43 +255,6 @@ def single_query_params(query: MetricQuery, window: Window) -> dict[str, str]:
     return {"$filter" if name == "filter" else name: value for name, value in params.items()}
 
 
-# MERGED A metrics reply and its results: which resources, metrics and series it has, and the hourly buckets of each.
-#
-# The shape is that of https://learn.microsoft.com/rest/api/monitor/metrics-batch/batch. A metric of a resource may be missing, may carry an
-# `errorCode`, or may have points without a value.
-
-
-PERMISSION = "Microsoft.Insights/metrics/read"
-STEP = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricResult:
-    """One series. Without any `values` there is no series; NaN is a bucket without a value."""
-
-    series: Series
-    complete: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class MetricResults:
-    """All results of one query, by resource, metric and dimension value, each in lower case."""
-
-    window: Window
-    step: timedelta = STEP
-    series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
-    complete_metrics: set[tuple[str, str]] = field(default_factory=set)
-    unreadable_series: set[tuple[str, str, str]] = field(default_factory=set)
-    gone_ids: set[str] = field(default_factory=set)
-
-    def result_of(self, resource_id: str, metric: str, value: str = "") -> MetricResult:
-        """The result for one metric of one resource, and for one value of the dimension it was split by."""
-        key = (resource_id.lower(), metric.lower())
-        series_key = (*key, value.lower())
-        series = self.series.get(series_key, Series(start=self.window.start, step=self.step, end=self.window.end))
-        return MetricResult(series=series, complete=key in self.complete_metrics and series_key not in self.unreadable_series)
-
-
 def read_reply(cloud: CloudSession, rows: Any, ids: set[str], query: MetricQuery, results: MetricResults) -> set[str]:
     """Add what a reply says of the resources `ids` (in lower case) to `results`, joined by ID: the order of a reply means nothing.
 
@@ -243,41 +264,30 @@ def read_reply(cloud: CloudSession, rows: Any, ids: set[str], query: MetricQuery
     """
     if not isinstance(rows, list):
         raise CloudError(Reason.UNREADABLE, PERMISSION, f"a reply can't be read (it is {type(rows).__name__}, not a list)")
-    count = sum(len(_timeseries_entries(metric)) for row in rows for metric in _metric_entries(row))
+    named = [(str(row.get("resourceid")).lower(), _list_at(row, "value")) for row in rows if isinstance(row, dict)]
+    count = sum(len(_list_at(metric, "timeseries")) for _, metrics in named for metric in metrics)
     if count >= query.max_series:
         raise CloudError(Reason.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
-    times_in_reply = Counter(str(row.get("resourceid")).lower() for row in rows if isinstance(row, dict))
-    for row in rows:
-        if not isinstance(row, dict):
-            continue
-        resource_id = str(row.get("resourceid")).lower()
+    times_in_reply = Counter(resource_id for resource_id, _ in named)
+    for resource_id, metrics in named:
         if resource_id in ids and times_in_reply[resource_id] == 1:
-            _read_resource(cloud, resource_id, _metric_entries(row), query, results)
+            _read_resource(cloud, resource_id, metrics, query, results)
     return {resource_id for resource_id in ids if times_in_reply[resource_id] != 1}
 
 
-def _metric_entries(row: Any) -> list[Any]:
-    value = row.get("value") if isinstance(row, dict) else None
-    return value if isinstance(value, list) else []
-
-
-def _timeseries_entries(metric: Any) -> list[Any]:
-    value = metric.get("timeseries") if isinstance(metric, dict) else None
+def _list_at(row: Any, key: str) -> list[Any]:
+    value = row.get(key) if isinstance(row, dict) else None
     return value if isinstance(value, list) else []
 
 
 def _read_resource(cloud: CloudSession, resource_id: str, metrics: list[Any], query: MetricQuery, results: MetricResults) -> None:
-    buckets = HourlyBuckets(start=results.window.start, end=results.window.end, step=results.step)
-    for name in query.metrics:
+    def read(name: str) -> tuple[str, str]:
         key = (resource_id, name.lower())
-        try:
-            for row in _single_metric(metrics, name, resource_id)["timeseries"]:
-                _read_series(cloud, key, row, query, buckets, results)
-            results.complete_metrics.add(key)
-        except CloudError as error:
-            cloud.add_error(error)
-        except UNREADABLE_REPLY_ERRORS as error:
-            cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"{name} of {resource_id} can't be read ({error!r})"))
+        for row in _single_metric(metrics, name, resource_id)["timeseries"]:
+            _read_series(cloud, key, row, query, results)
+        return key
+
+    results.complete_metrics |= set(cloud.each(PERMISSION, query.metrics, read, lambda name: f"{name} of {resource_id}"))
 
 
 def _single_metric(metrics: list[Any], name: str, resource_id: str) -> Json:
@@ -300,75 +310,25 @@ def _metric_name(metric: Any) -> str | None:
     return str(name.get("value")).lower() if isinstance(name, dict) else None
 
 
-def _read_series(
-    cloud: CloudSession, key: tuple[str, str], row: Json, query: MetricQuery, buckets: HourlyBuckets, results: MetricResults
-) -> None:
+def _read_series(cloud: CloudSession, key: tuple[str, str], row: Json, query: MetricQuery, results: MetricResults) -> None:
     """Raises one of the reading errors if the series doesn't say whose it is. One that only has odd points is incomplete, and an error."""
-    aggregation = query.aggregation.lower()
-    value = _dimension_value(row, query.split_by)
+    aggregation, value = query.aggregation.lower(), _dimension_value(row, query.split_by)
     if value is None:
         if any(point.get(aggregation) is not None for point in row["data"]):
             raise ValueError(f"a series doesn't say which {query.split_by} it belongs to")
         return
-    series_key = (*key, value)
-    because = ""
     try:
-        results.series[series_key], odd_time = buckets.to_series(row["data"], aggregation, results.series.get(series_key))
-        because = f"it has a point at {odd_time}, which begins no requested hour" if odd_time else ""
-    except UNREADABLE_REPLY_ERRORS as error:
-        because = repr(error)
-    if because:
-        results.unreadable_series.add(series_key)
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"{key[1]} of {value or key[0]} can't be read ({because})"))
+        with reading(PERMISSION, f"{key[1]} of {value or key[0]}"):
+            results.add_points((*key, value), row["data"], aggregation)
+    except CloudError as error:
+        results.unreadable_series.add((*key, value))
+        cloud.add_error(error)
 
 
 def _dimension_value(row: Json, split_by: str | None) -> str | None:
     """The value of the dimension that the query was split by, in lower case, as names of dimensions come back; None if it is missing."""
     labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
     return labels.get(split_by.lower()) if split_by else ""
-
-
-@dataclass(slots=True, kw_only=True)
-class HourlyBuckets:
-    """Buckets over a window, which starts on the full hour, where Azure's hourly buckets begin too."""
-
-    start: datetime
-    end: datetime
-    step: timedelta
-    bucket_indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    def to_series(self, points: Sequence[Json], value: str, earlier: Series | None) -> tuple[Series, str]:
-        """The points as a series, and a time stamp that begins none of its buckets, if any.
-
-        NaN stands for a bucket without a point and for a point without a value. `earlier` is merged in. A point at such a time stamp
-        belongs to no requested hour, so the series proves nothing, and the point counts as use in both hours it may belong to.
-        """
-        values = array("f", earlier.values) if earlier else array("f", [math.nan]) * -(-(self.end - self.start) // self.step)
-        odd_time = ""
-        for indexes, point in zip([self._indexes_of(point["timeStamp"]) for point in points], points, strict=True):
-            if math.isnan(number := _point_value(point.get(value))):
-                continue
-            _put_value(values, number, indexes)
-            if len(indexes) > 1 or not 0 <= indexes[0] < len(values):
-                odd_time = str(point["timeStamp"])
-        return Series(start=self.start, step=self.step, values=values, end=self.end), odd_time
-
-    def _indexes_of(self, stamp: str) -> tuple[int, ...]:
-        """The bucket that begins at `stamp`, or the two nearest to it."""
-        if stamp not in self.bucket_indexes:
-            moment = parse_time(stamp)
-            if moment is None:
-                raise ValueError("a point has no time")
-            index, late = divmod(moment - self.start, self.step)
-            self.bucket_indexes[stamp] = (index, index + 1) if late else (index,)
-        return self.bucket_indexes[stamp]
-
-
-def _put_value(values: array[float], number: float, indexes: tuple[int, ...]) -> None:
-    for index in indexes:
-        if 0 <= index < len(values):
-            before = values[index]
-            values[index] = number if math.isnan(before) else max(before, number)
 
 
 def _point_value(value: object) -> float:

@@ -1,4 +1,4 @@
-"""One request to Azure as plain data: what it needs, where it goes, and what a true reply must have.
+"""One request to Azure as plain data: what it needs, where it goes, what a true reply must have, and how its values and errors are read.
 
 Why not all calls go through the public operations of azure-mgmt-machinelearningservices 2.0.0b2, whose models are of 2023. Each reason has
 its test in tests/on_azure/test_sdk_operations.py.
@@ -16,6 +16,9 @@ its test in tests/on_azure/test_sdk_operations.py.
 | Resource Graph, autoscale, metrics, subscriptions, assets | a request | they belong to other services, or are read for existence only |
 
 API versions: https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/change-log/summary
+Error envelopes: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
+Values: times are ISO 8601 with up to seven fractional digits; tag names are case-insensitive:
+https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
 """
 
 from __future__ import annotations
@@ -23,18 +26,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 
+A = TypeVar("A")
 Json = dict[str, Any]
-UNREADABLE_REPLY_ERRORS = ODD_REPLY_ERRORS
-"""The errors of reading a reply of an unexpected shape."""
 UNREGISTERED_TEXT = "is not registered in the subscription"
 """The part of an error's text that says that a resource provider isn't registered."""
+Tags = dict[str, str] | None
+"""A resource's tags; None if they couldn't be read."""
+DURATION_PATTERN = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+UNIT_SECONDS = (86400, 3600, 60, 1)
+MAX_COUNT = 100_000
 TEXT_KEYS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
@@ -45,6 +53,18 @@ API_VERSIONS = {
     "Microsoft.Resources": "2022-12-01",
 }
 """By provider. `idleTimeBeforeShutdown` of instances is in stable versions of Azure ML's API from 2025-12-01 on."""
+
+_DENIED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
+# The part of such a sentence before that names an allowed action.
+_DENIED_LINKED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' on the linked scope(?:s|\(s\))? '([^']+)'", re.IGNORECASE)
+_UNREGISTERED_SENTENCE = re.compile(
+    r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
+)
+_PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
+_GONE_CODES = {"ResourceNotFound", "NotFound", "ParentResourceNotFound"}
+_NOT_FOUND = r"\W+(?:(?:was|is|could|can|does|did|has)\s+)?(?:not|cannot|\w+n't)\s+(?:be\s+|been\s+)?(?:found|exist)"
+_SUBJECT = r"\W*(?:(?!of\b)\w+\s+){0,4}?['\"]?"
+_NAMED_RESOURCE = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +83,15 @@ class ArmRequest:
 
     @property
     def method(self) -> str:
-        """The HTTP method."""
         return "GET" if self.body is None else "POST"
 
     @property
     def counted_as(self) -> str:
-        """The name it is counted under; batch calls have one of their own, so that the coverage shows how metrics were read."""
+        """Batch calls have a name of their own, so that the coverage shows how metrics were read."""
         return f"{self.permission} (batch)" if self.region else self.permission
 
     @property
     def url(self) -> str:
-        """Path and query."""
         return _url(self.path, self.permission, self.query)
 
 
@@ -88,7 +106,6 @@ class ArmChange:
 
     @property
     def url(self) -> str:
-        """Path and query."""
         return _url(self.path, self.permission, {})
 
 
@@ -139,28 +156,19 @@ def _is_complete_row(row: object, required_keys: Sequence[str]) -> bool:
     return all(isinstance(row[key], str) for key in TEXT_KEYS & set(required_keys))
 
 
-def local_path(link: str) -> str:
-    """The path and query of a next page. Its host is ignored: a token must not go anywhere else."""
-    parts = urlsplit(link)
-    return f"{parts.path}?{parts.query}"
+@contextmanager
+def reading(permission: str, subject: str) -> Iterator[None]:
+    """Turn the failure of code on an odd reply into a CloudError that names the `subject`."""
+    try:
+        yield
+    except ODD_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, permission, f"{subject} can't be read ({repr(error)[:300]})") from error
 
 
-# MERGED What an error reply of Azure means: no permission, throttled, gone, refused, or a provider that isn't registered.
-#
-# Error envelopes: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
-
-
-_DENIED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
-# The part of such a sentence before that names an allowed action.
-_DENIED_LINKED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' on the linked scope(?:s|\(s\))? '([^']+)'", re.IGNORECASE)
-_UNREGISTERED_SENTENCE = re.compile(
-    r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
-)
-_PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
-_GONE_CODES = {"ResourceNotFound", "NotFound", "ParentResourceNotFound"}
-_NOT_FOUND = r"\W+(?:(?:was|is|could|can|does|did|has)\s+)?(?:not|cannot|\w+n't)\s+(?:be\s+|been\s+)?(?:found|exist)"
-_SUBJECT = r"\W*(?:(?!of\b)\w+\s+){0,4}?['\"]?"
-_NAMED_RESOURCE = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
+def parse_row(permission: str, row: Json, parse: Callable[[Json], A]) -> A:
+    """What `parse` makes of the row. Raises CloudError for an odd one."""
+    with reading(permission, str(row.get("id"))):
+        return parse(row)
 
 
 def error_from_reply(request: ArmRequest | Change, status: int, body: str) -> CloudError:
@@ -234,19 +242,6 @@ def first_line(error: Exception) -> str:
     """The first line of the error's text, up to 300 characters."""
     lines = str(error).strip().splitlines() or [repr(error)]
     return lines[0][:300]
-
-
-# MERGED Values as Resource Manager writes them: times, durations, counts of machines, tags and regions.
-#
-# Times are ISO 8601 with up to seven fractional digits, and an offset or a Z. Tag names are case-insensitive:
-# https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
-
-
-Tags = dict[str, str] | None
-"""A resource's tags; None if they couldn't be read."""
-DURATION_PATTERN = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-UNIT_SECONDS = (86400, 3600, 60, 1)
-MAX_COUNT = 100_000
 
 
 def parse_time(text: object) -> datetime | None:

@@ -13,14 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.clients import Clients
 from reaper.azure.requests import (
-    UNREADABLE_REPLY_ERRORS,
     ArmChange,
     ArmOperation,
     ArmRequest,
@@ -28,7 +29,7 @@ from reaper.azure.requests import (
     Json,
     error_from_reply,
     first_line,
-    local_path,
+    reading,
     valid_rows,
 )
 from reaper.coverage import NOT_REACHED
@@ -75,13 +76,11 @@ class CloudSession:
         Raises CloudError, and nothing else, if the call fails or the reply lacks a required key, or if the time for calls is over
         (`is_over`).
         """
-        self._begin_call(request.permission, request.counted_as)
-        return _read_reply(request, lambda: self.clients.send(_http_request(request), request.region))
+        return self._read(request, lambda: self.clients.send(_http_request(request), request.region))
 
     def call_once(self, request: ArmRequest) -> Json:
         """The same without a second try, for a read between a permit and its call."""
-        self._begin_call(request.permission, request.counted_as)
-        return _read_reply(request, lambda: self.clients.send_once(_http_request(request)))
+        return self._read(request, lambda: self.clients.send_once(_http_request(request)))
 
     def change(self, change: Change) -> None:
         """Make a change, sent once. It may have been accepted only, and be carried out later.
@@ -92,12 +91,35 @@ class CloudSession:
         with _as_cloud_error(change.permission):
             _send_change(change, self.clients)
 
+    def _read(self, request: ArmRequest, send: Callable[[], HttpResponse]) -> Json:
+        self._begin_call(request.permission, request.counted_as)
+        try:
+            with _as_cloud_error(request.permission):
+                return _checked_reply(request, send())
+        except CloudError as error:
+            error.may_have_been_made = False  # a read changes nothing
+            raise
+
     def _begin_call(self, permission: str, counted_as: str) -> None:
         """Count a call. Raises CloudError if the time for calls is over."""
         if self.is_over():
             raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED, may_have_been_made=False)
         with self._lock:
             self.calls[counted_as] += 1
+
+    def pages(self, request: ArmRequest, link_key: str, following: Callable[[str], ArmRequest]) -> Iterator[Json]:
+        """Every page of a list: `following` makes a page's link the request for the next one. Raises CloudError, also for a repeated link."""
+        links: set[str] = set()
+        while True:
+            reply = self.call(request)
+            yield reply
+            link = reply.get(link_key)
+            if not link:
+                return
+            if not isinstance(link, str) or link in links:
+                raise CloudError(Reason.UNREADABLE, request.permission, "the same page came twice")
+            links.add(link)
+            request = following(link)
 
     def paged_rows(
         self,
@@ -111,18 +133,35 @@ class CloudSession:
 
         Raises CloudError, also for a page that comes twice and, without `on_bad_row`, for such a row.
         """
-        links: set[str] = set()
         request = ArmRequest(permission=permission, path=path, query=query or {}, required_keys=("value",))
-        while True:
-            reply = self.call(request)
-            yield from valid_rows(permission, reply["value"], required_keys, on_bad_row)
-            link = reply.get("nextLink")
-            if not link:
-                return
-            if not isinstance(link, str) or link in links:
-                raise CloudError(Reason.UNREADABLE, permission, "the same page came twice")
-            links.add(link)
-            request = ArmRequest(permission=permission, path=_next_path(permission, link), required_keys=("value",))
+        for page in self.pages(request, "nextLink", partial(_next_page, permission)):
+            yield from valid_rows(permission, page["value"], required_keys, on_bad_row)
+
+    def list_once(self, permission: str, path: str, required_keys: Sequence[str]) -> tuple[list[Json], list[CloudError]]:
+        """The rows of a paged list and the errors of its bad rows, read once for all kinds: each must report those. Raises CloudError."""
+
+        def read() -> tuple[list[Json], list[CloudError]]:
+            errors: list[CloudError] = []
+            return list(self.paged_rows(permission, path, required_keys=required_keys, on_bad_row=errors.append)), errors
+
+        return self.read_once((permission, path.lower()), read)
+
+    def each(
+        self,
+        permission: str,
+        rows: Iterable[B],
+        parse: Callable[[B], A],
+        id_of: Callable[[Any], str] = lambda row: str(row["id"]),
+    ) -> Iterator[A]:
+        """What `parse` makes of each row. An odd row is an error of the session, and hides no other."""
+        for row in rows:
+            try:
+                with reading(permission, id_of(row)):
+                    parsed = parse(row)
+            except CloudError as error:
+                self.add_error(error)
+                continue
+            yield parsed
 
     def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
         """The result of `read`, read once for all kinds of this subscription. Raises the CloudError that it raised."""
@@ -148,22 +187,11 @@ def _http_request(request: ArmRequest | ArmChange) -> HttpRequest:
     return HttpRequest(request.method, request.url, json=request.body)
 
 
-def _next_path(permission: str, link: str) -> str:
-    try:
-        return local_path(link)
-    except UNREADABLE_REPLY_ERRORS as error:
-        text = f"the link to the next page can't be read ({first_line(error)})"
-        raise CloudError(Reason.UNREADABLE, permission, text) from error
-
-
-def _read_reply(request: ArmRequest, send: Callable[[], HttpResponse]) -> Json:
-    """The reply. Raises CloudError if it can't be read or lacks a required key; whatever happens, a read changes nothing."""
-    try:
-        with _as_cloud_error(request.permission):
-            return _checked_reply(request, send())
-    except CloudError as error:
-        error.may_have_been_made = False
-        raise
+def _next_page(permission: str, link: str) -> ArmRequest:
+    """The request for a next page. The link's host is ignored: a token must not go anywhere else."""
+    with reading(permission, "the link to the next page"):
+        parts = urlsplit(link)
+    return ArmRequest(permission=permission, path=f"{parts.path}?{parts.query}", required_keys=("value",))
 
 
 def _checked_reply(request: ArmRequest, response: HttpResponse) -> Json:
@@ -191,13 +219,12 @@ def _send_change(change: Change, clients: Clients) -> None:
 @contextmanager
 def _as_cloud_error(permission: str) -> Iterator[None]:
     """Turn azure-core's errors, and those of an unreadable reply, into a CloudError."""
-    try:
-        yield
-    except ClientAuthenticationError as error:
-        raise CloudError(Reason.REFUSED, permission, f"no token: {first_line(error)}", code="NoToken") from error
-    except (ServiceRequestError, ServiceResponseError, OSError) as error:
-        raise CloudError(Reason.UNREACHABLE, permission, first_line(error)) from error
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, permission, f"the reply can't be read ({first_line(error)})") from error
-    except AzureError as error:
-        raise CloudError(Reason.UNREADABLE, permission, f"the reply broke off ({first_line(error)})") from error
+    with reading(permission, "the reply"):
+        try:
+            yield
+        except ClientAuthenticationError as error:
+            raise CloudError(Reason.REFUSED, permission, f"no token: {first_line(error)}", code="NoToken") from error
+        except (ServiceRequestError, ServiceResponseError, OSError) as error:
+            raise CloudError(Reason.UNREACHABLE, permission, first_line(error)) from error
+        except AzureError as error:
+            raise CloudError(Reason.UNREADABLE, permission, f"the reply broke off ({first_line(error)})") from error

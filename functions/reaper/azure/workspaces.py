@@ -1,6 +1,12 @@
-"""The workspaces of a subscription: default workspaces, hubs, projects and feature stores come in one list.
+"""Subscriptions and their workspaces. Default workspaces, hubs, projects and feature stores come in one list.
 
 https://learn.microsoft.com/rest/api/azureml/workspaces/list-by-subscription
+Only Enabled and PastDue subscriptions are acted on. In the other states Azure takes no changes but deletions, so nothing could be put back:
+https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states
+The list of what lies below a management group names the subscriptions that the identity can't read, too, which Resource Graph leaves out:
+https://learn.microsoft.com/rest/api/managementgroups/management-groups/get-descendants
+Resource Graph lists resources in bulk, but only what the caller may read, without a word about the rest:
+https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
 """
 
 from __future__ import annotations
@@ -10,26 +16,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reaper.azure import requests
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmRequest, Tags, read_tags, region_key
+from reaper.azure.requests import ArmRequest, Json, Tags, parse_row, read_tags, region_key, valid_rows
 from reaper.errors import CloudError, Reason, SettingsError
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-# MERGED Subscriptions: their names and states, those that the identity can read, and those below a management group.
-#
-# Only Enabled and PastDue ones are acted on. In the other states Azure takes no changes but deletions, so nothing could be put back:
-# https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states
-# The list of what lies below a management group names the subscriptions that the identity can't read, too, which Resource Graph leaves out:
-# https://learn.microsoft.com/rest/api/managementgroups/management-groups/get-descendants
-
-
+PROVIDER = "Microsoft.MachineLearningServices"
+TYPE = f"{PROVIDER}/workspaces"
+READ_WORKSPACES = f"{TYPE}/read"
 READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
 READ_BELOW = "Microsoft.Management/managementGroups/descendants/read"
+READ_GRAPH = "Microsoft.ResourceGraph/resources/read"
+"""A name to count by: Resource Graph needs no permission of its own."""
+PERMISSIONS = (READ_SUBSCRIPTION, READ_WORKSPACES)
 GROUPS = "/providers/Microsoft.Management/managementGroups"
 CHANGEABLE_STATES = frozenset({"enabled", "pastdue"})
+STANDALONE_KINDS = {"default", "featurestore"}
+"""Kinds of workspaces that don't share their computes."""
+GRAPH_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,118 +53,6 @@ class Subscription:
             return None
         state = f"is {self.state}" if self.state else "has an unknown state"
         return f"its subscription {state}, and the reaper acts only in subscriptions that are Enabled or PastDue"
-
-
-def read_subscription(cloud: CloudSession) -> Subscription:
-    """The session's own subscription, read once for all kinds. It becomes part of the session's target. Raises CloudError."""
-    subscription: Subscription = cloud.read_once("subscription", lambda: _read(cloud))
-    cloud.describe_target(subscription.name, subscription.blocked_because)
-    return subscription
-
-
-def read_subscription_now(cloud: CloudSession) -> None:
-    """Make the state that the subscription has at this moment part of the session's target. Raises CloudError."""
-    subscription = _read(cloud)
-    cloud.describe_target(subscription.name, subscription.blocked_because)
-
-
-def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
-    """The subscriptions that the identity can read, by ID. Raises CloudError."""
-    rows = cloud.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",))
-    listed = [_parse(str(row["subscriptionId"]).lower(), row) for row in rows]
-    return {one.id: one for one in listed if one.state.lower() != "deleted"}
-
-
-def list_below(cloud: CloudSession, group: str) -> dict[str, str | None]:
-    """The names of all subscriptions below a management group, by ID, readable or not. Raises SettingsError if the group can't be read."""
-    try:
-        rows = list(cloud.paged_rows(READ_BELOW, f"{GROUPS}/{quote(group, safe='')}/descendants", required_keys=("id", "type")))
-    except CloudError as error:
-        if error.reason not in {Reason.DENIED, Reason.GONE, Reason.REFUSED}:
-            raise
-        text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
-        raise SettingsError(text) from error
-    found = [row for row in rows if str(row["type"]).lower().endswith("/subscriptions")]
-    return {str(row["id"]).rpartition("/")[2].lower(): _display_name(row.get("properties")) for row in found}
-
-
-def _read(cloud: CloudSession) -> Subscription:
-    """Read before anything else, because it tells a missing permission from an empty subscription."""
-    home = f"/subscriptions/{cloud.target.account}"
-    try:
-        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
-    except CloudError as error:
-        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
-            raise
-        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
-        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
-    return _parse(cloud.target.account, reply)
-
-
-def _parse(subscription_id: str, row: dict[str, Any]) -> Subscription:
-    state = row.get("state")
-    return Subscription(id=subscription_id, name=_display_name(row), state=state.strip() if isinstance(state, str) else "")
-
-
-def _display_name(row: Any) -> str | None:
-    name = row.get("displayName") if isinstance(row, dict) else None
-    return name.strip() or None if isinstance(name, str) else None
-
-
-# MERGED Resources in bulk, a thousand a page, through Resource Graph.
-#
-# It shows only what the caller may read, without a word about the rest. So what it doesn't show must be read elsewhere:
-# https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
-
-
-GRAPH_PERMISSION = "Microsoft.ResourceGraph/resources/read"
-"""A name to count by: Resource Graph needs no permission of its own."""
-PATH = "/providers/Microsoft.ResourceGraph/resources"
-PAGE_SIZE = 1000
-ROW_KEYS = ("id", "name", "type")
-
-
-def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]:
-    """Every readable resource of these types in the subscription. Raises CloudError, also if the result is incomplete."""
-    wanted = [name.lower() for name in types]
-    named = ", ".join(f"'{name}'" for name in wanted)
-    query = f"resources | where type in~ ({named}) | order by id asc"
-    token, tokens, count = "", set(), 0
-    while True:
-        options = {"resultFormat": "objectArray", "$top": PAGE_SIZE} | ({"$skipToken": token} if token else {})
-        body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
-        reply = cloud.call(ArmRequest(permission=GRAPH_PERMISSION, path=PATH, body=body, required_keys=("data",)))
-        for row in requests.valid_rows(GRAPH_PERMISSION, reply["data"], ROW_KEYS):
-            if row["type"].lower() not in wanted:
-                raise CloudError(
-                    Reason.UNREADABLE, GRAPH_PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested"
-                )
-            count += 1
-            yield row
-        token = reply.get("$skipToken") or ""
-        if not token:
-            break
-        if not isinstance(token, str) or token in tokens:
-            raise CloudError(Reason.UNREADABLE, GRAPH_PERMISSION, "the same page came twice")
-        tokens.add(token)
-    _require_complete(reply, count)
-
-
-def _require_complete(reply: dict[str, Any], count: int) -> None:
-    """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
-    if str(reply.get("resultTruncated")).lower() == "true":
-        raise CloudError(Reason.PARTIAL, GRAPH_PERMISSION, f"the result was cut off after {count} rows")
-    total = reply.get("totalRecords")
-    if isinstance(total, int) and total > count:
-        raise CloudError(Reason.PARTIAL, GRAPH_PERMISSION, f"{count} of {total} rows came back")
-
-
-PROVIDER = "Microsoft.MachineLearningServices"
-READ_WORKSPACES = f"{PROVIDER}/workspaces/read"
-PERMISSIONS = (READ_SUBSCRIPTION, READ_WORKSPACES)
-TYPE = f"{PROVIDER}/workspaces"
-STANDALONE_KINDS = {"default", "featurestore"}
-"""Kinds of workspaces that don't share their computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,19 +94,65 @@ class WorkspaceList:
     is_restricted: bool = False
 
 
+def read_subscription(cloud: CloudSession) -> None:
+    """Make the session's own subscription, read once for all kinds, part of the session's target. Raises CloudError."""
+    _describe(cloud, cloud.read_once("subscription", lambda: _read_subscription(cloud)))
+
+
+def read_subscription_now(cloud: CloudSession) -> None:
+    """The same with the state that the subscription has at this moment. Raises CloudError."""
+    _describe(cloud, _read_subscription(cloud))
+
+
+def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
+    """The subscriptions that the identity can read, by ID. Raises CloudError."""
+    rows = cloud.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",))
+    listed = [_parse_subscription(str(row["subscriptionId"]).lower(), row) for row in rows]
+    return {one.id: one for one in listed if one.state.lower() != "deleted"}
+
+
+def list_below(cloud: CloudSession, group: str) -> dict[str, str | None]:
+    """The names of all subscriptions below a management group, by ID, readable or not. Raises SettingsError if the group can't be read."""
+    try:
+        rows = list(cloud.paged_rows(READ_BELOW, f"{GROUPS}/{quote(group, safe='')}/descendants", required_keys=("id", "type")))
+    except CloudError as error:
+        if error.reason not in {Reason.DENIED, Reason.GONE, Reason.REFUSED}:
+            raise
+        text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
+        raise SettingsError(text) from error
+    below = [row for row in rows if row["type"].lower().endswith("/subscriptions")]
+    return {row["id"].rpartition("/")[2].lower(): _display_name(row.get("properties")) for row in below}
+
+
+def list_resources(cloud: CloudSession, *types: str) -> Iterator[Json]:
+    """Every readable resource of these types in the subscription, through Resource Graph. Raises CloudError, also if the result is incomplete."""
+    wanted = [name.lower() for name in types]
+    named = ", ".join(f"'{name}'" for name in wanted)
+    query, count = f"resources | where type in~ ({named}) | order by id asc", 0
+
+    def request(token: str) -> ArmRequest:
+        options = {"resultFormat": "objectArray", "$top": GRAPH_PAGE_SIZE} | ({"$skipToken": token} if token else {})
+        body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
+        path = "/providers/Microsoft.ResourceGraph/resources"
+        return ArmRequest(permission=READ_GRAPH, path=path, body=body, required_keys=("data",))
+
+    for page in cloud.pages(request(""), "$skipToken", request):
+        for row in valid_rows(READ_GRAPH, page["data"], ("id", "name", "type")):
+            if row["type"].lower() not in wanted:
+                raise CloudError(Reason.UNREADABLE, READ_GRAPH, f"a row has the type {row['type']!r}, which wasn't requested")
+            count += 1
+            yield row
+    _require_complete(page, count)
+
+
 def comparable_id(text: str) -> str:
     """An ID in the spelling used to compare IDs: Azure uses any case, with or without a slash at the end. A name stays a name."""
     bare = text.strip().strip("/").lower()
     return f"/{bare}" if "/" in bare else bare
 
 
-def list_workspaces(cloud: CloudSession) -> list[Workspace]:
-    """Every workspace. Errors of the list become the session's. Raises CloudError if the subscription can't be read."""
-    return list_and_add_errors(cloud).workspaces
-
-
-def list_and_add_errors(cloud: CloudSession) -> WorkspaceList:
-    """Every workspace and the errors of the list, which become the session's too. Raises CloudError if the subscription can't be read."""
+def list_workspaces(cloud: CloudSession) -> WorkspaceList:
+    """Every workspace, and the errors of the list, which become the session's too. Raises CloudError if the subscription can't be read."""
     listed = read_workspace_list(cloud)
     for error in listed.errors:
         cloud.add_error(error)
@@ -225,19 +165,21 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     If only some resource groups may be read, these are the workspaces that Resource Graph shows. A workspace that can't be read is listed
     as unreadable: if it were left out, its jobs would be missing on its hub's computes.
     """
-    errors: list[CloudError] = []
     read_subscription(cloud)
+    denied: list[CloudError] = []
     try:
-        rows, row_errors = cloud.read_once("workspaces", lambda: _list_rows(cloud))
+        path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
+        rows, row_errors = cloud.list_once(READ_WORKSPACES, path, ("id",))
     except CloudError as error:
-        if error.reason is not Reason.DENIED or error.operation != READ_WORKSPACES:
+        rows, row_errors = [], []
+        if error.reason is Reason.DENIED and error.operation == READ_WORKSPACES:
+            denied = [error]
+            rows = cloud.read_once("visible workspaces", lambda: list(list_resources(cloud, TYPE)))
+        elif not error.code.endswith("MissingSubscriptionRegistration"):
             raise
-        errors.append(error)
-        rows, row_errors = cloud.read_once("visible workspaces", lambda: (list(list_resources(cloud, TYPE)), []))
-    is_restricted = bool(errors)
-    errors += row_errors
+    errors = [*denied, *row_errors]
     spaces = [_parse_or_unreadable(row, errors) for row in rows]
-    return WorkspaceList(workspaces=spaces, errors=errors, has_hidden_rows=bool(row_errors), is_restricted=is_restricted)
+    return WorkspaceList(workspaces=spaces, errors=errors, has_hidden_rows=bool(row_errors), is_restricted=bool(denied))
 
 
 def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> None:
@@ -254,35 +196,66 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
     row = cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id", "name", "location")))
-    try:
-        return _parse_workspace(row)
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, READ_WORKSPACES, f"{space.id} can't be read ({error!r})") from error
+    return parse_row(READ_WORKSPACES, row, _parse_workspace)
 
 
-def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudError]]:
-    """The rows, and the errors of other rows."""
-    path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
-    errors: list[CloudError] = []
+def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) -> bool:
+    """Whether a list failed because its workspace is gone by now. A 404 for anything else is an ordinary failure."""
+    if error.reason is not Reason.GONE:
+        return False
     try:
-        return list(cloud.paged_rows(READ_WORKSPACES, path, required_keys=("id",), on_bad_row=errors.append)), errors
+        cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id",)))
+    except CloudError as second_error:
+        return second_error.reason is Reason.GONE
+    return False
+
+
+def _describe(cloud: CloudSession, subscription: Subscription) -> None:
+    cloud.describe_target(subscription.name, subscription.blocked_because)
+
+
+def _read_subscription(cloud: CloudSession) -> Subscription:
+    """Read before anything else, because it tells a missing permission from an empty subscription."""
+    home = f"/subscriptions/{cloud.target.account}"
+    try:
+        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
     except CloudError as error:
-        if not error.code.endswith("MissingSubscriptionRegistration"):
+        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
-        return [], []
+        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
+    return _parse_subscription(cloud.target.account, reply)
 
 
-def _parse_or_unreadable(row: dict[str, Any], errors: list[CloudError]) -> Workspace:
+def _parse_subscription(subscription_id: str, row: Json) -> Subscription:
+    state = row.get("state")
+    return Subscription(id=subscription_id, name=_display_name(row), state=state.strip() if isinstance(state, str) else "")
+
+
+def _display_name(row: Any) -> str | None:
+    name = row.get("displayName") if isinstance(row, dict) else None
+    return name.strip() or None if isinstance(name, str) else None
+
+
+def _require_complete(reply: Json, count: int) -> None:
+    """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
+    if str(reply.get("resultTruncated")).lower() == "true":
+        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"the result was cut off after {count} rows")
+    total = reply.get("totalRecords")
+    if isinstance(total, int) and total > count:
+        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"{count} of {total} rows came back")
+
+
+def _parse_or_unreadable(row: Json, errors: list[CloudError]) -> Workspace:
     try:
-        return _parse_workspace(row)
-    except UNREADABLE_REPLY_ERRORS as error:
-        errors.append(CloudError(Reason.UNREADABLE, READ_WORKSPACES, f"{row['id']} can't be read ({error!r})"))
-        return Workspace(
-            id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shares_computes=True, is_unreadable=True
-        )
+        return parse_row(READ_WORKSPACES, row, _parse_workspace)
+    except CloudError as error:
+        errors.append(error)
+        name = row["id"].rpartition("/")[2]
+        return Workspace(id=row["id"], name=name, region="", tags=None, shares_computes=True, is_unreadable=True)
 
 
-def _parse_workspace(row: dict[str, Any]) -> Workspace:
+def _parse_workspace(row: Json) -> Workspace:
     properties = row.get("properties") or {}
     hub, guid = properties.get("hubResourceId"), properties.get("workspaceId")
     projects = properties.get("associatedWorkspaces") or []
@@ -302,14 +275,3 @@ def _parse_workspace(row: dict[str, Any]) -> Workspace:
         shares_computes=bool(hub or projects) or kind not in STANDALONE_KINDS,
         projects=tuple(comparable_id(project) for project in projects),
     )
-
-
-def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) -> bool:
-    """Whether a list failed because its workspace is gone by now. A 404 for anything else is an ordinary failure."""
-    if error.reason is not Reason.GONE:
-        return False
-    try:
-        cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id",)))
-    except CloudError as second_error:
-        return second_error.reason is Reason.GONE
-    return False

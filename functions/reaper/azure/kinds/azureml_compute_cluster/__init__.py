@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.azure import azureml, computes, metrics
 from reaper.azure.azureml import activity_reading, heartbeat_reading, stand_in_reading
-from reaper.azure.computes import Compute, ComputeDetails
+from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
 from reaper.azure.requests import valid_count
@@ -39,28 +40,24 @@ BUSY_NODE_COUNTS = {"runningNodeCount": "running", "preparingNodeCount": "being 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every AmlCompute cluster of the subscription, those that scale to zero too."""
-    for compute in computes.list_computes(cloud, TYPE):
-        yield cluster_resource(cloud, compute)
+    yield from map(cluster_resource, computes.list_computes(cloud, TYPE))
 
 
-def cluster_resource(cloud: CloudSession, compute: Compute) -> Resource:
+def cluster_resource(compute: Resource) -> Resource:
     """The cluster as a resource."""
     made = compute.details.provisioning_state
     status = str(compute.details.properties.get("allocationState") or "") if made == "Succeeded" else made
-    resource = computes.compute_resource(cloud, NAME, compute, status, _billed_parts(compute.details))
+    resource = computes.complete(compute, NAME, status, _billed_parts(compute.details))
     return replace(resource, fingerprint=_fingerprint(compute.details))
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Reads the control plane's own state, then the metrics of the undecided in bulk, then the jobs of the silent."""
     observations = [_settled_without_metrics(resource) for resource in resources]
-    workspaces = [observation.resource.details.workspace for observation in observations if not _is_settled(observation)]
+    workspaces = [observation.resource.details.workspace for observation in observations if not azureml.is_settled(observation)]
     sources = [MetricSource(id=space.id, region=space.region) for space in workspaces]
     results = metrics.fetch_metrics(cloud, sources, NODES_QUERY, window)
-    yield from cloud.map_concurrently(
-        lambda observation: observation if _is_settled(observation) else _look_closer(cloud, observation, results, window),
-        observations,
-    )
+    yield from cloud.map_concurrently(lambda before: _look_closer(cloud, before, results, window), observations)
 
 
 def _fingerprint(details: ComputeDetails) -> str:
@@ -106,16 +103,12 @@ def _settled_without_metrics(resource: Resource) -> Observation:
     return observation
 
 
-def _is_settled(observation: Observation) -> bool:
-    return bool(
-        observation.in_use_because or observation.free_because or observation.changing_because or observation.unknown_because
-    )
-
-
 def _look_closer(cloud: CloudSession, observation: Observation, results: MetricResults, window: Window) -> Observation:
+    if azureml.is_settled(observation):
+        return observation
     observation = replace(observation, readings=_to_readings(observation.resource, results))
     if is_recent(observation, window):
-        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+        return replace(observation, unknown_because=azureml.TOO_RECENT)
     return computes.with_unseen_jobs(azureml.with_jobs(cloud, observation))
 
 
@@ -167,7 +160,7 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked_actions,
     actions=ACTION_SPECS,
-    commands={StepName.STOP: azureml.empty_cluster_command},
+    commands={StepName.STOP: partial(azureml.command, "Set its minimum to 0 nodes now", azureml.EMPTY_CLUSTER)},
     console_url=azureml.console_url,
     place=azureml.place,
     price_keys=("Linux", "LinuxSpot"),

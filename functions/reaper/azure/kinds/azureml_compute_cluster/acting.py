@@ -39,7 +39,7 @@ MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY = "minNodeCount", "maxNodeCount", "n
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The cluster with its own and its workspace's tags as they are now."""
-    fresh = kind.cluster_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
+    fresh = kind.cluster_resource(computes.read_compute_now(cloud, resource, kind.TYPE))
     return replace(fresh, id=resource.id, name=resource.name)
 
 

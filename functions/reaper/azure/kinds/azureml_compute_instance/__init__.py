@@ -5,13 +5,14 @@ States and native idle shutdown: https://learn.microsoft.com/azure/machine-learn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.azure import azureml, computes
-from reaper.azure.computes import Compute, ComputeDetails
+from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.requests import parse_time
 from reaper.case import Blocked
@@ -33,33 +34,25 @@ FINISHED_STATUSES = {"Succeeded", "StopFailed", "DeleteFailed"}
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every compute instance of the subscription, stopped ones too."""
-    for compute in computes.list_computes(cloud, TYPE):
-        yield instance_resource(cloud, compute)
+    yield from map(instance_resource, computes.list_computes(cloud, TYPE))
 
 
-def instance_resource(cloud: CloudSession, compute: Compute) -> Resource:
+def instance_resource(compute: Resource) -> Resource:
     """The instance as a resource."""
     properties, provisioning_state = compute.details.properties, compute.details.provisioning_state
     state = str(properties.get("state") or provisioning_state)
     size = properties.get("vmSize")
     parts = (BilledPart(component="Linux", instance=size),) if size else None
     status = "Deleting" if provisioning_state == "Deleting" else state
-    return computes.compute_resource(cloud, NAME, compute, status, () if state == "Stopped" else parts)
+    return computes.complete(compute, NAME, status, () if state == "Stopped" else parts)
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Reads the states of all, then `Busy` of the undecided, then the jobs of the silent."""
     observations = [_settled_without_metrics(Observation(resource=resource)) for resource in resources]
-    undecided = [observation.resource for observation in observations if not _is_settled(observation)]
+    undecided = [observation.resource for observation in observations if not azureml.is_settled(observation)]
     readings = azureml.busy_readings(cloud, undecided, window)
-    yield from cloud.map_concurrently(
-        lambda observation: (
-            observation
-            if _is_settled(observation)
-            else _look_closer(cloud, observation, readings[observation.resource.id], window)
-        ),
-        observations,
-    )
+    yield from cloud.map_concurrently(lambda before: _look_closer(cloud, before, readings, window), observations)
 
 
 def _settled_without_metrics(observation: Observation) -> Observation:
@@ -101,16 +94,14 @@ def _operation_text(name: str) -> str:
     return f"a {name.lower()}" if name else "an operation"
 
 
-def _is_settled(observation: Observation) -> bool:
-    return bool(
-        observation.in_use_because or observation.free_because or observation.changing_because or observation.unknown_because
-    )
-
-
-def _look_closer(cloud: CloudSession, observation: Observation, readings: tuple[Reading, ...], window: Window) -> Observation:
-    observation = replace(observation, readings=readings)
+def _look_closer(
+    cloud: CloudSession, observation: Observation, readings: Mapping[str, tuple[Reading, ...]], window: Window
+) -> Observation:
+    if azureml.is_settled(observation):
+        return observation
+    observation = replace(observation, readings=readings[observation.resource.id])
     if is_recent(observation, window):
-        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+        return replace(observation, unknown_because=azureml.TOO_RECENT)
     return _with_indirect_evidence(computes.with_unseen_jobs(azureml.with_jobs(cloud, observation)))
 
 
@@ -211,8 +202,8 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked_actions,
     actions=ACTION_SPECS,
-    commands={StepName.STOP: azureml.stop_instance_command},
-    undo_line=azureml.start_instance_line,
+    commands={StepName.STOP: partial(azureml.command, "Stop it now", azureml.STOP_INSTANCE)},
+    undo_line=partial(azureml.line, azureml.START_INSTANCE),
     console_url=azureml.console_url,
     place=azureml.place,
     price_keys=("Linux",),

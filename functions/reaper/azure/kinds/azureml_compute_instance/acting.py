@@ -43,7 +43,7 @@ MEMORY_LOST_TEXT = "kernels, terminals and what was in memory when it was stoppe
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The instance with its own and its workspace's tags as they are now."""
-    fresh = kind.instance_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
+    fresh = kind.instance_resource(computes.read_compute_now(cloud, resource, kind.TYPE))
     return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
 
 

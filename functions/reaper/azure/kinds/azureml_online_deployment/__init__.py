@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import azureml, metrics
 from reaper.azure.azureml import activity_reading, heartbeat_reading
-from reaper.azure.kinds.azureml_online_deployment import details as assets
-from reaper.azure.kinds.azureml_online_deployment import details as autoscale
 from reaper.azure.kinds.azureml_online_deployment import listing
+from reaper.azure.kinds.azureml_online_deployment.details import PERMISSION as READ_AUTOSCALE
+from reaper.azure.kinds.azureml_online_deployment.details import PERMISSIONS as READ_ASSETS
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, deployment_details, with_autoscale
 from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, inherited_tags, parse_time, read_tags, region_key
+from reaper.azure.requests import inherited_tags, parse_row, parse_time, read_tags, region_key
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, merge_heartbeats
-from reaper.kind import ActionSpec, Kind
+from reaper.kind import ActionSpec, Command, Kind
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Reading, Window
 
@@ -44,12 +45,10 @@ ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bi
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every deployment of every online endpoint, whatever its share of the traffic."""
-    for deployment in listing.list_deployments(cloud):
-        try:
-            yield deployment_resource(cloud, deployment)
-        except UNREADABLE_REPLY_ERRORS as error:
-            text = f"{deployment.row.get('id')} can't be read ({error!r})"
-            cloud.add_error(CloudError(Reason.UNREADABLE, listing.READ_DEPLOYMENTS, text))
+    listed = listing.list_deployments(cloud)
+    yield from cloud.each(
+        listing.READ_DEPLOYMENTS, listed, partial(deployment_resource, cloud), lambda deployment: deployment.row["id"]
+    )
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -125,7 +124,7 @@ def _look_closer(cloud: CloudSession, observation: Observation, results: MetricR
     if observation.changing_because or observation.unknown_because:
         return observation
     if is_recent(observation, window):
-        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+        return replace(observation, unknown_because=azureml.TOO_RECENT)
     return _read_again(cloud, observation)
 
 
@@ -133,27 +132,26 @@ def _read_again(cloud: CloudSession, observation: Observation) -> Observation:
     """The same about the deployment as the source itself describes it now."""
     listed = observation.resource
     try:
-        row, endpoint = listing.read_deployment_and_endpoint(cloud, listed.id)
-        siblings = frozenset(listed.details.siblings)
-        fresh = deployment_resource(
-            cloud, Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
-        )
+        fresh = _resource_now(cloud, listed)
     except CloudError as error:
         if error.operation == listing.READ_DEPLOYMENTS and error.reason is Reason.GONE:
             return replace(observation, is_gone=True)
         cloud.add_error(error)
         return replace(observation, unknown_because=f"it couldn't be read again: {error}")
-    except UNREADABLE_REPLY_ERRORS as error:
-        cloud.add_error(CloudError(Reason.UNREADABLE, listing.READ_DEPLOYMENTS, f"{listed.id} can't be read ({error!r})"))
-        return replace(observation, unknown_because="its description can't be read")
     return _with_endpoint_state(_settled_by_state(replace(observation, resource=replace(fresh, id=listed.id, name=listed.name))))
+
+
+def _resource_now(cloud: CloudSession, listed: Resource) -> Resource:
+    row, endpoint = listing.read_deployment_and_endpoint(cloud, listed.id)
+    siblings = frozenset(listed.details.siblings)
+    deployment = Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
+    return parse_row(listing.READ_DEPLOYMENTS, row, lambda row: deployment_resource(cloud, deployment))
 
 
 def _with_endpoint_state(observation: Observation) -> Observation:
     """The same with the state of its endpoint: an endpoint that is being changed may be moving its traffic at this very moment."""
     state = observation.resource.details.endpoint_state
-    is_settled = observation.free_because or observation.changing_because or observation.unknown_because
-    if is_settled or state in {"Succeeded", *BROKEN_STATES}:
+    if azureml.is_settled(observation) or state in {"Succeeded", *BROKEN_STATES}:
         return observation
     if state == "Deleting":
         return replace(observation, free_because="its endpoint is being deleted")
@@ -215,6 +213,12 @@ def _scale_in_blocked(details: DeploymentDetails) -> Blocked | None:
     return Blocked(because=details.autoscale_because) if details.autoscale_because else None
 
 
+def _delete_command(resource: Resource) -> Command | None:
+    """Not while it gets traffic: then Azure refuses."""
+    gets_none = resource.details is not None and resource.details.traffic_percent == 0
+    return azureml.command("Delete it now", azureml.DELETE_DEPLOYMENT, resource) if gets_none else None
+
+
 def _delete_blocked(details: DeploymentDetails) -> Blocked | None:
     share, mirrored = details.traffic_percent, details.mirrored_percent
     if share is None or mirrored is None:
@@ -252,7 +256,7 @@ ACTION_SPECS = {
             f"{listing.DEPLOYMENT_ROOT}/delete",
             f"{listing.ENDPOINT_ROOT}/write",
             listing.ASSIGN_IDENTITY,
-            *assets.PERMISSIONS,
+            *READ_ASSETS,
         ),
     ),
 }
@@ -261,7 +265,7 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML managed online deployment",
     docs="https://learn.microsoft.com/azure/machine-learning/concept-endpoints-online",
-    permissions=(*listing.PERMISSIONS, METRICS_PERMISSION, autoscale.PERMISSION),
+    permissions=(*listing.PERMISSIONS, METRICS_PERMISSION, READ_AUTOSCALE),
     activity="RequestsPerMinute (Average) above 0",
     heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
     without_proof="unknown; exempt on Kubernetes, whose nodes Azure ML doesn't bill, and if it has no instances",
@@ -270,7 +274,10 @@ KIND = Kind(
     blocked_actions=blocked_actions,
     parts_after=parts_after,
     actions=ACTION_SPECS,
-    commands={StepName.STOP: azureml.scale_deployment_command, StepName.DELETE: azureml.delete_deployment_command},
+    commands={
+        StepName.STOP: partial(azureml.command, "Scale it to one instance now", azureml.SCALE_DEPLOYMENT),
+        StepName.DELETE: _delete_command,
+    },
     keep_line=azureml.keep_line,
     console_url=azureml.console_url,
     place=azureml.place,

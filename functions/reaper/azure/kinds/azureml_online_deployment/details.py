@@ -1,4 +1,14 @@
-"""What the kind `azureml-online-deployment` needs to know of one deployment, its endpoint and its autoscale."""
+"""What the kind `azureml-online-deployment` needs to know of one deployment: its endpoint, its traffic, its assets and its autoscale.
+
+An endpoint divides its traffic in whole percents by name, 0 or 100 in total:
+https://learn.microsoft.com/azure/machine-learning/concept-online-deployment-model
+A deployment names a version of a model, an environment and code, each in one of several spellings. Azure deletes it without checking whether these
+still exist, and then it couldn't be recreated:
+https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/workspaces/onlineendpoints/deployments and, for the spellings,
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax#referencing-an-azure-ml-resource
+Azure Monitor's autoscale restores the instances that its settings keep:
+https://learn.microsoft.com/rest/api/monitor/autoscalesettings/list-by-subscription
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmRequest, Json, parse_time, valid_count
+from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
@@ -20,6 +30,27 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
+PERMISSION, API_VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
+TRAFFIC_KEY, MIRROR_KEY = "traffic", "mirrorTraffic"
+COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
+PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
+EXISTS = "it exists"
+ASSUMED_THERE = "it is in a registry, which these permissions can't read: it is assumed to exist"
+SEGMENT_PATTERN = r"[^/?#:@\s]+"
+WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
+VERSION_PATTERN = (
+    rf"(?P<collection>models|environments|codes)/(?P<name>{SEGMENT_PATTERN})/versions/(?P<version>{SEGMENT_PATTERN})"
+)
+SPELLINGS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:azureml:)?/{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
+        rf"azureml://{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
+        rf"azureml://locations/{SEGMENT_PATTERN}/workspaces/(?P<guid>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
+        rf"azureml://registries/(?P<registry>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
+        rf"azureml:(?P<name>{SEGMENT_PATTERN}):(?P<version>{SEGMENT_PATTERN})",
+    )
+)
 AUTOSCALE_NOT_READ = "its Azure Monitor autoscale, which might undo a scale-in, wasn't read"
 
 READ_ONLY_PROPERTIES = {"provisioningState", "scoringUri", "swaggerUri"}
@@ -105,10 +136,11 @@ def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
 
 
 def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
-    """When the endpoint was created; None if unknown."""
+    """When the endpoint was created; None if unknown, which only blocks a delete."""
     try:
-        return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
-    except UNREADABLE_REPLY_ERRORS:
+        with reading(f"{TYPE}/onlineEndpoints/read", "its endpoint"):
+            return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
+    except CloudError:
         return None
 
 
@@ -137,34 +169,6 @@ def _identity_to_write(identity: Mapping[str, Any]) -> Json:
     """Identities by type and name. Azure assigns their object IDs."""
     users = identity.get("userAssignedIdentities")
     return {"type": identity["type"]} | ({"userAssignedIdentities": {user: {} for user in users}} if users else {})
-
-
-# MERGED The assets of an online deployment: a version of a model, an environment and code, each named in one of several spellings.
-#
-# Azure deletes a deployment without checking whether these still exist, and then it couldn't be recreated.
-# https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/workspaces/onlineendpoints/deployments and, for the
-# spellings, https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax#referencing-an-azure-ml-resource
-
-
-COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
-PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
-EXISTS = "it exists"
-ASSUMED_THERE = "it is in a registry, which these permissions can't read: it is assumed to exist"
-SEGMENT_PATTERN = r"[^/?#:@\s]+"
-WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
-VERSION_PATTERN = (
-    rf"(?P<collection>models|environments|codes)/(?P<name>{SEGMENT_PATTERN})/versions/(?P<version>{SEGMENT_PATTERN})"
-)
-SPELLINGS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:azureml:)?/{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
-        rf"azureml://{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
-        rf"azureml://locations/{SEGMENT_PATTERN}/workspaces/(?P<guid>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
-        rf"azureml://registries/(?P<registry>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
-        rf"azureml:(?P<name>{SEGMENT_PATTERN}):(?P<version>{SEGMENT_PATTERN})",
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,34 +257,22 @@ def _workspace_id(parts: Mapping[str, str], space: Workspace) -> str | None:
     return space.id
 
 
-# MERGED Azure Monitor's autoscale, which restores the instances of a deployment that its settings keep.
-#
-# https://learn.microsoft.com/rest/api/monitor/autoscalesettings/list-by-subscription
-
-
-PERMISSION, API_VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
-
-
 def minimum_instances(cloud: CloudSession, resource_id: str) -> int:
     """The most instances that any profile of its autoscale keeps; 0 if it has none. Raises CloudError.
 
     The settings of the whole subscription are read, once for all: one may be in another resource group than what it scales.
     """
     settings = cloud.read_once("autoscale", lambda: _settings_by_target(cloud))
-    try:
+    with reading(PERMISSION, "an autoscale setting"):
         return max((minimum for row in settings.get(resource_id.lower(), ()) for minimum in _profile_minimums(row)), default=0)
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"an autoscale setting can't be read ({error!r})") from error
 
 
 def _settings_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
     path = f"/subscriptions/{cloud.target.account}/providers/Microsoft.Insights/autoscalesettings?api-version={API_VERSION}"
     settings: dict[str, list[Json]] = {}
-    try:
+    with reading(PERMISSION, "an autoscale setting"):
         for row in cloud.paged_rows(PERMISSION, path, required_keys=("id", "properties")):
             settings.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"an autoscale setting can't be read ({error!r})") from error
     return settings
 
 
@@ -289,14 +281,6 @@ def _profile_minimums(row: Json) -> Iterator[int]:
     if row["properties"].get("enabled"):
         for profile in row["properties"]["profiles"]:
             yield from (int(profile["capacity"][bound]) for bound in ("minimum", "default"))
-
-
-# MERGED How an online endpoint divides its traffic among its deployments: whole percents by name, 0 or 100 in total.
-#
-# https://learn.microsoft.com/azure/machine-learning/concept-online-deployment-model
-
-
-TRAFFIC_KEY, MIRROR_KEY = "traffic", "mirrorTraffic"
 
 
 def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:

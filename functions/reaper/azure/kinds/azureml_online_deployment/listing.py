@@ -65,7 +65,7 @@ def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
 
 
 def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
-    spaces = {space.id.lower(): space for space in list_workspaces(cloud)}
+    spaces = {space.id.lower(): space for space in list_workspaces(cloud).workspaces}
     endpoints, deployments = _endpoints_and_deployments(_rows_from_graph(cloud) if spaces else [])
     yield from _join(endpoints, deployments, spaces)
     bare = [

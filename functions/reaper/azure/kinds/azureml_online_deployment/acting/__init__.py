@@ -25,15 +25,12 @@ from reaper.acting.contract import (
 from reaper.azure.kinds import acting
 from reaper.azure.kinds import azureml_online_deployment as kind
 from reaper.azure.kinds.acting import require_settled, with_retry_advice, write
-from reaper.azure.kinds.azureml_online_deployment import details as assets
-from reaper.azure.kinds.azureml_online_deployment import details as traffic
-from reaper.azure.kinds.azureml_online_deployment import listing
-from reaper.azure.kinds.azureml_online_deployment.acting import restore as deployment_restore
-from reaper.azure.kinds.azureml_online_deployment.acting import restore as endpoint_traffic
+from reaper.azure.kinds.azureml_online_deployment import details, listing
+from reaper.azure.kinds.azureml_online_deployment.acting import restore
 from reaper.azure.kinds.azureml_online_deployment.acting.restore import Share, provisioning_state
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, endpoint_digest, with_autoscale, with_digests
 from reaper.azure.kinds.azureml_online_deployment.listing import READ_DEPLOYMENTS, READ_ENDPOINTS
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmChange, ArmRequest, Json, valid_count
+from reaper.azure.requests import ArmChange, ArmRequest, Json, reading, valid_count
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, SideChange, StepName
 
@@ -49,13 +46,10 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they are now."""
     with_autoscale(cloud, resource)  # so that nothing is read after the deployment
     deployment = listing.read_deployment_now(cloud, resource.id, resource.details.workspace)
-    try:
+    with reading(READ_DEPLOYMENTS, deployment.row["id"]):
         fresh = kind.deployment_resource(cloud, deployment)
-        details = with_digests(fresh.details, deployment.row, deployment.endpoint)
-    except UNREADABLE_REPLY_ERRORS as error:
-        text = f"{deployment.row.get('id')} can't be read ({error!r})"
-        raise CloudError(Reason.UNREADABLE, READ_DEPLOYMENTS, text) from error
-    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=details))
+        own_details = with_digests(fresh.details, deployment.row, deployment.endpoint)
+    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=own_details))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier = NOTHING_EARLIER) -> UndoState:
@@ -66,7 +60,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
     acting.require_known_creation(resource)
     row, endpoint = listing.read_deployment_and_endpoint(cloud, resource.id)
     is_delete = action is StepName.DELETE
-    made_from = assets.require_assets(cloud, row, resource.details.workspace) if is_delete else []
+    made_from = details.require_assets(cloud, row, resource.details.workspace) if is_delete else []
     return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": earlier.record}
 
 
@@ -86,25 +80,25 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
 def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     """Its share of the traffic, which is set to 0% before it is deleted."""
     percent = _recorded_percent(manifest) if manifest.action is StepName.DELETE else 0
-    return (SideChange(what=endpoint_traffic.SHARE, before=percent, ours=0),) if percent else ()
+    return (SideChange(what=restore.SHARE, before=percent, ours=0),) if percent else ()
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Restore the instance count; or recreate the deployment and, once it is ready, restore its traffic."""
-    restore = _scale_out if manifest.action is StepName.STOP else deployment_restore.restore_deployment
-    return with_retry_advice(lambda: restore(cloud, manifest))
+    bring_back = _scale_out if manifest.action is StepName.STOP else restore.restore_deployment
+    return with_retry_advice(lambda: bring_back(cloud, manifest))
 
 
 def _recorded_percent(manifest: Manifest) -> int:
     state = manifest.undo_state
-    return traffic.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
+    return details.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
 
 
 def _require_recorded(resource: Resource, manifest: Manifest) -> None:
     """Raises ActionWithdrawn unless the manifest has the deployment and the endpoint that the permit compares with."""
-    state, details = manifest.undo_state, resource.details
-    recorded = with_digests(details, state["deployment"], state["endpoint"])
-    if recorded != details or _recorded_percent(manifest) != (details.traffic_percent or 0):
+    state, now = manifest.undo_state, resource.details
+    recorded = with_digests(now, state["deployment"], state["endpoint"])
+    if recorded != now or _recorded_percent(manifest) != (now.traffic_percent or 0):
         raise ActionWithdrawn("its settings or its endpoint's changed a moment ago")
 
 
@@ -125,7 +119,7 @@ def _set_instances(cloud: CloudSession, row: Json, count: int) -> None:
 def _scale_out(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Restore the instance count, if it is the same deployment, or a restored one, and still has the one instance it was scaled to."""
     row, recorded = listing.read_deployment(cloud, manifest.id), manifest.undo_state["deployment"]
-    if not deployment_restore.is_recreated(row, manifest, "properties", "tags"):
+    if not restore.is_recreated(row, manifest, "properties", "tags"):
         before, now = acting.deployment_identity(recorded), acting.deployment_identity(row)
         acting.require_same(before, now, WRITE_PERMISSION)
     require_settled(provisioning_state(row), WRITE_PERMISSION)
@@ -146,8 +140,8 @@ def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Mani
     delete = acting.delete_deployment(cloud, resource.id)
     with permit():
         _stop_traffic(cloud, resource.details, Share(endpoint_id=above, deployment_name=name, percent=0))
-    endpoint_traffic.wait_until_settled(cloud, above)
-    own_changes = partial(endpoint_traffic.without_own_change, resource)
+    restore.wait_until_settled(cloud, above)
+    own_changes = partial(restore.without_own_change, resource)
     permit.after_wait(own_changes)
     with permit(own_changes):
         write(cloud, delete, resource.id, READ_DEPLOYMENTS)
@@ -155,13 +149,13 @@ def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Mani
     return f"its {percent}% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
 
 
-def _stop_traffic(cloud: CloudSession, details: DeploymentDetails, share: Share) -> None:
+def _stop_traffic(cloud: CloudSession, before: DeploymentDetails, share: Share) -> None:
     """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
     request = ArmRequest(permission=READ_ENDPOINTS, path=share.endpoint_id, required_keys=("id", "properties"))
     endpoint = cloud.call_once(request)
-    if endpoint_digest(endpoint, share.deployment_name) != details.endpoint_digest:
+    if endpoint_digest(endpoint, share.deployment_name) != before.endpoint_digest:
         raise CloudError(Reason.REFUSED, kind.NAME, "its endpoint's settings changed a moment ago")
-    endpoint_traffic.set_traffic(cloud, endpoint, share)
+    restore.set_traffic(cloud, endpoint, share)
 
 
 ACTS = ActionFunctions(
@@ -170,8 +164,8 @@ ACTS = ActionFunctions(
     perform=perform,
     undo=undo,
     side_changes=side_changes,
-    put_back=endpoint_traffic.put_back,
-    undo_permissions=(WRITE_PERMISSION, endpoint_traffic.TRAFFIC_PERMISSION, listing.ASSIGN_IDENTITY),
+    put_back=restore.put_back,
+    undo_permissions=(WRITE_PERMISSION, restore.TRAFFIC_PERMISSION, listing.ASSIGN_IDENTITY),
     undo_members={StepName.STOP: UNDO_MEMBERS, StepName.DELETE: UNDO_MEMBERS},
     id_pattern=acting.DEPLOYMENT_ID,
 )

@@ -1,6 +1,8 @@
-"""Recreating a deleted deployment from its manifest and, once it is ready, restoring its traffic.
+"""Recreating a deleted deployment from its manifest; and moving its endpoint's traffic away from it before, and back.
 
 https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
+Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So what is sent was read just before,
+and if another change is in progress, Azure refuses ours: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from reaper.acting.contract import HalfDone, Interrupted, Manifest, PutBackResul
 from reaper.azure.kinds import acting
 from reaper.azure.kinds.acting import RUN_AGAIN_LATER, is_refused_for_now, require_settled, write
 from reaper.azure.kinds.azureml_online_deployment import BROKEN_STATES, CHANGING_STATES, details, listing, status_text
-from reaper.azure.kinds.azureml_online_deployment import details as traffic
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, chosen_settings, writable_body
 from reaper.azure.kinds.azureml_online_deployment.listing import READ_ENDPOINTS
-from reaper.azure.requests import UNREADABLE_REPLY_ERRORS, ArmChange, Json, latest_known, parse_time
+from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, SideChange
 
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 
 WRITE_PERMISSION = f"{listing.DEPLOYMENT_ROOT}/write"
+TRAFFIC_PERMISSION = f"{listing.ENDPOINT_ROOT}/write"
+MAX_READS, PAUSE_S = 12, 5.0
+"""How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
+MAX_PUT_BACK_TRIES = 4
+"""How many tries there are to put traffic back: an action has two minutes in all."""
+OWN_CHANGE_TAKES = timedelta(minutes=15)
+"""How long after the beginning of an action its own change may be noted on the endpoint."""
+SHARE = "traffic"
+"""The side change of a delete: the percentage of its endpoint's details."""
 
 
 def restore_deployment(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -135,24 +145,6 @@ def _identity_warning(recorded: Json) -> tuple[str, ...]:
     return ("its system-assigned identity is a new one: recreate the role assignments of the old one",)
 
 
-# MERGED Moving an endpoint's traffic away from a deployment that is to be deleted, and back.
-#
-# Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So what is sent was read just
-# before, and if another change is in progress, Azure refuses ours:
-# https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
-
-
-TRAFFIC_PERMISSION = f"{listing.ENDPOINT_ROOT}/write"
-MAX_READS, PAUSE_S = 12, 5.0
-"""How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
-MAX_PUT_BACK_TRIES = 4
-"""How many tries there are to put traffic back: an action has two minutes in all."""
-OWN_CHANGE_TAKES = timedelta(minutes=15)
-"""How long after the beginning of an action its own change may be noted on the endpoint."""
-SHARE = "traffic"
-"""The side change of a delete: the percentage of its endpoint's traffic."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """The percentage of its endpoint's traffic that one deployment gets."""
@@ -165,14 +157,14 @@ class Share:
 def set_traffic(cloud: CloudSession, endpoint: Json, share: Share) -> None:
     """Begin to set the share on the endpoint, which was read just before. Raises CloudError."""
     body = writable_body(endpoint)
-    shares = traffic.with_traffic_percent(endpoint, share.deployment_name, share.percent)
-    body["properties"] = {**body["properties"], traffic.TRAFFIC_KEY: shares}
+    shares = details.with_traffic_percent(endpoint, share.deployment_name, share.percent)
+    body["properties"] = {**body["properties"], details.TRAFFIC_KEY: shares}
     change = ArmChange(permission=TRAFFIC_PERMISSION, path=share.endpoint_id, body=body, method="PUT")
     write(cloud, change, share.endpoint_id, READ_ENDPOINTS)
 
 
 def wait_until_settled(cloud: CloudSession, endpoint_id: str) -> None:
-    """Wait up to a minute until the endpoint's new traffic is in place: Azure deletes nothing that gets traffic. Raises CloudError."""
+    """Wait up to a minute until the endpoint's new traffic is in place: Azure deletes nothing that gets details. Raises CloudError."""
     state = ""
     for reads in range(MAX_READS):
         if reads:
@@ -249,10 +241,7 @@ def _look(cloud: CloudSession, deployment_id: str, interrupted: Interrupted, cha
         settled: PutBackResult | None = PutBackResult(state=HalfDone.DONE, because="it is deleted")
         return _Look(endpoint={}, share=Share(endpoint_id=above, deployment_name=name, percent=0), settled=settled)
     endpoint = listing.read_endpoint(cloud, above)
-    try:
-        settled = _settled(row, endpoint, interrupted, change)
-    except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, READ_ENDPOINTS, f"its endpoint can't be read ({error!r})") from error
+    settled = _settled(row, endpoint, interrupted, change)
     share = Share(endpoint_id=above, deployment_name=row["name"], percent=change.before)
     return _Look(endpoint=endpoint, share=share, settled=settled)
 
@@ -264,7 +253,7 @@ def _settled(row: Json, endpoint: Json, interrupted: Interrupted, change: SideCh
         return PutBackResult(state=HalfDone.LEFT, because="it may be another deployment by now, so its traffic stays as it is")
     if provisioning_state(row) == "Deleting":
         return PutBackResult(state=HalfDone.DONE, because="it is being deleted")
-    percent = traffic.traffic_percent(endpoint, row["name"])
+    percent = details.traffic_percent(endpoint, row["name"])
     if percent is None:
         raise CloudError(Reason.UNREADABLE, READ_ENDPOINTS, "its share of its endpoint's traffic can't be read")
     if percent == change.before:
@@ -277,9 +266,9 @@ def _settled(row: Json, endpoint: Json, interrupted: Interrupted, change: SideCh
 def _left(row: Json, endpoint: Json, begun_at: datetime, change: SideChange) -> PutBackResult | None:
     """LEFT if anything shows that its traffic was changed after the action, or may have been."""
     because = None
-    percent = traffic.traffic_percent(endpoint, row["name"])
+    percent = details.traffic_percent(endpoint, row["name"])
     changed_at = latest_known(*(parse_time((body.get("systemData") or {}).get("lastModifiedAt")) for body in (row, endpoint)))
-    if others := traffic.other_shares(endpoint, row["name"]):
+    if others := details.other_shares(endpoint, row["name"]):
         because = f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
     elif percent != change.ours:
         because = f"its traffic has been set to {percent}% since, so it stays as it is"
