@@ -137,7 +137,10 @@ def _read_again(cloud: CloudSession, observation: Observation) -> Observation:
         if error.operation == listing.READ_DEPLOYMENTS and error.reason is Reason.GONE:
             return replace(observation, is_gone=True)
         cloud.add_error(error)
-        return replace(observation, unknown_because=f"it couldn't be read again: {error}")
+        is_odd = error.reason is Reason.UNREADABLE
+        return replace(
+            observation, unknown_because="its description can't be read" if is_odd else f"it couldn't be read again: {error}"
+        )
     return _with_endpoint_state(_settled_by_state(replace(observation, resource=replace(fresh, id=listed.id, name=listed.name))))
 
 
