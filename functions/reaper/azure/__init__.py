@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# MERGED How to get access to Azure if nothing could be read. Pure.
-
 
 def access_advice(missing: str | None) -> str:
     """What to do if nothing of Azure could be read. `missing`: the permission that was refused; None if none was."""

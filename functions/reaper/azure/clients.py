@@ -1,7 +1,12 @@
 """What all kinds of one subscription share: the SDK's clients, each opened once, and what was read once for all of them.
 
 Requests go through azure-mgmt-core's `ARMPipelineClient`; which changes go through azure-mgmt-machinelearningservices, and why not all
-calls do, is in `request`. That package is pinned to the pre-release 2.0.0b2: the stable release uses an API of 2020 without endpoints.
+calls do, is in `requests`. That package is pinned to the pre-release 2.0.0b2: the stable release uses an API of 2020 without endpoints.
+The SDK's own pipeline registers a missing resource provider, which is a write, so an audit must not use it. Its defaults of 300 seconds
+and ten tries don't fit a function: https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.retrypolicy
+Resource Graph's quota headers: https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+Sovereign hosts: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure, and the audience of the batch metrics
+service: https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from azure.mgmt.core import ARMPipelineClient
 from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from azure.monitor.querymetrics import MetricsClient
 
-from reaper.azure.requests import API_VERSIONS, ArmOperation
+from reaper.azure.requests import API_VERSIONS, A, ArmOperation
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.urls import split_address
 
@@ -41,8 +46,25 @@ if TYPE_CHECKING:
     from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
 
 
+TIMEOUTS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30}
+"""Seconds."""
+RETRY_COUNTS = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
+MAX_RETRY_AFTER_S = 60
+"""The longest Retry-After, in seconds, that is waited for. A longer one is a failure."""
+QUOTA_HEADER, RESET_HEADER = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
+PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
+BATCH_HOSTS = {
+    PUBLIC: "https://{region}.metrics.monitor.azure.com",
+    "https://management.usgovcloudapi.net": "https://{region}.metrics.monitor.azure.us",
+    "https://management.chinacloudapi.cn": "https://{region}.metrics.monitor.azure.cn",
+}
+CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
 PLAIN_ERRORS: dict[int, type[HttpResponseError]] = dict.fromkeys((304, 401, 404, 409), HttpResponseError)
 """An operation raises the same error for each refusal by Azure, so that ClientAuthenticationError always means that there is no token."""
+
+# Every failure becomes a CloudError. Without a handler the SDK would also write it to standard error.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 @dataclass(slots=True)
@@ -67,9 +89,7 @@ class Clients:
             hosts.arm, policies=reading_policies(credential, hosts.arm_scope, graph_quota), **TIMEOUTS
         )
         self._arm.__enter__()
-        self._changing: list[ARMPipelineClient[HttpRequest, HttpResponse]] = []
-        self._operations: list[MachineLearningServicesMgmtClient] = []
-        self._metrics: dict[str, MetricsClient] = {}
+        self._opened: dict[str, Any] = {}
         self._memos: dict[Hashable, _Memo] = {}
         self._lock = threading.Lock()
 
@@ -77,14 +97,15 @@ class Clients:
         """One request that reads from Resource Manager, or from the batch metrics host of `region`. Raises azure-core's errors."""
         with _local_errors():
             if region is not None:
-                return self._metrics_client(region).send_request(request)
+                metrics: MetricsClient = self._opened_once(f"metrics {region}", lambda: self._metrics_client(region))
+                return metrics.send_request(request)
             request.url = self._arm.format_url(request.url)
             return self._arm.send_request(request)
 
     def send_once(self, request: HttpRequest) -> HttpResponse:
         """One request to Resource Manager, without a second try whatever happens to it. Raises azure-core's errors."""
         with _local_errors():
-            client = self._changing_client()
+            client: ARMPipelineClient[HttpRequest, HttpResponse] = self._opened_once("change", self._changing_client)
             request.url = client.format_url(request.url)
             return client.send_request(request)
 
@@ -106,24 +127,10 @@ class Clients:
 
     def operations_client(self) -> MachineLearningServicesMgmtClient:
         """The SDK's client for changes by its public operations, each sent once."""
-        # Imported here because only actions need it, and its thousands of models take time and memory to load.
-        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+        operations: MachineLearningServicesMgmtClient = self._opened_once("operations", self._operations_client)
+        return operations
 
-        with self._lock:
-            if not self._operations:
-                client = MachineLearningServicesMgmtClient(
-                    self._credential,
-                    self._subscription,
-                    base_url=self._hosts.arm,
-                    api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-                    credential_scopes=[self._hosts.arm_scope],
-                    policies=changing_policies(self._credential, self._hosts.arm_scope),
-                    **TIMEOUTS,
-                )
-                self._operations.append(client.__enter__())
-            return self._operations[0]
-
-    def read_once(self, key: Hashable, read: Callable[[], Any]) -> Any:
+    def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
         """The result of `read`, called by the first caller only. A CloudError is remembered and raised to all."""
         with self._lock:
             memo = self._memos.setdefault(key, _Memo())
@@ -136,7 +143,8 @@ class Clients:
                 memo.is_done = True
         if memo.error:
             raise memo.error
-        return memo.value
+        value: A = memo.value
+        return value
 
     def without_cache(self) -> Clients:
         """The same clients with nothing remembered, for reading again."""
@@ -144,30 +152,39 @@ class Clients:
         fresh._memos = {}
         return fresh
 
-    def _changing_client(self) -> ARMPipelineClient[HttpRequest, HttpResponse]:
+    def _opened_once(self, key: str, client: Callable[[], Any]) -> Any:
         with self._lock:
-            if not self._changing:
-                policies = changing_policies(self._credential, self._hosts.arm_scope)
-                client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
-                    self._hosts.arm, policies=policies, **TIMEOUTS
-                )
-                client.__enter__()
-                self._changing.append(client)
-            return self._changing[0]
+            if key not in self._opened:
+                self._opened[key] = client().__enter__()
+            return self._opened[key]
+
+    def _changing_client(self) -> ARMPipelineClient[HttpRequest, HttpResponse]:
+        policies = changing_policies(self._credential, self._hosts.arm_scope)
+        return ARMPipelineClient(self._hosts.arm, policies=policies, **TIMEOUTS)
+
+    def _operations_client(self) -> MachineLearningServicesMgmtClient:
+        # Imported here because only actions need it, and its thousands of models take time and memory to load.
+        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
+        return MachineLearningServicesMgmtClient(
+            self._credential,
+            self._subscription,
+            base_url=self._hosts.arm,
+            api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
+            credential_scopes=[self._hosts.arm_scope],
+            policies=changing_policies(self._credential, self._hosts.arm_scope),
+            **TIMEOUTS,
+        )
 
     def _metrics_client(self, region: str) -> MetricsClient:
-        with self._lock:
-            if region not in self._metrics:
-                scope = self._hosts.metrics_scope
-                client = MetricsClient(
-                    str(self._hosts.metrics).replace("{region}", region),
-                    self._credential,
-                    audience=scope.removesuffix("/.default"),
-                    policies=reading_policies(self._credential, scope, self._graph_quota),
-                    **TIMEOUTS,
-                )
-                self._metrics[region] = client.__enter__()
-            return self._metrics[region]
+        scope = self._hosts.metrics_scope
+        return MetricsClient(
+            str(self._hosts.metrics).replace("{region}", region),
+            self._credential,
+            audience=scope.removesuffix("/.default"),
+            policies=reading_policies(self._credential, scope, self._graph_quota),
+            **TIMEOUTS,
+        )
 
 
 @contextmanager
@@ -179,33 +196,18 @@ def _local_errors() -> Iterator[None]:
         raise ServiceRequestError(f"this machine can't make the call: {error}") from error
 
 
-# MERGED How calls to Azure are made: timeouts, retries and tokens.
-#
-# The SDK's own pipeline registers a missing resource provider, which is a write, so an audit must not use it. Its defaults of 300 seconds
-# and ten tries don't fit a function: https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.retrypolicy
-# Resource Graph's quota headers: https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
-
-
-CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5, 30
-"""Seconds."""
-TIMEOUTS: dict[str, Any] = {"connection_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
-RETRY_COUNTS = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
-MAX_RETRY_AFTER_S = 60
-"""The longest Retry-After, in seconds, that is waited for. A longer one is a failure."""
-QUOTA_HEADER, RESET_HEADER = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
-
-
 class ShortRetryPolicy(RetryPolicy[Any, Any]):
-    """Few tries, and Retry-After up to a minute. For reads alone, some of which are POSTs; a change has no retry policy at all."""
+    """Few tries, and Retry-After up to `longest_s` seconds. For reads alone, some of which are POSTs; a change has no retry policy at all."""
 
-    def __init__(self) -> None:
-        super().__init__(**RETRY_COUNTS)
+    def __init__(self, longest_s: float = MAX_RETRY_AFTER_S, **counts: Any) -> None:
+        super().__init__(**(counts or RETRY_COUNTS))
+        self._longest_s = longest_s
         self._method_whitelist = frozenset({"GET", "POST"})
 
     def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
         """Whether to try again."""
         wait = self.get_retry_after(response) or 0
-        return bool(wait <= MAX_RETRY_AFTER_S and super().is_retry(settings, response))
+        return bool(wait <= self._longest_s and super().is_retry(settings, response))
 
 
 class SendOncePolicy(ARMChallengeAuthenticationPolicy):
@@ -259,20 +261,6 @@ def _quota_reset_seconds(text: str) -> float:
     return sum(int(p) * 60**i for i, p in enumerate(reversed(parts))) if all(p.isdigit() for p in parts) else 5.0
 
 
-# MERGED The hosts of this Azure: the public cloud, a sovereign one, or those in the settings.
-#
-# Sovereign hosts and the audience of the batch metrics service: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
-# and https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
-
-
-PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
-BATCH_HOSTS = {
-    PUBLIC: "https://{region}.metrics.monitor.azure.com",
-    "https://management.usgovcloudapi.net": "https://{region}.metrics.monitor.azure.us",
-    "https://management.chinacloudapi.cn": "https://{region}.metrics.monitor.azure.cn",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureHosts:
     """The address of Resource Manager, and that of the batch metrics hosts with `{region}` for the region; None if unknown."""
@@ -308,18 +296,6 @@ def _address_from_env(environ: Mapping[str, str], name: str) -> str | None:
 
 def _host_of(address: str) -> str:
     return split_address(address).hostname or ""
-
-
-# MERGED The reaper's identity in Azure: the managed identity in AZURE_CLIENT_ID, or else what DefaultAzureCredential finds.
-#
-# https://learn.microsoft.com/python/api/azure-identity/azure.identity.defaultazurecredential
-
-
-CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
-
-# Every failure becomes a CloudError. Without a handler the SDK would also write it to standard error.
-logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 def new_credential(**limits: Any) -> DefaultAzureCredential:

@@ -165,8 +165,7 @@ class CloudSession:
 
     def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
         """The result of `read`, read once for all kinds of this subscription. Raises the CloudError that it raised."""
-        value: A = self.clients.read_once(key, read)
-        return value
+        return self.clients.read_once(key, read)
 
     def map_concurrently(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
         """`function` of every item, at most MAX_CONCURRENT_CALLS at once, in order."""

@@ -1,7 +1,11 @@
-"""Changes in Azure, made one at a time by the actions.
+"""Changes in Azure, made one at a time by the actions, and whether the resource to restore is the one that was acted on.
 
 Resource Manager answers 200, 201, 202 or 204, often without a body, and goes on working on its own:
 https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
+Stop, start and delete are public operations of azure-mgmt-machinelearningservices (why others aren't, is in `requests`). Each is begun and not
+waited for: Azure's poller would block for minutes, and the next sweep checks the result. The SDK is loaded, which takes a second, when the operation
+is made, so that nothing but the call itself comes after its permit:
+https://learn.microsoft.com/rest/api/azureml/compute and https://learn.microsoft.com/rest/api/azureml/online-deployments
 """
 
 from __future__ import annotations
@@ -25,21 +29,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CHANGING_STATES = frozenset(
-    {
-        "Creating",
-        "Updating",
-        "Scaling",
-        "Deleting",
-        "Starting",
-        "Stopping",
-        "Restarting",
-        "Resizing",
-        "SettingUp",
-        "UserSettingUp",
-    }
+    {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp"}
+    | {"UserSettingUp"}
 )
 """States that end without anyone's doing."""
 RUN_AGAIN_LATER = "run it again in a few minutes"
+COMPUTE_ROOT = f"{PROVIDER}/workspaces/computes"
+DELETE_PERMISSION = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/delete"
+CREATED_KEY = "made"
+IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
+_WORKSPACE = (
+    r"/subscriptions/(?P<account>[^/]+)/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
+)
+COMPUTE_ID = re.compile(rf"{_WORKSPACE}/computes/(?P<name>[^/]+)", re.IGNORECASE)
+DEPLOYMENT_ID = re.compile(
+    rf"{_WORKSPACE}/onlineEndpoints/(?P<name_of_endpoint>[^/]+)/deployments/(?P<name>[^/]+)", re.IGNORECASE
+)
 
 
 def write(cloud: CloudSession, change: Change, path: str, read_permission: str) -> None:
@@ -79,17 +84,6 @@ def with_retry_advice(undo: Callable[[], T]) -> T:
         raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
 
 
-# MERGED Changes that go through the public operations of azure-mgmt-machinelearningservices. Which others don't, and why, is in `request`.
-#
-# Each is begun and not waited for: Azure's poller would block for minutes, and the next sweep checks the result. The SDK is loaded, which
-# takes a second, when the operation is made, so that nothing but the call itself comes after its permit.
-# https://learn.microsoft.com/rest/api/azureml/compute and https://learn.microsoft.com/rest/api/azureml/online-deployments
-
-
-COMPUTE_ROOT = f"{PROVIDER}/workspaces/computes"
-DELETE_PERMISSION = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/delete"
-
-
 def stop_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
     """Stops a compute instance."""
     begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_stop)
@@ -113,20 +107,6 @@ def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[
     parts = parse_resource_id(resource_id)
     names = (parts["resource_group"], parts["name"], *(parts[f"child_name_{level}"] for level in range(1, depth + 1)))
     return partial(begin, *(str(name) for name in names))
-
-
-# MERGED Whether the resource to restore is the one that was acted on: its name may have been given to a new resource since.
-
-
-CREATED_KEY = "made"
-IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
-_WORKSPACE = (
-    r"/subscriptions/(?P<account>[^/]+)/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
-)
-COMPUTE_ID = re.compile(rf"{_WORKSPACE}/computes/(?P<name>[^/]+)", re.IGNORECASE)
-DEPLOYMENT_ID = re.compile(
-    rf"{_WORKSPACE}/onlineEndpoints/(?P<name_of_endpoint>[^/]+)/deployments/(?P<name>[^/]+)", re.IGNORECASE
-)
 
 
 def compute_identity(row: Mapping[str, Any]) -> UndoState:

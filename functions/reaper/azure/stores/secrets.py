@@ -7,11 +7,10 @@ from typing import Any
 
 from azure.core import PipelineClient
 from azure.core.exceptions import AzureError
-from azure.core.pipeline import PipelineResponse
-from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy, UserAgentPolicy
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
-from reaper.azure.clients import new_credential
+from reaper.azure.clients import ShortRetryPolicy, new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.urls import split_address
@@ -45,15 +44,9 @@ def read_secret(address: str) -> str:
         raise CloudError(Reason.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
 
 
-class _ShortRetryPolicy(RetryPolicy[Any, Any]):
-    def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
-        wait = self.get_retry_after(response) or 0
-        return bool(wait <= MAX_RETRY_AFTER_S and super().is_retry(settings, response))
-
-
 def _get_secret(vault: str, path: str, domain: str) -> HttpResponse:
     token = BearerTokenCredentialPolicy(new_credential(**LIMITS), f"https://{domain}/.default")
-    policies = [UserAgentPolicy("ml-idle-reaper"), _ShortRetryPolicy(**LIMITS), token]
+    policies = [UserAgentPolicy("ml-idle-reaper"), ShortRetryPolicy(MAX_RETRY_AFTER_S, **LIMITS), token]
     client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies, **LIMITS)
     with client:
         return client.send_request(HttpRequest("GET", f"{vault}{path}"))
