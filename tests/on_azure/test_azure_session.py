@@ -144,7 +144,7 @@ def test_resource_graphs_quota_is_waited_for(server: Server, cloud: CloudSession
     server.world.graph.quota, before = 15, time.monotonic()
     list(workspaces.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     assert time.monotonic() - before > 0.9
-    assert cloud.calls[workspaces.GRAPH_PERMISSION] == 2
+    assert cloud.calls[workspaces.READ_GRAPH] == 2
 
 
 def test_fewer_rows_than_announced_are_an_error(server: Server, cloud: CloudSession):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
-from reaper.azure import workspaces as subscriptions
+from reaper.azure import workspaces
 from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.session import CloudSession
 from reaper.azure.workspaces import Subscription
@@ -72,7 +72,7 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
         session.describe_target(account.name, NOT_SWEPT)
     elif may_act and account.may_act:
         try:
-            subscriptions.read_subscription(session)
+            workspaces.read_subscription(session)
         except CloudError as error:
             session.describe_target(account.name, f"the state of its subscription can't be read: {error}")
     return [session], []
@@ -108,7 +108,7 @@ def _sign_in(variables: tuple[tuple[str, str], ...]) -> tuple[TokenCredential, G
 
 def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
     """The names of the subscriptions below the group, or of the wanted ones among them. Raises SettingsError for one outside, and if none is left."""
-    below = subscriptions.list_below(_open_session("unknown"), group)
+    below = workspaces.list_below(_open_session("unknown"), group)
     if outside := [subscription for subscription in wanted if subscription not in below]:
         raise SettingsError(f"subscription {outside[0]} isn't below the management group {group!r}")
     if not below:
@@ -130,7 +130,7 @@ def _account(subscription: str, name: str | None, readable: Mapping[str, Subscri
 def _list_readable(environ: Mapping[str, str] | None = None, *, may_fail: bool = False) -> dict[str, Subscription]:
     """The subscriptions that the identity can read. Raises CloudError if there is none, unless it `may_fail`."""
     try:
-        readable = subscriptions.list_readable(_open_session("unknown", environ))
+        readable = workspaces.list_readable(_open_session("unknown", environ))
     except CloudError:
         if not may_fail:
             raise
@@ -138,8 +138,8 @@ def _list_readable(environ: Mapping[str, str] | None = None, *, may_fail: bool =
     if not readable and not may_fail:
         raise CloudError(
             Reason.DENIED,
-            subscriptions.READ_SUBSCRIPTION,
+            workspaces.READ_SUBSCRIPTION,
             "the identity can't read any subscription; assign it the audit role",
-            missing=subscriptions.READ_SUBSCRIPTION,
+            missing=workspaces.READ_SUBSCRIPTION,
         )
     return dict(sorted(readable.items()))

@@ -13,6 +13,7 @@ from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from reaper.azure.clients import new_credential
+from reaper.azure.requests import first_line
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
@@ -68,19 +69,15 @@ class Channel:
 def error_from_sdk(error: Exception) -> CloudError:
     """The meaning of azure-core's errors. The text of a wrong key is not repeated."""
     if isinstance(error, ClientAuthenticationError):
-        return CloudError(Reason.DENIED, OPERATION, _first_line(error), missing=OPERATION)
+        return CloudError(Reason.DENIED, OPERATION, first_line(error), missing=OPERATION)
     if isinstance(error, binascii.Error):
         return CloudError(Reason.REFUSED, OPERATION, "the access key isn't base64")
     if not isinstance(error, HttpResponseError):
-        return CloudError(Reason.UNREACHABLE, OPERATION, _first_line(error))
+        return CloudError(Reason.UNREACHABLE, OPERATION, first_line(error))
     if error.status_code == 403:
-        return CloudError(Reason.DENIED, OPERATION, _first_line(error), code="403", missing=OPERATION)
+        return CloudError(Reason.DENIED, OPERATION, first_line(error), code="403", missing=OPERATION)
     reason = Reason.THROTTLED if error.status_code == 429 else Reason.REFUSED
-    return CloudError(reason, OPERATION, _first_line(error), code=str(error.status_code or ""))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [repr(error)])[0][:300]
+    return CloudError(reason, OPERATION, first_line(error), code=str(error.status_code or ""))
 
 
 CHANNEL = Channel

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import azure.durable_functions as df
 
-from reaper.azure.functions import call_settings
-from reaper.azure.functions import report as run_notes
 from reaper.azure.functions import report as run_report
+from reaper.azure.functions import starting
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CARRIED, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
 from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason
 from reaper.settings import Settings
@@ -46,14 +45,11 @@ log = logging.getLogger("reaper")
 @blueprint.activity_trigger(input_name="call", activity=LIST_TARGETS)
 def list_targets(call: Any) -> Any:
     """List what to sweep. Raises ReaperError if nothing can be swept."""
-    context = _context(call, call_settings.listing_settings(call["options"]))
-    app = call_settings.deployment()
-    own = f"{HOLDER} {app} "
+    context = _context(call, starting.listing_settings(call["options"]))
+    own = f"{HOLDER} {starting.deployment()} "
     # The engine runs one instance at a time, so an earlier run of this app that still has the lease has ended without giving it back.
     listed = _retried(
-        lambda: _phases().list_targets(
-            context, call["run"], own + call["run"], lambda holder: not app or not holder.startswith(own)
-        )
+        lambda: _phases().list_targets(context, call["run"], own + call["run"], lambda holder: not holder.startswith(own))
     )
     if listed["status"] != "listed":
         attempt = {"run": call["run"], "attempt": call["run"], "scheduled": call["scheduled"]}
@@ -70,7 +66,7 @@ def observe_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
 def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
-    context = _context(call, call_settings.later_settings(call["options"]))
+    context = _context(call, starting.later_settings(call["options"]))
     return _retried(lambda: _phases().decide_run(context, _engine_state(call), _failures(call)))
 
 
@@ -83,14 +79,14 @@ def act_on_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
 def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
-    context = _context(call, call_settings.later_settings(call["options"]))
+    context = _context(call, starting.later_settings(call["options"]))
     try:
         report = _retried(lambda: _phases().conclude_run(context, _engine_state(call), _failures(call)))
     except ConcludeTakenOver:
         if result := run_report.wait_for_result(context):
             return result
         raise
-    return run_report.publish(run_notes.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
+    return run_report.publish(run_report.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
 
 
 def _phases() -> ModuleType:
@@ -102,7 +98,7 @@ def _phases() -> ModuleType:
 
 def _item_result(call: Call, phase: Callable[[WorkflowContext, EngineState, int], dict[str, Any]]) -> dict[str, Any]:
     try:
-        context, engine = _context(call, call_settings.later_settings(call["options"])), _engine_state(call)
+        context, engine = _context(call, starting.later_settings(call["options"])), _engine_state(call)
         return _retried(lambda: phase(context, engine, int(call["item"])))
     except ReaperError as error:
         run_report.log_event(logging.ERROR, "activity failed", run=call["run"], item=call["item"], error=str(error))

@@ -22,10 +22,8 @@ ACTIVITY_TIMER = timedelta(minutes=35)
 """When the run stops waiting for an activity. An activity stops in good order before that, and the host ends it (`functionTimeout`) before that,
 but a worker that dies may leave one that never ends."""
 TIMED_OUT = f"its activity didn't end within {ACTIVITY_TIMER // timedelta(minutes=1)} minutes"
-LIST_TARGETS, OBSERVE_ITEM, DECIDE_RUN, ACT_ON_ITEM, CONCLUDE_RUN = (
-    *("list_targets", "observe_item", "decide_run"),
-    *("act_on_item", "conclude_run"),
-)
+LIST_TARGETS, OBSERVE_ITEM, DECIDE_RUN = "list_targets", "observe_item", "decide_run"
+ACT_ON_ITEM, CONCLUDE_RUN = "act_on_item", "conclude_run"
 CARRIED = ("execution", "policy_sha256", "listed_sha256")
 """What listing the targets returns for every later activity."""
 CONCLUDE_TRIES = 2

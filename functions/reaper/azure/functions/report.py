@@ -30,6 +30,8 @@ PUBLISHING, PUBLISHED = "publishing.json", "published.json"
 """Texts in the store of the run: the claim of the first one to publish, and what was published."""
 WAIT_S, WAITS = 5.0, 12
 """Seconds between two looks at another process's result, and how many there are."""
+FOLDER = "notes/"
+"""Where the store of a run has notes about what happened outside it: a start that was skipped, a run that was ended."""
 log = logging.getLogger("reaper")
 
 
@@ -123,33 +125,17 @@ def log_metrics(report: Report, stored: str | None) -> None:
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
     on_hold = report.actions.on_hold
-    incomplete_rows = [row for row in report.coverage if row.status is not Status.OK]
     log_event(logging.INFO, "swept", **swept_facts(report, stored))
-    for row in incomplete_rows:
-        if is_skipped_start(row):
-            continue
-        details = {
-            "kind": row.kind,
-            "subscription": row.account,
-            "status": row.status,
-            "missing": row.missing,
-            "error": row.error,
-        }
-        log_event(logging.ERROR, "coverage incomplete", **details)
+    for row in report.coverage:
+        if row.status is not Status.OK and not is_skipped_start(row):
+            details = {"kind": row.kind, "subscription": row.account, "status": row.status}
+            log_event(logging.ERROR, "coverage incomplete", **details, missing=row.missing, error=row.error)
     if on_hold and report.run.mode.announces:
         log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
 
 
 def log_event(level: int, event: str, **facts: Any) -> None:
     log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
-
-
-# MERGED Notes about runs that happen outside any run: a start that was skipped, a run that was ended. They become rows of a run's report.
-#
-# They are texts in the store of the run that reports them, so that every later step can be repeated.
-
-
-FOLDER = "notes/"
 
 
 def write_note(store: RunStore, status: Status, because: str, now: datetime) -> None:

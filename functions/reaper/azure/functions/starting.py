@@ -11,20 +11,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import azure.durable_functions as df
 
-from reaper.azure.functions import report as run_report
-from reaper.azure.functions.report import log_event, write_note
-from reaper.errors import CloudError, Reason
-from reaper.model import Status
+from reaper import registry
+from reaper import settings as knobs
+from reaper.azure.functions.report import log_event, parse_object, published, write_note
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import Mode, Status
 from reaper.settings import Settings
 from reaper.workflow.store import RunStore, open_run_store
 
@@ -36,6 +38,11 @@ HISTORY_KEPT = timedelta(days=14)
 WAIT_S, WAITS = 3.0, 20
 """Seconds between two looks at a run that was ended, and how many there are."""
 MAX_MESSAGE_CHARS = 500
+RUN_ID = re.compile(r"[0-9a-f]{12}")
+MAX_ANSWER_CHARS = 20_000_000
+RETRY_AFTER_S = 15
+AWS_OPTIONS = {"region", "regions", "account", "accounts", "organization", "ou", "ous", "exclude_account", "exclude_accounts"}
+"""Options that only narrow a sweep of AWS. If they were ignored silently, they would seem to have worked."""
 STATUS = df.OrchestrationRuntimeStatus
 UNDER_WAY = frozenset({STATUS.Running, STATUS.Pending, STATUS.ContinuedAsNew, STATUS.Suspended})
 ENDED = [STATUS.Completed, STATUS.Failed, STATUS.Terminated, STATUS.Canceled]
@@ -58,6 +65,15 @@ class CurrentRun:
     is_under_way: bool
     result: Mapping[str, Any]
     failed_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Status and JSON text of an HTTP answer."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 async def start(
@@ -116,6 +132,96 @@ async def purge_history(client: df.DurableOrchestrationClient, now: datetime) ->
         await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
 
 
+def under_way(run_id: str) -> Answer:
+    """The answer while a run is under way, and right after it was started."""
+    address = status_address(run_id)
+    body = {"schema": 1, "run": run_id, "status": address}
+    return Answer(status=202, text=json.dumps(body), headers={"Location": address, "Retry-After": str(RETRY_AFTER_S)})
+
+
+def status_address(run_id: str) -> str:
+    """The path that answers about a run."""
+    return f"/api/sweep/{run_id}"
+
+
+def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, reports: str | None) -> Answer:
+    """The answer about a run. `current`: the run of the engine's instance, which may be another one. `reports`: where reports are.
+
+    Raises CloudError.
+    """
+    is_current = current is not None and current.run == run_id
+    if current is not None and is_current and current.is_under_way:
+        return under_way(run_id)
+    if result := published(store):
+        return _report_answer(run_id, result, reports)
+    if current is not None and is_current and current.failed_because is None:
+        because = current.result.get("because") or "it has no report"
+        return _problem(409, run_id, f"the run was skipped: {because}")
+    if is_current or store.names():
+        because = (current.failed_because if current and is_current else None) or "it has no report"
+        return _problem(500, run_id, f"the run failed: {because}; the function app's log says why")
+    return _problem(404, run_id, "there is no such run, or its results were deleted")
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """The options in the body of a manual call. Raises SettingsError."""
+    try:
+        options = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"the body isn't JSON: {error}") from error
+    if not isinstance(options, dict):
+        raise SettingsError(f'the body is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
+    return options
+
+
+def call_settings(base: Settings, options: Mapping[str, Any]) -> Settings:
+    """The deployment's settings, narrowed by the call. Raises SettingsError."""
+    if aws_options := sorted(key for key in AWS_OPTIONS & options.keys() if options[key]):
+        raise SettingsError(f"{aws_options[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
+    azure_kinds = tuple(kind.name for kind in registry.kinds("azure"))
+    settings = knobs.narrow_settings(base, options, registry.kind_names())
+    if settings.cloud == "aws" or not set(settings.kinds) & set(azure_kinds):
+        raise SettingsError("this function sweeps Azure only")
+    if not settings.runs:
+        raise SettingsError("set REAPER_RUNS to a blob container's https URL: the phases of a run hand over their results there")
+    from reaper.azure import targets  # imports Azure's SDK, which would slow every cold start
+
+    return replace(
+        knobs.require_durable_stores(settings),
+        cloud="azure",
+        subscriptions=tuple(targets.valid_subscription_id(name) for name in settings.subscriptions),
+        kinds=tuple(k for k in settings.kinds if k in azure_kinds),
+    )
+
+
+def listing_settings(options: Mapping[str, Any]) -> Settings:
+    """The settings for the step that lists the targets of a run that was started with these options: the deployment may have changed since.
+
+    A mode that the deployment no longer has is lowered to the deployment's. Raises SettingsError.
+    """
+    base = knobs.from_env(os.environ)
+    asked = options.get("mode")
+    if isinstance(asked, str) and asked in knobs.MODES and knobs.MODES.index(Mode(asked)) > knobs.MODES.index(base.mode):
+        options = {**options, "mode": base.mode.value}
+    return call_settings(base, options)
+
+
+def later_settings(options: Mapping[str, Any]) -> Settings:
+    """The settings for a later step of that run: the deployment's as they are by now, in the mode of the run or a lower one.
+
+    Places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no longer sweeps all its places.
+    Raises SettingsError.
+    """
+    return listing_settings({"mode": options.get("mode")})
+
+
+def deployment() -> str:
+    """What this deployment is called in the run's lease: the app's resource ID, or else the name of its host."""
+    return (
+        os.environ.get("REAPER_DEPLOYMENT", "").strip() or os.environ.get("WEBSITE_HOSTNAME", "").strip() or "of an unnamed app"
+    )
+
+
 async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Start:
     because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
     log_event(logging.WARNING, "start skipped", run=current.run, attempt=attempt, scheduled=scheduled, because=because)
@@ -172,57 +278,6 @@ def _parsed(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# MERGED The answer about one run: still under way, its report, or why there is none. It is made from what the engine says locally, and it never
-# contains the engine's own addresses: their key would open all runs to everyone who has it.
-#
-# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-features
-
-
-RUN_ID = re.compile(r"[0-9a-f]{12}")
-MAX_ANSWER_CHARS = 20_000_000
-RETRY_AFTER_S = 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Status and JSON text of an HTTP answer."""
-
-    status: int
-    text: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def under_way(run_id: str) -> Answer:
-    """The answer while a run is under way, and right after it was started."""
-    address = status_address(run_id)
-    body = {"schema": 1, "run": run_id, "status": address}
-    return Answer(status=202, text=json.dumps(body), headers={"Location": address, "Retry-After": str(RETRY_AFTER_S)})
-
-
-def status_address(run_id: str) -> str:
-    """The path that answers about a run."""
-    return f"/api/sweep/{run_id}"
-
-
-def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, reports: str | None) -> Answer:
-    """The answer about a run. `current`: the run of the engine's instance, which may be another one. `reports`: where reports are.
-
-    Raises CloudError.
-    """
-    is_current = current is not None and current.run == run_id
-    if current is not None and is_current and current.is_under_way:
-        return under_way(run_id)
-    if result := run_report.published(store):
-        return _report_answer(run_id, result, reports)
-    if current is not None and is_current and current.failed_because is None:
-        because = current.result.get("because") or "it has no report"
-        return _problem(409, run_id, f"the run was skipped: {because}")
-    if is_current or store.names():
-        because = (current.failed_because if current and is_current else None) or "it has no report"
-        return _problem(500, run_id, f"the run failed: {because}; the function app's log says why")
-    return _problem(404, run_id, "there is no such run, or its results were deleted")
-
-
 def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) -> Answer:
     """The stored report, with `troubles` if something couldn't be mailed. A very large one is answered without its findings.
 
@@ -233,7 +288,7 @@ def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) 
     if not stored or not reports:
         return _problem(500, run_id, "; ".join(troubles) or "the report wasn't stored: REAPER_REPORTS isn't set")
     text = _read_report(reports, run_id, str(stored))
-    report = run_report.parse_object(text, str(stored))
+    report = parse_object(text, str(stored))
     if not troubles and len(text) <= MAX_ANSWER_CHARS:
         return Answer(status=200, text=text)
     report |= {"troubles": troubles} if troubles else {}

@@ -25,6 +25,7 @@ from azure.core.exceptions import (
 from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
 from reaper.azure.clients import RETRY_COUNTS, TIMEOUTS, new_credential
+from reaper.azure.requests import first_line
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.urls import split_address
@@ -38,6 +39,7 @@ BLOB_RETRY_OPTIONS: dict[str, Any] = {
     "random_jitter_range": 1,
 }
 """The SDK's own waits begin at 15 seconds and triple."""
+JSON_TEXT = ContentSettings(content_type="application/json; charset=utf-8")
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
 EXISTS_CODES = frozenset({"BlobAlreadyExists", "UnauthorizedBlobOverwrite"})
@@ -61,7 +63,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
     except (AzureError, ValueError) as error:
-        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {_first_line(error)}") from error
+        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {first_line(error)}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
@@ -69,18 +71,14 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
 
     Raises SettingsError if Azure refuses.
     """
-    account, container, prefix = _split_address(place)
-    name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
-        with _blob_service(account, place) as service:
-            kind = ContentSettings(content_type="application/json")
-            with suppress(ResourceExistsError):
-                service.get_blob_client(container, name).upload_blob(text.encode(), content_settings=kind)
+        with _blob(place, f"{started_at:%Y/%m/%d}/{run_id}.json") as (address, blob), suppress(ResourceExistsError):
+            blob.upload_blob(text.encode(), content_settings=ContentSettings(content_type="application/json"))
     except (AzureError, ValueError) as error:
         raise SettingsError(
-            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {_first_line(error)}"
+            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {first_line(error)}"
         ) from error
-    return f"{account}/{container}/{name}"
+    return unquote(address)
 
 
 def read_report(place: str, run_id: str, address: str) -> str:
@@ -94,23 +92,15 @@ def read_report(place: str, run_id: str, address: str) -> str:
 
 def write(place: str, name: str, text: str) -> str:
     """Store the text as `<place>/<name>` and return its address. Raises CloudError, also if another text exists: none is overwritten."""
-    with _sdk_errors_as_cloud_errors(WRITE, place):
-        account, container, prefix = _split_address(place)
-        full = "/".join(part for part in (prefix, name) if part)
-        with _blob_service(account, place) as service:
-            kind = ContentSettings(content_type="application/json; charset=utf-8")
-            _upload(service.get_blob_client(container, full), text, kind)
-        return f"{account}/{container}/{quote(full)}"
+    with _sdk_errors_as_cloud_errors(WRITE, place), _blob(place, name) as (address, blob):
+        _upload(blob, text)
+        return address
 
 
 def replace_text(place: str, name: str, text: str) -> None:
     """Store the text as `<place>/<name>`, whatever is there now. Raises CloudError."""
-    with _sdk_errors_as_cloud_errors(WRITE, place):
-        account, container, prefix = _split_address(place)
-        full = "/".join(part for part in (prefix, name) if part)
-        with _blob_service(account, place) as service:
-            kind = ContentSettings(content_type="application/json; charset=utf-8")
-            service.get_blob_client(container, full).upload_blob(text.encode(), content_settings=kind, overwrite=True)
+    with _sdk_errors_as_cloud_errors(WRITE, place), _blob(place, name) as (_, blob):
+        blob.upload_blob(text.encode(), content_settings=JSON_TEXT, overwrite=True)
 
 
 def read_text(address: str) -> str:
@@ -136,10 +126,19 @@ def list_texts(place: str) -> builtins.list[str]:
         return [f"{account}/{container}/{quote(name)}" for name in names]
 
 
-def _upload(blob: BlobClient, text: str, kind: ContentSettings) -> None:
+@contextmanager
+def _blob(place: str, name: str) -> Iterator[tuple[str, BlobClient]]:
+    """The address of `<place>/<name>`, and the client for it."""
+    account, container, prefix = _split_address(place)
+    full = "/".join(part for part in (prefix, name) if part)
+    with _blob_service(account, place) as service:
+        yield f"{account}/{container}/{quote(full)}", service.get_blob_client(container, full)
+
+
+def _upload(blob: BlobClient, text: str) -> None:
     """Write a blob. Raises azure-core's errors, also if there is one with another text."""
     try:
-        blob.upload_blob(text.encode(), content_settings=kind)
+        blob.upload_blob(text.encode(), content_settings=JSON_TEXT)
     except ResourceExistsError:
         # An earlier try, whose reply was lost, may have written this text.
         if blob.download_blob().readall() != text.encode():
@@ -156,10 +155,10 @@ def _sdk_errors_as_cloud_errors(operation: str, where: str) -> Iterator[None]:
         missing = operation if reason is Reason.DENIED else None
         code = str(getattr(error, "error_code", None) or "")
         raise CloudError(
-            reason, operation, f"{without_signature(where)}: {_first_line(error)}", code=code, missing=missing
+            reason, operation, f"{without_signature(where)}: {first_line(error)}", code=code, missing=missing
         ) from error
     except (ValueError, SettingsError) as error:
-        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {_first_line(error)}") from error
+        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {first_line(error)}") from error
 
 
 def _reason_of(error: AzureError) -> Reason:
@@ -202,7 +201,3 @@ def _split_address(uri: str) -> tuple[str, str, str]:
             f"{without_signature(uri)!r} is not an address such as https://account.blob.core.windows.net/container"
         )
     return "/".join([f"https://{parts.netloc}", *owner]), path[0], "/".join(path[1:])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [repr(error)])[0]

@@ -68,10 +68,11 @@ def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
     spaces = {space.id.lower(): space for space in list_workspaces(cloud).workspaces}
     endpoints, deployments = _endpoints_and_deployments(_rows_from_graph(cloud) if spaces else [])
     yield from _join(endpoints, deployments, spaces)
+    with_deployments = {_id_above(key, "deployments") for key in deployments}
     bare = [
         (endpoints[above], spaces[space_id])
         for above in endpoints
-        if not _has_deployment(above, deployments) and (space_id := _id_above(above, "onlineendpoints")) in spaces
+        if above not in with_deployments and (space_id := _id_above(above, "onlineendpoints")) in spaces
     ]
     for batch in cloud.map_concurrently(lambda pair: _deployments_of_endpoint(cloud, *pair), bare):
         yield from batch
@@ -155,10 +156,6 @@ def _rows_from_graph(cloud: CloudSession) -> list[Json]:
         return []
 
 
-def _has_deployment(above: str, deployments: Iterable[str]) -> bool:
-    return any(key.startswith(f"{above}/") for key in deployments)
-
-
 def is_gone(cloud: CloudSession, resource_id: str) -> bool:
     """Whether a deployment or endpoint no longer exists, according to the source itself. Raises CloudError.
 
@@ -176,12 +173,16 @@ def is_gone(cloud: CloudSession, resource_id: str) -> bool:
 
 def _deployments_of_endpoint(cloud: CloudSession, above: Json, space: Workspace) -> list[Deployment]:
     """The deployments of one endpoint. What can't be read of it is an error of the session, and hides nothing of another endpoint."""
+    path = f"{above['id']}/deployments"
     try:
-        return list(_list_deployments_of(cloud, above, space))
+        rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
     except CloudError as error:
         if not _is_known_gone(cloud, above["id"], error):
             cloud.add_error(error)
         return []
+    names = {row["id"]: _last_segment(row["id"].lower()) for row in rows}
+    others = {name: frozenset(names.values()) - {name} for name in names.values()}
+    return [Deployment(row=row, endpoint=above, workspace=space, siblings=others[names[row["id"]]]) for row in rows]
 
 
 def _is_known_gone(cloud: CloudSession, resource_id: str, error: CloudError) -> bool:
