@@ -14,6 +14,7 @@ from azure.core.pipeline import PipelineContext, PipelineResponse
 from azure.core.rest import HttpRequest
 
 from hanging import hanging
+from reaper.azure.clients import ShortRetryPolicy
 from reaper.azure.stores import secrets
 from reaper.errors import CloudError, Reason
 
@@ -110,7 +111,7 @@ class Reply:
 
 @pytest.mark.parametrize(("seconds", "again"), [("1", True), ("60", False)])
 def test_a_long_retry_after_of_a_vault_is_not_waited_for(seconds: str, again: bool):
-    policy = secrets._ShortRetryPolicy(**secrets.LIMITS)
+    policy = ShortRetryPolicy(secrets.MAX_RETRY_AFTER_S, **secrets.LIMITS)
     request = HttpRequest("GET", VAULT)
     reply = PipelineResponse(request, Reply(seconds), PipelineContext(None))
     assert policy.is_retry({"methods": {"GET"}, "total": 1}, reply) is again

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import TokenCredential
@@ -67,14 +67,6 @@ PLAIN_ERRORS: dict[int, type[HttpResponseError]] = dict.fromkeys((304, 401, 404,
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
-@dataclass(slots=True)
-class _Memo:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    is_done: bool = False
-    value: Any = None
-    error: CloudError | None = None
-
-
 class Clients:
     """The clients of one subscription. `may_use_batch`: whether metrics may be read in batches; true until Azure refuses.
 
@@ -90,7 +82,8 @@ class Clients:
         )
         self._arm.__enter__()
         self._opened: dict[str, Any] = {}
-        self._memos: dict[Hashable, _Memo] = {}
+        self._results: dict[Hashable, Any] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def send(self, request: HttpRequest, region: str | None) -> HttpResponse:
@@ -133,23 +126,22 @@ class Clients:
     def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
         """The result of `read`, called by the first caller only. A CloudError is remembered and raised to all."""
         with self._lock:
-            memo = self._memos.setdefault(key, _Memo())
-        with memo.lock:
-            if not memo.is_done:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._results:
                 try:
-                    memo.value = read()
+                    self._results[key] = read()
                 except CloudError as error:
-                    memo.error = error
-                memo.is_done = True
-        if memo.error:
-            raise memo.error
-        value: A = memo.value
-        return value
+                    self._results[key] = error
+        result: A | CloudError = self._results[key]
+        if isinstance(result, CloudError):
+            raise result
+        return result
 
     def without_cache(self) -> Clients:
         """The same clients with nothing remembered, for reading again."""
         fresh = copy.copy(self)
-        fresh._memos = {}
+        fresh._results, fresh._locks = {}, {}
         return fresh
 
     def _opened_once(self, key: str, client: Callable[[], Any]) -> Any:
@@ -205,7 +197,6 @@ class ShortRetryPolicy(RetryPolicy[Any, Any]):
         self._method_whitelist = frozenset({"GET", "POST"})
 
     def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
-        """Whether to try again."""
         wait = self.get_retry_after(response) or 0
         return bool(wait <= self._longest_s and super().is_retry(settings, response))
 
@@ -234,7 +225,6 @@ class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
                 time.sleep(min(wait, MAX_RETRY_AFTER_S))
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
-        """Reads the quota headers."""
         headers = response.http_response.headers
         if headers.get(QUOTA_HEADER, "").strip() == "0":
             with self._lock:

@@ -235,7 +235,6 @@ def _is_gone(cloud: CloudSession, source: MetricSource, error: CloudError, is_go
 
 
 def query_params(query: MetricQuery, window: Window) -> dict[str, str]:
-    """The parameters of a batch call."""
     params = {
         "metricnamespace": query.namespace,
         "metricnames": ",".join(query.metrics),

@@ -238,10 +238,10 @@ def _code_and_message(text: str) -> tuple[str, str]:
     return (str(error.get("code") or ""), str(error.get("message") or "")) if isinstance(error, dict) else ("", str(error)[:200])
 
 
-def first_line(error: Exception) -> str:
-    """The first line of the error's text, up to 300 characters."""
+def first_line(error: Exception, most: int | None = 300) -> str:
+    """The first line of the error's text, up to that many characters."""
     lines = str(error).strip().splitlines() or [repr(error)]
-    return lines[0][:300]
+    return lines[0][:most]
 
 
 def parse_time(text: object) -> datetime | None:
@@ -262,7 +262,6 @@ def query_time(moment: datetime) -> str:
 
 
 def latest_known(*times: datetime | None) -> datetime | None:
-    """The latest of the known times."""
     return max((time for time in times if time), default=None)
 
 

@@ -38,13 +38,13 @@ NOT_CHANGEABLE = "its subscription wasn't Enabled or PastDue when the run began,
 NOT_SWEPT = "the deployment no longer sweeps its subscription"
 
 
-def target_sessions(subscriptions: Sequence[str], environ: Mapping[str, str] | None = None) -> list[CloudSession]:
+def target_sessions(subscriptions: Sequence[str]) -> list[CloudSession]:
     """A session per subscription: the requested ones, or each that the identity can read.
 
     Raises SettingsError for an invalid subscription ID, CloudError if the readable ones can't be listed.
     """
-    ids = [valid_subscription_id(subscription) for subscription in subscriptions] or list(_list_readable(environ))
-    return [_open_session(subscription, environ) for subscription in dict.fromkeys(ids)]
+    ids = [valid_subscription_id(subscription) for subscription in subscriptions] or list(_list_readable())
+    return [_open_session(subscription) for subscription in dict.fromkeys(ids)]
 
 
 def list_accounts(settings: Settings) -> list[Account]:
@@ -56,7 +56,7 @@ def list_accounts(settings: Settings) -> list[Account]:
     names: dict[str, str | None] = dict.fromkeys(valid_subscription_id(subscription) for subscription in settings.subscriptions)
     if settings.management_group:
         names = _below_group(settings.management_group, tuple(names))
-    readable = _list_readable(None, may_fail=bool(names))
+    readable = _list_readable(may_fail=bool(names))
     return [_account(subscription, name, readable) for subscription, name in (names or dict.fromkeys(readable)).items()]
 
 
@@ -92,11 +92,10 @@ def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
     return any(settings.get(name) for name in SIGN_IN_VARIABLES) or (folder / "azureProfile.json").is_file()
 
 
-def _open_session(subscription: str, environ: Mapping[str, str] | None = None) -> CloudSession:
-    settings = os.environ if environ is None else environ
+def _open_session(subscription: str) -> CloudSession:
     names = sorted(name for name in os.environ if name.startswith(SIGN_IN_PREFIXES))
     credential, graph_quota = _sign_in(tuple((name, os.environ[name]) for name in names))
-    clients = Clients(credential, subscription, hosts_from_env(settings), graph_quota)
+    clients = Clients(credential, subscription, hosts_from_env(os.environ), graph_quota)
     return CloudSession(clients, Target(cloud="azure", account=subscription))
 
 
@@ -127,10 +126,10 @@ def _account(subscription: str, name: str | None, readable: Mapping[str, Subscri
     )
 
 
-def _list_readable(environ: Mapping[str, str] | None = None, *, may_fail: bool = False) -> dict[str, Subscription]:
+def _list_readable(*, may_fail: bool = False) -> dict[str, Subscription]:
     """The subscriptions that the identity can read. Raises CloudError if there is none, unless it `may_fail`."""
     try:
-        readable = workspaces.list_readable(_open_session("unknown", environ))
+        readable = workspaces.list_readable(_open_session("unknown"))
     except CloudError:
         if not may_fail:
             raise

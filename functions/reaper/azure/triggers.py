@@ -50,7 +50,6 @@ EVENT = "keep-link"
 
 @app.orchestration_trigger(context_name="context", orchestration=starting.ORCHESTRATOR)
 def sweep_run(context: df.DurableOrchestrationContext) -> Any:
-    """One run, from its targets to its report."""
     return (yield from orchestrate(context))
 
 
@@ -150,7 +149,6 @@ def client_ip(forwarded_for: str) -> str:
 
 
 def build_response(reply: Reply) -> func.HttpResponse:
-    """The reply as the host expects it."""
     return func.HttpResponse(reply.body, status_code=reply.status, headers=dict(reply.headers))
 
 

@@ -11,16 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from types import UnionType
-from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
-
-from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.stored_text import parse_time, sortable_time
 from reaper.model import Memory, SideChange, StepName, Target
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 VALUE_PREFIX = "v_"
 """Begins the columns of a named row's values."""
@@ -168,7 +169,7 @@ def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -
     """
     subject = f"the ledger record of {resource_id}"
     with _unreadable(subject):
-        columns = _MEMORY_ROW.validate_python(row)
+        columns = _row_of(Memory).validate_python(row)
         stored = {field: columns[column] for field, column in COLUMNS.items() if column in columns}
         return Memory(**stored, version=valid_version(version, subject))
 
@@ -194,7 +195,7 @@ def unfinished_columns(entry: Unfinished) -> dict[str, str]:
 def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
     """The hint in a row. Raises CloudError if it isn't readable."""
     with _unreadable("a record of an unfinished action"):
-        return Unfinished(target=target, **{"owner": None, **_UNFINISHED_ROW.validate_python(row)})
+        return Unfinished(target=target, **{"owner": None, **_row_of(Unfinished).validate_python(row)})
 
 
 def statistics_columns(summary: RunStatistics) -> dict[str, str]:
@@ -205,8 +206,8 @@ def statistics_columns(summary: RunStatistics) -> dict[str, str]:
 def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
     """The statistics in a row. Raises CloudError if they aren't readable."""
     with _unreadable("a record of run statistics"):
-        target = Target(**_TARGET_ROW.validate_python(row))
-        return RunStatistics(target=target, **_STATISTICS_ROW.validate_python(row))
+        target = Target(**_row_of(Target).validate_python(row))
+        return RunStatistics(target=target, **_row_of(RunStatistics).validate_python(row))
 
 
 def history_columns(entry: HistoryEntry) -> dict[str, str]:
@@ -217,7 +218,7 @@ def history_columns(entry: HistoryEntry) -> dict[str, str]:
 def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
     """The history entry in a row. Raises CloudError if it isn't readable."""
     with _unreadable("a history entry"):
-        return HistoryEntry(**_HISTORY_ROW.validate_python(row))
+        return HistoryEntry(**_row_of(HistoryEntry).validate_python(row))
 
 
 def valid_version(version: object, subject: str) -> int:
@@ -234,6 +235,8 @@ def _unreadable(subject: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        from pydantic import ValidationError
+
         reasons = str(error)
         if isinstance(error, ValidationError):
             reasons = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
@@ -259,36 +262,32 @@ def _parse_changes(text: str) -> tuple[SideChange, ...]:
         raise ValueError(f"{text!r} isn't a list of changes") from error
 
 
-_COLUMN_TYPES: Mapping[Any, Any] = {
-    str: Annotated[str, Strict()],
-    datetime: Annotated[str, Strict(), AfterValidator(parse_time)],
-    tuple[SideChange, ...]: Annotated[str, Strict(), AfterValidator(_parse_changes)],
-}
-"""How columns are parsed: nothing but a string is a string or a time, and no number is taken for a time."""
+@cache
+def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
+    """Parses the columns of a noun as the types that it gives its fields; a field that may be None is an optional column.
 
+    Nothing but a string is a string or a time, and no number is taken for a time.
+    """
+    from pydantic import AfterValidator, Strict, TypeAdapter  # slow to load, and a start reads no row
+    from typing_extensions import TypedDict
 
-def _row_of(noun: type, columns: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
-    """Parses the named columns as the types that `noun` gives its fields; a field that may be None is an optional column."""
+    text = Annotated[str, Strict()]
+    parsed: Mapping[Any, Any] = {
+        str: text,
+        datetime: Annotated[text, AfterValidator(parse_time)],
+        tuple[SideChange, ...]: Annotated[text, AfterValidator(_parse_changes)],
+    }
     hints = get_type_hints(noun)
-    types = {column: _column_type(hints[field]) for field, column in columns.items()}
+    columns = COLUMNS if noun is Memory else {each.name: each.name for each in fields_of(noun) if each.name not in _NOT_IN_ROW}
+    types = {}
+    for field_name, column in columns.items():
+        hint = hints[field_name]
+        if is_optional := get_origin(hint) is UnionType:
+            [hint] = [part for part in get_args(hint) if part is not type(None)]
+        types[column] = NotRequired[parsed.get(hint, hint)] if is_optional else parsed.get(hint, hint)
     return TypeAdapter(TypedDict(f"{noun.__name__}Row", types))  # type: ignore[operator]
-
-
-def _column_type(hint: Any) -> Any:
-    if get_origin(hint) is UnionType:
-        [inner] = [part for part in get_args(hint) if part is not type(None)]
-        return NotRequired[_COLUMN_TYPES.get(inner, inner)]
-    return _COLUMN_TYPES.get(hint, hint)
-
-
-def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
-    return {each.name: each.name for each in fields_of(noun) if each.name not in but}
 
 
 _IN_THE_KEY = frozenset({"target"})
 _CHANGING = frozenset({"account_name", "blocked_because"})
-_MEMORY_ROW = _row_of(Memory, COLUMNS)
-_UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but=_IN_THE_KEY))
-_STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but=_IN_THE_KEY))
-_TARGET_ROW = _row_of(Target, _own_names(Target, but=_CHANGING))
-_HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))
+_NOT_IN_ROW = _IN_THE_KEY | _CHANGING

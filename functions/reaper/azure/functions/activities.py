@@ -59,7 +59,6 @@ def list_targets(call: Any) -> Any:
 
 @blueprint.activity_trigger(input_name="call", activity=OBSERVE_ITEM)
 def observe_item(call: Any) -> Any:
-    """Observe one item, or say why that failed."""
     return _item_result(call, _phases().observe_item)
 
 
@@ -72,7 +71,6 @@ def decide_run(call: Any) -> Any:
 
 @blueprint.activity_trigger(input_name="call", activity=ACT_ON_ITEM)
 def act_on_item(call: Any) -> Any:
-    """Act on one target, or say why that failed."""
     return _item_result(call, _phases().act_on_item)
 
 

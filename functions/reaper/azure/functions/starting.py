@@ -140,7 +140,6 @@ def under_way(run_id: str) -> Answer:
 
 
 def status_address(run_id: str) -> str:
-    """The path that answers about a run."""
     return f"/api/sweep/{run_id}"
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any
 
 from azure.mgmt.core.tools import parse_resource_id
 
-from reaper.acting.contract import UndoState, any_members
+from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-T = TypeVar("T")
-CHANGING_STATES = frozenset(
-    {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp"}
-    | {"UserSettingUp"}
-)
+Undo = Callable[["CloudSession", Manifest], UndoResult]
+CHANGING_STATES = {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing"}
+CHANGING_STATES |= {"SettingUp", "UserSettingUp"}
 """States that end without anyone's doing."""
 RUN_AGAIN_LATER = "run it again in a few minutes"
 COMPUTE_ROOT = f"{PROVIDER}/workspaces/computes"
@@ -73,31 +71,33 @@ def is_refused_for_now(error: CloudError) -> bool:
     return error.reason is Reason.THROTTLED or error.code.startswith("409")
 
 
-def with_retry_advice(undo: Callable[[], T]) -> T:
-    """The result of `undo`. Raises its CloudError, with advice if Azure refused it for now."""
-    try:
-        return undo()
-    except CloudError as error:
-        if not is_refused_for_now(error):
-            raise
-        message = str(error).removeprefix(f"{error.operation}: ")
-        raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
+def with_retry_advice(undo: Undo) -> Undo:
+    """`undo`, whose CloudError gives advice if Azure refused it for now."""
+
+    @wraps(undo)
+    def advised(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+        try:
+            return undo(cloud, manifest)
+        except CloudError as error:
+            if not is_refused_for_now(error):
+                raise
+            message = str(error).removeprefix(f"{error.operation}: ")
+            raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
+
+    return advised
 
 
 def stop_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    """Stops a compute instance."""
     begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_stop)
     return ArmOperation(permission=f"{COMPUTE_ROOT}/stop/action", path=f"{instance_id}/stop", begin=begin)
 
 
 def start_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    """Starts a compute instance."""
     begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_start)
     return ArmOperation(permission=f"{COMPUTE_ROOT}/start/action", path=f"{instance_id}/start", begin=begin)
 
 
 def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
-    """Deletes an online deployment."""
     begin = _at(deployment_id, 2, cloud.clients.operations_client().online_deployments.begin_delete)
     return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=begin)
 

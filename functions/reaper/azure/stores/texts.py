@@ -63,7 +63,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
     except (AzureError, ValueError) as error:
-        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {first_line(error)}") from error
+        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {first_line(error, None)}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
@@ -76,7 +76,7 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
             blob.upload_blob(text.encode(), content_settings=ContentSettings(content_type="application/json"))
     except (AzureError, ValueError) as error:
         raise SettingsError(
-            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {first_line(error)}"
+            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {first_line(error, None)}"
         ) from error
     return unquote(address)
 
@@ -155,10 +155,10 @@ def _sdk_errors_as_cloud_errors(operation: str, where: str) -> Iterator[None]:
         missing = operation if reason is Reason.DENIED else None
         code = str(getattr(error, "error_code", None) or "")
         raise CloudError(
-            reason, operation, f"{without_signature(where)}: {first_line(error)}", code=code, missing=missing
+            reason, operation, f"{without_signature(where)}: {first_line(error, None)}", code=code, missing=missing
         ) from error
     except (ValueError, SettingsError) as error:
-        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {first_line(error)}") from error
+        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {first_line(error, None)}") from error
 
 
 def _reason_of(error: AzureError) -> Reason:

@@ -44,7 +44,6 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
 
 
 def cluster_resource(compute: Resource) -> Resource:
-    """The cluster as a resource."""
     made = compute.details.provisioning_state
     status = str(compute.details.properties.get("allocationState") or "") if made == "Succeeded" else made
     resource = computes.complete(compute, NAME, status, _billed_parts(compute.details))

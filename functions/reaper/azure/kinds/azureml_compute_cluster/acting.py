@@ -65,12 +65,9 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     return ActionResult(because=f"{was}; its maximum of {before[MAX_NODES_KEY]} and its idle time are unchanged")
 
 
+@with_retry_advice
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Restore the old minimum, but not above the current maximum, if it is the same cluster and its minimum is still 0."""
-    return with_retry_advice(lambda: _raise_minimum(cloud, manifest))
-
-
-def _raise_minimum(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     row, old = computes.read_row(cloud, manifest.id), manifest.undo_state["scaleSettings"][MIN_NODES_KEY]
     acting.require_same(manifest.undo_state.get("was") or {}, acting.compute_identity(row), WRITE_PERMISSION)
     require_settled(row["properties"].get("provisioningState"), WRITE_PERMISSION)

@@ -38,7 +38,6 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
 
 
 def instance_resource(compute: Resource) -> Resource:
-    """The instance as a resource."""
     properties, provisioning_state = compute.details.properties, compute.details.provisioning_state
     state = str(properties.get("state") or provisioning_state)
     size = properties.get("vmSize")

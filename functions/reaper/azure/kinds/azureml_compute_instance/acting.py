@@ -74,12 +74,9 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     return ActionResult(because=f"{verb} requested; the next sweep checks the result")
 
 
+@with_retry_advice
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Start it, or set its idle shutdown to what it was."""
-    return with_retry_advice(lambda: _undo_stop(cloud, manifest))
-
-
-def _undo_stop(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     row = computes.read_row(cloud, manifest.id)
     acting.require_same(manifest.undo_state.get("was") or {}, acting.compute_identity(row), kind.NAME)
     properties = computes.properties_of(row)

@@ -52,16 +52,15 @@ class Deployment:
     siblings: frozenset[str] = frozenset()
 
 
-def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
+def list_deployments(cloud: CloudSession) -> Iterable[Deployment]:
     """Every deployment, once, under however many spellings Azure lists it. What can't be read of a workspace is an error of the session.
 
     Raises CloudError if the workspaces can't be listed.
     """
-    known: set[str] = set()
+    unique: dict[str, Deployment] = {}
     for deployment in _listed_deployments(cloud):
-        if (key := deployment.row["id"].lower()) not in known:
-            known.add(key)
-            yield deployment
+        unique.setdefault(deployment.row["id"].lower(), deployment)
+    return unique.values()
 
 
 def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
@@ -134,13 +133,15 @@ def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspac
 
 
 def read_deployment(cloud: CloudSession, deployment_id: str) -> Json:
-    """A deployment as it is now. Raises CloudError."""
     return cloud.call(ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS))
 
 
 def read_endpoint(cloud: CloudSession, endpoint: str) -> Json:
-    """The endpoint with that ID as it is now. Raises CloudError."""
-    return cloud.call(ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties")))
+    return cloud.call(endpoint_request(endpoint))
+
+
+def endpoint_request(endpoint: str) -> ArmRequest:
+    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties"))
 
 
 def endpoint_id(deployment_id: str) -> str:

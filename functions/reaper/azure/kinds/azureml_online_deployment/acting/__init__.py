@@ -29,8 +29,8 @@ from reaper.azure.kinds.azureml_online_deployment import details, listing
 from reaper.azure.kinds.azureml_online_deployment.acting import restore
 from reaper.azure.kinds.azureml_online_deployment.acting.restore import Share, provisioning_state
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, endpoint_digest, with_autoscale, with_digests
-from reaper.azure.kinds.azureml_online_deployment.listing import READ_DEPLOYMENTS, READ_ENDPOINTS
-from reaper.azure.requests import ArmChange, ArmRequest, Json, reading, valid_count
+from reaper.azure.kinds.azureml_online_deployment.listing import READ_DEPLOYMENTS
+from reaper.azure.requests import ArmChange, Json, reading, valid_count
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, SideChange, StepName
 
@@ -68,7 +68,11 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     """Begin to scale it in or to delete it. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
     _require_recorded(resource, manifest)
     if manifest.action is StepName.STOP:
-        return ActionResult(because=_scale_in(cloud, manifest, permit))
+        row = manifest.undo_state["deployment"]
+        with permit():
+            _set_instances(cloud, row, 1)
+        was = f"{row['sku']['capacity']} instances"
+        return ActionResult(because=f"scaling it from {was} to one has started; the next sweep checks the result")
     if side_changes(manifest):
         return ActionResult(because=_delete_with_traffic(cloud, resource, manifest, permit))
     delete = acting.delete_deployment(cloud, resource.id)
@@ -83,10 +87,10 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     return (SideChange(what=restore.SHARE, before=percent, ours=0),) if percent else ()
 
 
+@with_retry_advice
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Restore the instance count; or recreate the deployment and, once it is ready, restore its traffic."""
-    bring_back = _scale_out if manifest.action is StepName.STOP else restore.restore_deployment
-    return with_retry_advice(lambda: bring_back(cloud, manifest))
+    return (_scale_out if manifest.action is StepName.STOP else restore.restore_deployment)(cloud, manifest)
 
 
 def _recorded_percent(manifest: Manifest) -> int:
@@ -100,13 +104,6 @@ def _require_recorded(resource: Resource, manifest: Manifest) -> None:
     recorded = with_digests(now, state["deployment"], state["endpoint"])
     if recorded != now or _recorded_percent(manifest) != (now.traffic_percent or 0):
         raise ActionWithdrawn("its settings or its endpoint's changed a moment ago")
-
-
-def _scale_in(cloud: CloudSession, manifest: Manifest, permit: Permit) -> str:
-    row = manifest.undo_state["deployment"]
-    with permit():
-        _set_instances(cloud, row, 1)
-    return f"scaling it from {row['sku']['capacity']} instances to one has started; the next sweep checks the result"
 
 
 def _set_instances(cloud: CloudSession, row: Json, count: int) -> None:
@@ -151,8 +148,7 @@ def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Mani
 
 def _stop_traffic(cloud: CloudSession, before: DeploymentDetails, share: Share) -> None:
     """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
-    request = ArmRequest(permission=READ_ENDPOINTS, path=share.endpoint_id, required_keys=("id", "properties"))
-    endpoint = cloud.call_once(request)
+    endpoint = cloud.call_once(listing.endpoint_request(share.endpoint_id))
     if endpoint_digest(endpoint, share.deployment_name) != before.endpoint_digest:
         raise CloudError(Reason.REFUSED, kind.NAME, "its endpoint's settings changed a moment ago")
     restore.set_traffic(cloud, endpoint, share)
