@@ -6,6 +6,7 @@ import io
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -67,10 +68,12 @@ class Handler(MotoRequestHandler):
             self.close_connection = True
         content = get_input_stream(environ).read()
         environ |= {"wsgi.input": io.BytesIO(content), "CONTENT_LENGTH": str(len(content))}
-        answer: list[Any] = []
+        status, headers = "", list[tuple[str, str]]()
 
-        def start(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
-            answer[:] = [status, headers]
+        def start(answered: str, with_headers: list[tuple[str, str]], _: Any = None) -> Callable[[bytes], object]:
+            nonlocal status, headers
+            status, headers = answered, with_headers
+            return self.wfile.write
 
         try:
             body = b"".join(self.server.app(environ, start))
@@ -79,8 +82,8 @@ class Handler(MotoRequestHandler):
             return
         except Exception:
             log.exception("%s %s failed", self.command, self.path)
-            answer, body = ["500 Internal Server Error", []], b""
-        self._write(*answer, body)
+            status, headers, body = "500 Internal Server Error", [], b""
+        self._write(status, headers, body)
 
     def _write(self, status: str, headers: list[tuple[str, str]], body: bytes) -> None:
         code, _, reason = status.partition(" ")
