@@ -156,9 +156,11 @@ def test_arm_ids_that_differ_by_case_are_one_resource(ledger):
     assert [entry.id for entry in history_of(ledger, ARM)] == spellings
 
 
-def test_two_thousand_memories_are_recalled_at_once(ledger_location):
-    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
-    ids = [f"{ARN}-{n}" for n in range(1000)] + arm
+def test_many_memories_are_recalled_at_once(ledger_location):
+    """On the wire two batches of a hundred and a part of one; of one file more than one statement may name."""
+    half = 1000 if ledger_location.address.startswith(("memory:", "sqlite:")) else 105
+    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(half)]
+    ids = [f"{ARN}-{n}" for n in range(half)] + arm
     ledger = ledger_location.open_ledger()
     for id in ids[::100]:
         assert ledger.remember(id, replace(FULL, notice_receipt=id), 0, NOW)
