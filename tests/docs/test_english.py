@@ -9,8 +9,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PHRASES = r"""
 \bnobody\b
@@ -110,9 +108,10 @@ def hits(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_no_text_contains_a_banned_phrase(path: Path):
-    assert hits(path) == []
+def test_no_text_contains_a_banned_phrase():
+    read = files()
+    assert len(read) > 200
+    assert [hit for path in read for hit in hits(path)] == []
 
 
 def test_a_banned_phrase_would_be_noticed(tmp_path: Path):

@@ -115,7 +115,7 @@ class NoticeRound:
 
 
 def attempt(*writes: Callable[[], object]) -> list[ReaperError]:
-    """Make each of these writes to the ledger, whatever became of the others. Returns the errors."""
+    """Make each of these writes to the ledger, even if others failed. Returns the errors."""
     errors = []
     for write in writes:
         try:
