@@ -162,17 +162,9 @@ def test_arm_ids_that_differ_by_case_are_one_resource(ledger):
     assert [entry.id for entry in history_of(ledger, ARM)] == spellings
 
 
-<<<<<<< HEAD
 def test_more_memories_than_a_batch_holds_are_recalled_at_once(ledger_location):
     arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(105)]
     ids = [f"{ARN}-{n}" for n in range(105)] + arm
-=======
-def test_many_memories_are_recalled_at_once(ledger_location):
-    """On the wire two batches of a hundred and a part of one; of one file more than one statement may name."""
-    half = 1000 if ledger_location.address.startswith(("memory:", "sqlite:")) else 105
-    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(half)]
-    ids = [f"{ARN}-{n}" for n in range(half)] + arm
->>>>>>> 894edb8b815d7f56c6526c235d47a8a0173f782f
     ledger = ledger_location.open_ledger()
     for id in ids[::100]:
         assert ledger.remember(id, replace(FULL, notice_receipt=id), 0, NOW)
