@@ -11,7 +11,7 @@ from fakes.memory_ledger import InMemoryLedger
 from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Page, UnreachableLedger, desk, look, remembered, send, warned
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory
-from reaper.snooze import replies
+from reaper.snooze import pages
 from reaper.snooze import request as form
 from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
 from reaper.snooze.request import Reply, Request
@@ -166,7 +166,7 @@ def all_replies() -> list[Callable[[], Reply]]:
         lambda: handle_request(replace(request, body=b"x" * 99_999), desk(InMemoryLedger())),
         lambda: handle_request(request, desk(InMemoryLedger()), meters),
         lambda: handle_request(request, replace(desk(InMemoryLedger()), keys=unreadable)),
-        lambda: replies.invalid_request("x"),
+        lambda: pages.invalid_request("x"),
     ]
 
 

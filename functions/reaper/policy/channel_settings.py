@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import secret_grants
+from reaper.policy.values import as_list
 from reaper.urls import is_loopback
 
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
@@ -30,10 +31,6 @@ SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.of
 """Hosts whose addresses are secrets."""
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _require_plain_address(value: object) -> object:
     if not isinstance(value, str) or not is_plain_address(value):
         raise ValueError("expected one plain email address such as reaper@example.com")
@@ -42,11 +39,11 @@ def _require_plain_address(value: object) -> object:
 
 Address = Annotated[str, BeforeValidator(_require_plain_address)]
 _MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Addresses = Annotated[list[Address], BeforeValidator(_as_list), WithJsonSchema(_MANY)]
+Addresses = Annotated[list[Address], BeforeValidator(as_list), WithJsonSchema(_MANY)]
 _READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
 Readers = Annotated[
     list[Audience],
-    BeforeValidator(_as_list),
+    BeforeValidator(as_list),
     Field(min_length=1, alias="for", description="owners, admins or both"),
     WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
 ]

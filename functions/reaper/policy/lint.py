@@ -4,7 +4,7 @@ differ only in case. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -38,13 +38,10 @@ def lint_policy(policy: Policy, text: str, source: str) -> list[str]:
 
 def _unreachable_rules(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
-        for earlier in policy.rules[:index]:
-            if covers_match(earlier.match, spec.match):
-                yield (
-                    ("rules", index),
-                    f"rule {spec.name!r} never matches: rule {earlier.name!r} above it matches everything it could",
-                )
-                break
+        earlier = next((earlier for earlier in policy.rules[:index] if covers_match(earlier.match, spec.match)), None)
+        if earlier:
+            because = f"rule {earlier.name!r} above it matches everything it could"
+            yield ("rules", index), f"rule {spec.name!r} never matches: {because}"
 
 
 def covers_match(wide: Match, narrow: Match) -> bool:
@@ -78,18 +75,12 @@ def _tag_covers(wide_values: list[str] | None, key: str, narrow_tags: dict[str, 
 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
-        match = spec.match
-        clouds = {kind.cloud for kind in registry.kinds() if any(fnmatchcase(kind.name, glob) for glob in match.kind or ())}
+        match, never = spec.match, f"rule {spec.name!r} never matches"
+        clouds = {kind.cloud for kind in registry.kinds() if _fits_any(kind.name, match.kind or ())}
         if match.cloud and clouds and not clouds & set(match.cloud):
-            yield (
-                ("rules", index, "match"),
-                f"rule {spec.name!r} never matches: its kinds are not in cloud {first_few(match.cloud)}",
-            )
+            yield ("rules", index, "match"), f"{never}: its kinds are not in cloud {first_few(match.cloud)}"
         if match.account and match.subscription and not set(match.account) & set(match.subscription):
-            yield (
-                ("rules", index, "match"),
-                f"rule {spec.name!r} never matches: account and subscription mean the same, but differ",
-            )
+            yield ("rules", index, "match"), f"{never}: account and subscription mean the same, but differ"
 
 
 def _case_traps(policy: Policy) -> Iterator[Problem]:
@@ -102,13 +93,9 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
                 if first != value:
                     differ = f"{short_repr(value)} and {short_repr(first)} differ only in case"
                     yield path, f"tag {shorten(key)}: {differ}; tag values match exactly"
-            if spec.action is Ceiling.IGNORE and _has_only_capitalized(values or ()):
-                missed = f"{first_few(values or ())} does not protect a lower-case spelling"
+            if spec.action is Ceiling.IGNORE and values and all(value != value.lower() for value in values):
+                missed = f"{first_few(values)} does not protect a lower-case spelling"
                 yield path, f"tag {shorten(key)}: values match exactly, so {missed}"
-
-
-def _has_only_capitalized(values: tuple[()] | list[str]) -> bool:
-    return bool(values) and all(value != value.lower() for value in values)
 
 
 def _repeated_tags(policy: Policy) -> Iterator[Problem]:
@@ -118,10 +105,8 @@ def _repeated_tags(policy: Policy) -> Iterator[Problem]:
         for key in spec.match.tags or {}:
             first = spellings.setdefault(key.lower(), key)
             if first != key:
-                yield (
-                    ("rules", index, "match", "tags"),
-                    f"rule {spec.name!r}: {short_repr(first)} and {short_repr(key)} are the same tag, since keys match in any case",
-                )
+                same = f"{short_repr(first)} and {short_repr(key)} are the same tag, since keys match in any case"
+                yield ("rules", index, "match", "tags"), f"rule {spec.name!r}: {same}"
 
 
 def _unknown_regions(policy: Policy) -> Iterator[Problem]:
@@ -130,10 +115,8 @@ def _unknown_regions(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
         for region in spec.match.region or ():
             if not any(fnmatchcase(name, region.lower()) for name in known):
-                yield (
-                    ("rules", index, "match", "region"),
-                    f"rule {spec.name!r}: unknown region {short_repr(region)}{did_you_mean(region, known)}",
-                )
+                unknown = f"unknown region {short_repr(region)}{did_you_mean(region, known)}"
+                yield ("rules", index, "match", "region"), f"rule {spec.name!r}: {unknown}"
 
 
 def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
@@ -141,9 +124,9 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
         if spec.hours is None:
             continue
-        if kinds := ", ".join(_not_restartable(spec.match)):
+        if kinds := [kind.name for kind in _kinds_of(spec.match) if kind.actions and not kind.can_be_started]:
             effect = "so there the hours only protect: they stop, start and force nothing"
-            yield ("rules", index, "hours"), f"rule {spec.name!r}: {kinds} can't be started again, {effect}"
+            yield ("rules", index, "hours"), f"rule {spec.name!r}: {', '.join(kinds)} can't be started again, {effect}"
         if spec.idle_after and spec.idle_after > NIGHT_LENGTH:
             length = f"idle_after {policy_duration(spec.idle_after)} also applies outside the hours and is longer than a night"
             advice = "office hours may never stop anything; use 12h or less"
@@ -157,7 +140,7 @@ def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
         action = spec.action or policy.defaults.action
         if action.rank < Ceiling.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
             continue
-        for kind in _kinds_of_match(spec.match):
+        for kind in _kinds_of(spec.match):
             for key, because in no_effect_reasons(kind, spec, action, default_is_set):
                 yield ("rules", index, key), f"rule {spec.name!r}, {key}: {because}"
 
@@ -179,8 +162,12 @@ def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_
         yield "action", f"a {kind.name} that was {spec_of_action.participle} can't be restored; use `action: notify`"
     is_forced = spec.hours is not None and spec.hours.force and kind.can_be_started
     if kind.needs_setup and not (default_is_set or is_forced or "act_on" in spec.model_fields_set):
-        likely = f"without {kind.needs_setup}, {kind.name} is at most likely idle, and {action} has no effect"
-        yield "act_on", f"{likely}; set that up and write `act_on: proven`, or write `act_on: likely`"
+        yield "act_on", _likely_text(kind.needs_setup, f"{kind.name} is", action)
+
+
+def _likely_text(setup: str, kinds_are: str, action: Ceiling) -> str:
+    likely = f"without {setup}, {kinds_are} at most likely idle, and {action} has no effect"
+    return f"{likely}; set that up and write `act_on: proven`, or write `act_on: likely`"
 
 
 def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
@@ -189,8 +176,7 @@ def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
     if defaults.action is Ceiling.DELETE:
         yield ("defaults", "action"), f"defaults: {_delete_warning(Match())} without a rule that sets another action"
     if defaults.action.rank >= Ceiling.STOP.rank:
-        is_set = "act_on" in defaults.model_fields_set
-        for warning in _default_action_warnings(defaults.action, is_set):
+        for warning in _default_action_warnings(defaults.action, "act_on" in defaults.model_fields_set):
             yield ("defaults", "action"), f"defaults: {warning}"
     for index, spec in enumerate(policy.rules):
         if spec.action is Ceiling.DELETE and not spec.hours and "*" in (spec.match.kind or ["*"]):
@@ -199,11 +185,10 @@ def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
 
 def _delete_warning(match: Match) -> str:
     """`delete names no kind: it deletes every idle a and b, and stops every idle c and d`."""
-    kinds = _kinds_of_match(match)
+    kinds = _kinds_of(match)
     deleted = [kind.name for kind in kinds if StepName.DELETE in kind.actions]
     stopped = [kind.name for kind in kinds if StepName.DELETE not in kind.actions and StepName.STOP in kind.actions]
-    verbs = (("deletes", deleted), ("stops", stopped))
-    parts = [f"it {verb} every idle {', '.join(names)}" for verb, names in verbs if names]
+    parts = [f"it {verb} every idle {', '.join(names)}" for verb, names in (("deletes", deleted), ("stops", stopped)) if names]
     return f"delete names no kind: {' and '.join(parts) or 'no kind fits'}"
 
 
@@ -219,30 +204,29 @@ def _default_action_warnings(action: Ceiling, is_set: bool) -> Iterator[str]:
         yield f"stop has no effect on some {names} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
     if setups and not is_set:
-        likely = f"without {', '.join(dict.fromkeys(setups.values()))}, {', '.join(setups)} are at most likely idle"
-        yield f"{likely}, and {action} has no effect; set that up and write `act_on: proven`, or write `act_on: likely`"
+        yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
 
 
-def _kinds_of_match(match: Match) -> list[Kind[Any]]:
+def _kinds_of(match: Match) -> list[Kind[Any]]:
     """The kinds that the rule covers."""
-    kinds = [kind for kind in registry.kinds() if match.cloud is None or kind.cloud in match.cloud]
-    return [kind for kind in kinds if match.kind is None or any(fnmatchcase(kind.name, glob) for glob in match.kind)]
+    names = _kind_names(match)
+    return [kind for kind in registry.kinds() if kind.name in names]
 
 
 def _kind_names(match: Match) -> frozenset[str]:
-    return _names_by_globs(tuple(match.cloud or ("*",)), tuple(match.kind or ("*",)))
+    clouds = ("*",) if match.cloud is None else tuple(match.cloud)
+    return _names_by_globs(clouds, tuple(match.kind or ("*",)))
 
 
 @lru_cache(maxsize=1024)
 def _names_by_globs(clouds: tuple[str, ...], globs: tuple[str, ...]) -> frozenset[str]:
     """The names of the kinds in one of the clouds that fit one of the globs."""
-    kinds = [kind for kind in registry.kinds() if "*" in clouds or kind.cloud in clouds]
-    return frozenset(kind.name for kind in kinds if any(fnmatchcase(kind.name, glob) for glob in globs))
+    kinds = [kind for kind in registry.kinds() if _fits_any(kind.cloud, clouds)]
+    return frozenset(kind.name for kind in kinds if _fits_any(kind.name, globs))
 
 
-def _not_restartable(match: Match) -> list[str]:
-    """The kinds of the rule that can be stopped or deleted, but not started."""
-    return [kind.name for kind in _kinds_of_match(match) if kind.actions and not kind.can_be_started]
+def _fits_any(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def _missing_domains(policy: Policy) -> Iterator[Problem]:

@@ -1,4 +1,7 @@
-"""What a rule matches: the conditions of its `match`, each true, false, or unknown without a price or size. Pure."""
+"""What a rule matches: the conditions of its `match`, each true, false, or unknown without a price or size. Pure.
+
+And what the canary of a policy, `enforce_only`, covers: the only resources that anything but notices may happen to.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +104,6 @@ def _tag_matches(globs: list[str] | None, values: Sequence[str]) -> bool:
     if globs is None:
         return not values
     return bool(values) and (not globs or any(fnmatchcase(value, glob) for value in values for glob in globs))
-
-
-# MERGED The canary of a policy: the only resources that anything but notices may happen to. Pure.
 
 
 EXPECTED = "name accounts, tags or both, or remove the key: empty, it would cover everything"

@@ -14,7 +14,7 @@ from reaper import duration, registry
 from reaper.model import Ceiling, Confidence, Hours, Resource, Rule
 from reaper.policy import office_hours, tags
 from reaper.policy.schema import Policy, RuleSpec
-from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
+from reaper.policy.tags import MIN_IDLE_AFTER
 from reaper.policy.values import TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
@@ -86,7 +86,9 @@ def _combined_rule(policy: Policy, resource: Resource, specs: Sequence[RuleSpec 
         rule = replace(rule, protected_because=f"{rule.name} says ignore")
     may_narrow = all(spec and TagPermission.TIGHTEN in (spec.tags_may or ()) for spec in specs)
     hours = _with_hours(rule.hours, requests.hours, may_narrow=may_narrow)
-    tagged = _with_tags(replace(rule, hours=hours), _tag_permissions(policy, specs), requests)
+    tagged = _with_idle_after(replace(rule, hours=hours), _tag_permissions(policy, specs), requests.idle_after)
+    tagged = _with_action(tagged, requests.action)
+    tagged = replace(tagged, protected_because=requests.protected_because or rule.protected_because)
     if requests.idle_after == tagged.idle_after:
         return tagged
     return _shortened_outside_hours(tagged, _idle_after_outside_hours(specs), now)
@@ -164,14 +166,6 @@ def _calendar_key(hours: Hours) -> tuple[frozenset[int], int, int, str]:
     return hours.days, hours.start, hours.end, hours.tz
 
 
-def _with_tags(rule: Rule, permissions: set[TagPermission], requests: TagRequests) -> Rule:
-    tagged = _with_action(_with_idle_after(rule, permissions, requests.idle_after), requests.action)
-    return replace(
-        tagged,
-        protected_because=requests.protected_because or rule.protected_because,
-    )
-
-
 def _with_idle_after(rule: Rule, permissions: set[TagPermission], requested: timedelta | None) -> Rule:
     if requested is None or requested == rule.idle_after:
         return rule
@@ -203,19 +197,10 @@ def _with_hours(rule_hours: Hours | None, tag_hours: Hours | None, *, may_narrow
         return rule_hours
     if rule_hours is None:
         return _protecting(tag_hours)
-    chosen = _with_consequences(tag_hours, rule_hours)
-    return office_hours.joined_hours(chosen, rule_hours) if rule_hours.force and not may_narrow else chosen
-
-
-def _with_consequences(tag_hours: Hours, rule_hours: Hours) -> Hours:
-    """The tag's calendar, with what the rule does outside it."""
-    return replace(
-        tag_hours,
-        restart=rule_hours.restart,
-        force=rule_hours.force,
-        override=rule_hours.override,
-        by_rule=rule_hours.by_rule,
+    chosen = replace(
+        rule_hours, days=tag_hours.days, start=tag_hours.start, end=tag_hours.end, tz=tag_hours.tz, also=tag_hours.also
     )
+    return office_hours.joined_hours(chosen, rule_hours) if rule_hours.force and not may_narrow else chosen
 
 
 def _shortened_outside_hours(rule: Rule, idle_after: timedelta, now: datetime) -> Rule:

@@ -1,6 +1,7 @@
-"""The policy file as validated data: defaults, limits, owners and rules. Pure.
+"""The policy file as validated data: defaults, limits, owners and rules; and its JSON Schema for editors. Pure.
 
 `values` parses the values, `match` says which resources a rule covers, and `parse` reads the text, with line numbers in errors.
+https://json-schema.org/draft/2020-12
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -105,18 +106,16 @@ class RunLimits(Section):
     A limit that the file doesn't set (`model_fields_set`) is never below that of an account.
     """
 
-    max_acts: Annotated[int, Field(ge=0, description="the most stops and deletes of one sweep over all accounts")] = 200
+    max_acts: int = Field(200, ge=0, description="the most stops and deletes of one sweep over all accounts")
     max_share: Percentage = Field(
         default="25%", description="the largest share of a kind over all accounts that one sweep may stop or delete"
     )  # type: ignore[assignment]
-    max_usd_per_hour: Annotated[
-        float,
-        Field(
-            ge=0,
-            allow_inf_nan=False,
-            description="the cost of everything that one sweep may stop and delete over all accounts, in US dollars an hour",
-        ),
-    ] = 2000
+    max_usd_per_hour: float = Field(
+        2000,
+        ge=0,
+        allow_inf_nan=False,
+        description="the cost of everything that one sweep may stop and delete over all accounts, in US dollars an hour",
+    )
 
 
 class Limits(Section):
@@ -125,9 +124,7 @@ class Limits(Section):
     Pydantic's `model_fields_set` says which limits the file sets: only a written `max_usd_per_hour` puts unpriced actions on hold.
     """
 
-    max_acts: Annotated[
-        int, Field(ge=0, description="the most stops and deletes of one sweep in one account or subscription")
-    ] = 20
+    max_acts: int = Field(20, ge=0, description="the most stops and deletes of one sweep in one account or subscription")
     max_share: Percentage = Field(
         default="25%",
         description="the largest share of a kind in one account that one sweep may stop or delete; above it, that kind is put on hold there",
@@ -136,15 +133,13 @@ class Limits(Section):
         default="25%",
         description="how much a kind's idle share in one place may exceed its usual share before all actions and notices there are put on hold",
     )  # type: ignore[assignment]
-    max_usd_per_hour: Annotated[
-        float,
-        Field(
-            ge=0,
-            allow_inf_nan=False,
-            description="the cost of everything that one sweep may stop and delete in one account, in US dollars an hour; if set here, unpriced actions are put on hold",
-        ),
-    ] = 200
-    max_scheduled: Annotated[int, Field(ge=0, description="the most stops for office hours of one sweep in one account")] = 200
+    max_usd_per_hour: float = Field(
+        200,
+        ge=0,
+        allow_inf_nan=False,
+        description="the cost of everything that one sweep may stop and delete in one account, in US dollars an hour; if set here, unpriced actions are put on hold",
+    )
+    max_scheduled: int = Field(200, ge=0, description="the most stops for office hours of one sweep in one account")
     run: RunLimits = Field(RunLimits(), description="the most that one sweep may do over all accounts and subscriptions")
 
 
@@ -191,16 +186,11 @@ class Policy(Section):
         return self
 
 
-# MERGED The JSON Schema of policy files for editors: every key with its description, defaults as a file spells them, kinds by name.
-#
-# https://json-schema.org/draft/2020-12
-
-
 SCHEMA_HEAD = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ML Idle Reaper policy"}
 
 
 def policy_schema(kinds: Sequence[str]) -> dict[str, Any]:
-    """The schema. `kinds` are the names of all kinds; globs are allowed, too."""
+    """Every key with its description, defaults as a file spells them, and the names of all `kinds`; globs are allowed, too."""
     schema = Policy.model_json_schema(by_alias=True)
     for section in (schema, *schema["$defs"].values()):
         for key, description in section.get("properties", {}).items():

@@ -26,31 +26,27 @@ class TagPermission(StrEnum):
 class Section(BaseModel):
     """A part of the policy file. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _parse_length(value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str):
+def _parse_length(value: object, shortest: timedelta = timedelta(0), expected: str = "") -> timedelta:
+    """A duration of at least `shortest`, which the error spells as `expected`."""
+    if not isinstance(value, str | timedelta):
         raise ValueError(f"expected {duration.EXPECTED_DURATION}")
-    return duration.parse_duration(value)
+    length = duration.parse_duration(value) if isinstance(value, str) else value
+    if length < shortest:
+        raise ValueError(f"expected at least {expected}")
+    return length
 
 
 def _parse_idle_after(value: object) -> timedelta:
-    """An idle_after. Metrics are hourly and arrive late, so less than half an hour of silence proves nothing."""
-    length = _parse_length(value)
-    if length < MIN_IDLE_AFTER:
-        raise ValueError(f"expected at least {duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late")
-    return length
+    """Metrics are hourly and arrive late, so less than half an hour of silence proves nothing."""
+    return _parse_length(value, MIN_IDLE_AFTER, f"{duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late")
 
 
 def _parse_snooze_max(value: object) -> timedelta:
-    """A snooze_max. Snooze links offer whole days, and every resource can be snoozed."""
-    length = _parse_length(value)
-    if length < timedelta(days=1):
-        raise ValueError("expected at least 1d: snooze links offer whole days")
-    return length
+    """Every resource can be snoozed."""
+    return _parse_length(value, timedelta(days=1), "1d: snooze links offer whole days")
 
 
 def _parse_percentage(value: object) -> float:
@@ -74,7 +70,8 @@ def _parse_domain(value: object) -> object:
     return name
 
 
-def _as_list(value: object) -> object:
+def as_list(value: object) -> object:
+    """A list of one, if one is written without brackets."""
     return [value] if isinstance(value, str) else value
 
 
@@ -100,7 +97,7 @@ def _scalar_text(value: object) -> object:
 
 _DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": duration.DURATION_PATTERN})
 IdleAfter = Annotated[timedelta, BeforeValidator(_parse_idle_after), _DURATION_SCHEMA]
-Length = Annotated[timedelta, BeforeValidator(_parse_length), _DURATION_SCHEMA]
+Length = Annotated[timedelta, BeforeValidator(lambda value: _parse_length(value)), _DURATION_SCHEMA]
 SnoozeLength = Annotated[timedelta, BeforeValidator(_parse_snooze_max), _DURATION_SCHEMA]
 Percentage = Annotated[
     float,
@@ -115,15 +112,15 @@ Comparison = Annotated[
 PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-Words = Annotated[list[str], BeforeValidator(_as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
 }
-Accounts = Annotated[list[str], BeforeValidator(_as_list), MinLen(1), WithJsonSchema(_ACCOUNTS_SCHEMA)]
+Accounts = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_ACCOUNTS_SCHEMA)]
 _CLOUD: dict[str, Any] = {"enum": ["aws", "azure"]}
 Clouds = Annotated[
     list[Literal["aws", "azure"]],
-    BeforeValidator(_as_list),
+    BeforeValidator(as_list),
     WithJsonSchema({"anyOf": [_CLOUD, {"type": "array", "items": _CLOUD}]}),
 ]
 _TAG_SCHEMA: dict[str, Any] = {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}

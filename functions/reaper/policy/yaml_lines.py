@@ -36,22 +36,19 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own class attribute)
 
 
-SCALAR_PATTERNS = {
-    "null": re.compile(r"(?:null|Null|NULL|~|)\Z"),
-    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
-    "int": re.compile(r"[-+]?[0-9]+\Z"),
-    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?\Z"),
+INT = r"[-+]?[0-9]+"
+FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?"
+SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
+    "null": (r"null|Null|NULL|~|", "nN~", lambda text: None),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
+    "int": (INT, "-+0123456789", int),
+    "float": (FLOAT, "-+.0123456789", float),
 }
-for _name, _first in (("null", "nN~"), ("bool", "tTfF"), ("int", "-+0123456789"), ("float", "-+.0123456789")):
-    _Loader.add_implicit_resolver(f"{YAML_TAG}{_name}", SCALAR_PATTERNS[_name], [*_first, *([""] if _name == "null" else [])])
-SCALAR_PARSERS: dict[str, Callable[[str], Any]] = {
-    "str": str,
-    "null": lambda text: None,
-    "bool": lambda text: text.lower() == "true",
-    "int": int,
-    "float": float,
-}
-"""The parser of each scalar tag. PyYAML's own constructors accept more tags and crash on half of their input."""
+"""By tag: the pattern of a scalar, its first characters, and its parser. PyYAML's own constructors accept more tags and crash on half of their
+input."""
+for _name, (_pattern, _first, _) in SCALARS.items():
+    _first_characters = [*_first, ""] if _name == "null" else [*_first]
+    _Loader.add_implicit_resolver(f"{YAML_TAG}{_name}", re.compile(rf"(?:{_pattern})\Z"), _first_characters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,63 +99,51 @@ def _node_value(node: Node, path: KeyPath, lines: LineMap) -> Any:
     if isinstance(node, MappingNode) and node.tag == f"{YAML_TAG}map":
         return _mapping_value(node, path, lines)
     if isinstance(node, SequenceNode) and node.tag == f"{YAML_TAG}seq":
-        return _sequence_value(node, path, lines)
+        lines.lines.update({(*path, index): _line_of(item) for index, item in enumerate(node.value)})
+        return [_node_value(item, (*path, index), lines) for index, item in enumerate(node.value)]
     raise _unknown_tag_error(node, path, lines.source)
 
 
 def _mapping_value(node: MappingNode, path: KeyPath, lines: LineMap) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        key = _key_text(key_node, path, lines.source)
+        if not isinstance(key_node, ScalarNode):  # not repeated in the error: aliases can make it endless
+            raise _node_error(key_node, path, lines.source, "a list or mapping can't be a key; expected a string")
+        _require_plain_scalar(key_node, path, lines.source)
+        key = str(key_node.value)
         key_path = (*path, key)
         if key in result:
-            raise PolicyError([f"{_place(lines.source, _line_of(key_node), key_path)}: duplicate key; remove one"])
+            raise _node_error(key_node, key_path, lines.source, "duplicate key; remove one")
         lines.lines[key_path] = _line_of(key_node)
         result[key] = _node_value(value_node, key_path, lines)
     return result
 
 
-def _sequence_value(node: SequenceNode, path: KeyPath, lines: LineMap) -> list[Any]:
-    for index, item in enumerate(node.value):
-        lines.lines[(*path, index)] = _line_of(item)
-    return [_node_value(item, (*path, index), lines) for index, item in enumerate(node.value)]
-
-
-def _key_text(node: Node, path: KeyPath, source: str) -> str:
-    """The text of a key. A list or mapping as a key isn't repeated: aliases can make it endless."""
-    if not isinstance(node, ScalarNode):
-        raise _node_error(node, path, source, "a list or mapping can't be a key; expected a string")
-    _require_plain_scalar(node, path, source)
-    return str(node.value)
-
-
 def _scalar_value(node: ScalarNode, path: KeyPath, source: str) -> Any:
-    """The value. Below TEXT_SECTIONS, a number or boolean stays the text as written."""
-    _require_plain_scalar(node, path, source)
-    name = node.tag.removeprefix(YAML_TAG)
-    if not _matches_tag(name, node.value):
+    """The value. Below TEXT_SECTIONS, a number or boolean stays the text as written. `!!float 1` is a float, too."""
+    name = _require_plain_scalar(node, path, source)
+    if name == "str":
+        return node.value
+    pattern, _, parse = SCALARS[name]
+    if not re.fullmatch(f"{FLOAT}|{INT}" if name == "float" else pattern, node.value):
         raise _node_error(node, path, source, f"{short_repr(node.value)} isn't a valid {name}; remove its YAML tag")
-    if not TEXT_SECTIONS.isdisjoint(path) and name in {"int", "float", "bool"}:
+    if name != "null" and not TEXT_SECTIONS.isdisjoint(path):
         return node.value
     try:
-        return SCALAR_PARSERS[name](node.value)
+        return parse(node.value)
     except ValueError as error:
         raise _node_error(node, path, source, f"{short_repr(node.value)} isn't a valid {name}: {error}") from error
 
 
-def _require_plain_scalar(node: ScalarNode, path: KeyPath, source: str) -> None:
-    """Raises PolicyError for an unsupported tag, and for a value that is too long to be meant."""
-    if not node.tag.startswith(YAML_TAG) or node.tag.removeprefix(YAML_TAG) not in SCALAR_PARSERS:
+def _require_plain_scalar(node: ScalarNode, path: KeyPath, source: str) -> str:
+    """The name of its tag. Raises PolicyError for an unsupported tag, and for a value that is too long to be meant."""
+    name = node.tag.removeprefix(YAML_TAG)
+    if not node.tag.startswith(YAML_TAG) or name not in {"str", *SCALARS}:
         raise _unknown_tag_error(node, path, source)
     if len(node.value) > MAX_TEXT_LENGTH:
         text = f"{short_repr(node.value)} is too long; use at most {MAX_TEXT_LENGTH:,} characters"
         raise _node_error(node, path, source, text)
-
-
-def _matches_tag(name: str, text: str) -> bool:
-    """Whether the text fits its tag; `!!float 1` does, too."""
-    patterns = {"str": (), "float": (SCALAR_PATTERNS["float"], SCALAR_PATTERNS["int"])}.get(name) or (SCALAR_PATTERNS.get(name),)
-    return any(pattern is None or pattern.match(text) for pattern in patterns)
+    return name
 
 
 def _unknown_tag_error(node: Node, path: KeyPath, source: str) -> PolicyError:

@@ -21,7 +21,7 @@ from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import require_known_format
-from reaper.snooze import keys, pages, record, replies
+from reaper.snooze import keys, pages, record
 from reaper.snooze import request as form
 from reaper.snooze.keys import Keyring
 from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
@@ -85,15 +85,15 @@ def handle_request(request: Request, context: SnoozeContext, limiters: RateLimit
 def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters | None) -> Reply | None:
     """The reply that needs no key, or None."""
     if request.path != PAGE_PATH:
-        return replies.not_found(request.path)
+        return pages.not_found(request.path)
     if request.method not in {"GET", "HEAD", "POST"}:
-        return replies.method_not_allowed(request.method)
+        return pages.method_not_allowed(request.method)
     network = network_of(request)
     if limiters and not limiters.per_network.allow(network, now):
-        return replies.too_many_requests(f"too many requests from {network}")
+        return pages.too_many_requests(f"too many requests from {network}")
     if len(request.body) > MAX_BODY:
-        return replies.body_too_long(len(request.body))
-    return None if key_id(token_of(request)) else replies.invalid_link(now, "not in the form of a link")
+        return pages.body_too_long(len(request.body))
+    return None if key_id(token_of(request)) else pages.invalid_link(now, "not in the form of a link")
 
 
 def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimiters | None) -> Reply:
@@ -102,34 +102,35 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
     try:
         link = verify_link(token, context.keys(key_id(token)), context.now)
     except InvalidLink as error:
-        return replies.invalid_link(context.now, error.detail)
+        return pages.invalid_link(context.now, error.detail)
     except ReaperError as error:
-        return replies.keys_unavailable(context.now, f"keys: {error}")
+        return pages.keys_unavailable(context.now, f"keys: {error}")
     if limiters and not limiters.per_link.allow(token[-43:], context.now):
-        return replies.too_many_requests(f"too many requests for the link of {link.resource}")
+        return pages.too_many_requests(f"too many requests for the link of {link.resource}")
     try:
-        return _reply_to_form(request, link, context) if request.method == "POST" else _reply_with_form(token, link, context)
+        if request.method == "POST":
+            return _reply_to_form(request, link, context)
+        return _form_page(SnoozeForm(token=token), link, context)
     except ReaperError as error:
         days = form.read_form(request.body).days or 7
         until = pages.snooze_end(context.now, min(max(days, 1), link.max_days))
-        return replies.ledger_unavailable(link, until, str(error))
-
-
-def _reply_with_form(token: str, link: SnoozeLink, context: SnoozeContext) -> Reply:
-    memory = record.read_memory(link.resource, context.ledger(), context.now)
-    return replies.form_page(SnoozeForm(token=token), link, memory, context.now)
+        return pages.ledger_unavailable(link, until, str(error))
 
 
 def _reply_to_form(request: Request, link: SnoozeLink, context: SnoozeContext) -> Reply:
     sent, ledger, now = form.read_form(request.body), context.ledger(), context.now
     if sent.days is None or not 1 <= sent.days <= link.max_days:
-        memory = record.read_memory(link.resource, ledger, now)
-        return replies.form_page(sent, link, memory, now, "Choose how long to keep it.")
+        return _form_page(sent, link, context, "Choose how long to keep it.")
     require_known_format(ledger)
     memory, changed = record.record_snooze(sent, link, ledger, now)
     problem = record.record_history(link.resource, memory, ledger, now) if changed else None
-    reply = replies.snoozed_page(sent, link, memory, now, changed=changed)
+    reply = pages.snoozed_page(sent, link, memory, now, changed=changed)
     return replace(reply, note=f"{reply.note}; {problem}", failed=True) if problem else reply
+
+
+def _form_page(form: SnoozeForm, link: SnoozeLink, context: SnoozeContext, problem: str = "") -> Reply:
+    memory = record.read_memory(link.resource, context.ledger(), context.now)
+    return pages.form_page(form, link, memory, context.now, record.may_shorten(memory, link), problem)
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:
@@ -139,14 +140,12 @@ def _required_setting(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-# MERGED Rate limits: a token bucket per name, in this process only and bounded in number.
-#
-# They slow one eager client down. Every warm instance has its own buckets, so the outer limit is the number of instances: reserved
-# concurrency on Lambda, the plan's instance limit on Azure. https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
-
-
 class RateLimiter:
-    """Buckets of `burst` requests that refill at `per_second`. Over `max_names`, the names idle for longest are dropped first."""
+    """Buckets of `burst` requests that refill at `per_second`. Over `max_names`, the names idle for longest are dropped first.
+
+    They slow one eager client down. Every warm instance has its own buckets, so the outer limit is the number of instances: reserved
+    concurrency on Lambda, the plan's instance limit on Azure. https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
+    """
 
     def __init__(self, burst: float, per_second: float, max_names: int = 4096) -> None:
         self.burst = burst

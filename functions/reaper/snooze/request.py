@@ -1,4 +1,4 @@
-"""One request for a snooze page, its reply, and what answering it needs. The same for every cloud."""
+"""One request for a snooze page, the form that it may carry, its reply, and what answering it needs. The same for every cloud."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from reaper.snooze.token import Keys
 from reaper.text import tidy_line
 
 PAGE_PATH = "/keep"
+MAX_BODY = 16_384
+"""Bytes: three times what the longest reason, name and token need if every character is escaped."""
+MAX_REASON = 300
+MAX_NAME = 80
+MAX_FIELDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +67,9 @@ def network_of(request: Request) -> str:
         return "unknown"
 
 
-# MERGED The sent form of a snooze link, cleaned: a token, a number of days, a reason and a name. Pure.
-
-
-MAX_BODY = 16_384
-"""Bytes: three times what the longest reason, name and token need if every character is escaped."""
-MAX_REASON = 300
-MAX_NAME = 80
-MAX_FIELDS = 20
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeForm:
-    """A sent form. `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner."""
+    """A sent form, cleaned. `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner."""
 
     token: str
     days: int | None = None

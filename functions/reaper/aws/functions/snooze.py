@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper.errors import SettingsError
 from reaper.snooze import handler as snooze_handler
-from reaper.snooze import replies
+from reaper.snooze import pages
 from reaper.snooze.request import Reply, Request
 
 PERMISSIONS = (
@@ -43,7 +43,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         request = parse_request(event)
         reply = _snooze_handler().handle(request, datetime.now(UTC))
     except SettingsError as error:
-        request, reply = Request(method="", path=""), replies.invalid_request(str(error))
+        request, reply = Request(method="", path=""), pages.invalid_request(str(error))
     if reply.note:
         log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[
             snooze_handler.log_level(reply)
