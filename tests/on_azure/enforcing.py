@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -136,13 +136,14 @@ class Scene:
     def saved(self) -> Callable[[], None]:
         """What makes both things and the ledger again as they are now."""
         bodies = deepcopy(self.thing.body), deepcopy(self.above.body)
-        rows = {name: copy(value) for name, value in vars(self.one.ledger).items() if isinstance(value, dict)}
+        rows = dict(self.one.ledger.memory_store.rows)
+        assert rows, "the notice is remembered"
 
         def restore() -> None:
             for thing, body in zip((self.thing, self.above), bodies, strict=True):
                 thing.body.clear()
                 thing.body.update(deepcopy(body))
-            vars(self.one.ledger).update({name: copy(value) for name, value in rows.items()})
+            self.one.ledger.memory_store.rows = dict(rows)
 
         return restore
 
