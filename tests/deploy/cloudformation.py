@@ -11,6 +11,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from moto.cloudformation.utils import yaml_tag_constructor
 from moto.core.common_models import CloudFormationModel
 from moto.core.config import default_user_config
 from moto.iam.models import iam_backends
+from yaml import CLoader
 
 import quick_moto
 from deploy import sam
@@ -126,9 +128,20 @@ def ready() -> None:
             sam.install(AWS, "awscli>=1.40", "bin/aws")
 
 
+class _Yaml(CLoader):
+    """moto's own way with CloudFormation's tags, and the quick parser."""
+
+
+_Yaml.add_multi_constructor("", yaml_tag_constructor)
+
+
 def _parsed(text: str) -> dict[str, Any]:
-    yaml.add_multi_constructor("", yaml_tag_constructor)
-    template: dict[str, Any] = yaml.load(text, Loader=yaml.Loader)
+    return deepcopy(_transformed(text))
+
+
+@cache
+def _transformed(text: str) -> dict[str, Any]:
+    template: dict[str, Any] = yaml.load(text, Loader=_Yaml)
     return transformed(template) if "Transform" in template else template
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = "3.13"
+DEPLOYED = "arm64"
+"""Only for this architecture all functions are built. They have the same code, which tests run from the first one's folder."""
 UV = ROOT / ".venv/bin/uv"
 HOME = ROOT / ".venv-sam"
 BUILD = ROOT / "build" / os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -28,7 +30,7 @@ class Missing(Exception):
     """Something that this machine does not have, and the reason to skip loudly."""
 
 
-def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = "arm64") -> subprocess.CompletedProcess[str]:
+def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = DEPLOYED) -> subprocess.CompletedProcess[str]:
     """Run the SAM command line; installs it on first use. Raises Missing where it cannot be installed."""
     program = HOME / "bin/sam"
     if not program.exists():
@@ -40,7 +42,7 @@ def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = "a
 
 
 @cache
-def bundle(architecture: str = "arm64") -> Path:
+def bundle(architecture: str = DEPLOYED) -> Path:
     """The function of that architecture, built under build/ once in each test run. Raises Missing without the runtime's Python."""
     out = ROOT / "build" / f"sam-{architecture}"
     built = out.with_suffix(".run")
@@ -66,6 +68,7 @@ def _build(architecture: str, out: Path) -> None:
     template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
     completed = sam(
         "build",
+        *(() if architecture == DEPLOYED else ("SweepFunction",)),
         "--template",
         str(template),
         "--build-dir",
