@@ -23,7 +23,7 @@ from deploy.test_template import NAMES
 from fakes.lambda_context import lambda_context
 from reaper.aws.functions import workflow as workflow_function
 from reaper.aws.functions.event import event_settings
-from reaper.aws.stores import dynamodb
+from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.policy.file import load_policy
 from reaper.report.json import report_json
@@ -63,7 +63,7 @@ class Company:
 
     @property
     def ledger(self) -> Ledger:
-        return dynamodb.open_ledger("ledger", {})
+        return opening.open_ledger("dynamodb://ledger", {})
 
     def counts(self) -> dict[str, int]:
         """How many instances each endpoint runs, by its name."""

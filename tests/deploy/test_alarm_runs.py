@@ -22,7 +22,7 @@ from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_target_role import HUB_ROLE
 from deploy.test_template import NAMES, NOTIFY
-from reaper.aws.stores import dynamodb
+from reaper.ledger import opening
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 
@@ -61,7 +61,7 @@ class Scene:
 
     def days_pass(self) -> None:
         """The ledger as if everything in it had been written four days earlier: the function reads the real clock."""
-        book, now = dynamodb.open_ledger("ledger", {}), datetime.now(UTC)
+        book, now = opening.open_ledger("dynamodb://ledger", {}), datetime.now(UTC)
         ids = [Account(self.server, account).arn(f"endpoint/{name}") for account, name in ((HUB, HERE), (RESEARCH, THERE))]
         for id_, known in book.recall(ids, now).items():
             moved = {name: at - 4 * DAY for name in MOVED if (at := getattr(known, name))}

@@ -18,7 +18,7 @@ from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import MODES, NAMES
 from reaper.aws import targets
-from reaper.aws.stores import dynamodb
+from reaper.ledger import opening
 from reaper.registry import kinds
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
@@ -148,7 +148,7 @@ def steps(invocation: Invocation) -> dict[str, tuple[str, str, str | None]]:
 
 def days_pass(answer: dict[str, Any], days: int) -> None:
     """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
-    book, now = dynamodb.open_ledger("ledger", {}), datetime.now(UTC)
+    book, now = opening.open_ledger("dynamodb://ledger", {}), datetime.now(UTC)
     for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
         when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
         moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
