@@ -24,7 +24,8 @@ from reaper.report import json as report_json
 from reaper.settings import Settings
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
-from reaper.workflow.store import EngineState, FolderStore
+from reaper.workflow.store import FolderStore
+from reaper.workflow.stored_run import EngineState
 
 RUN, ENGINE = "0123456789ab", "engine.json"
 LEDGER_MS, STORE_MS = 8, 25
