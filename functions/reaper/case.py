@@ -12,7 +12,7 @@ from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, Sta
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
-"""The cloud of coverage rows about failures in the reaper itself: a channel, an action or the ledger, not a list."""
+"""The cloud of coverage rows about the reaper itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +174,11 @@ class Coverage:
     missing: str | None = None
     error: str | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is about the reaper itself: a channel, an action or the ledger, not a list."""
+        return self.cloud == OWN
+
 
 UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """The end of a pause that lasts until a person ends it."""
@@ -294,7 +299,7 @@ class Report:
     @cached_property
     def cloud_rows(self) -> list[Coverage]:
         """The rows about clouds: a target and kind each, without those about the reaper itself."""
-        return [row for row in self.coverage if row.cloud != OWN]
+        return [row for row in self.coverage if not row.is_own]
 
     @cached_property
     def gaps(self) -> list[Coverage]:
@@ -304,7 +309,7 @@ class Report:
     @cached_property
     def own_failures(self) -> list[Coverage]:
         """What failed in the reaper itself: channels, actions, notices, the ledger."""
-        return [row for row in self.coverage if row.cloud == OWN and row.status is not Status.OK]
+        return [row for row in self.coverage if row.is_own and row.status is not Status.OK]
 
     @property
     def is_complete(self) -> bool:

@@ -35,12 +35,12 @@ from reaper.notices.sending import (
     record_verdict,
     refusals_by_id,
     send_owner_notices,
+    send_take_backs,
     told_hints,
     unsent_notices_rows,
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.notices.take_back import send_take_backs
 from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper.case import OWN as OWN
-from reaper.case import Coverage
+from reaper.case import OWN, Coverage
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Account, Status, Target
 
@@ -19,23 +18,19 @@ PlaceName = tuple[str, str, str | None, str]
 """Cloud, account, region and kind of a row."""
 
 
+def own_row(kind: str, error: str, missing: str | None = None, status: Status = Status.FAILED) -> Coverage:
+    """A row about the reaper itself."""
+    return Coverage(cloud=OWN, account="", region=None, kind=kind, status=status, missing=missing, error=error)
+
+
 def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
     """The row for `what`, with the number of further errors of that sort."""
-    text = f"{error}" + (f" (and {more} more)" if more else "")
-    return Coverage(
-        cloud=OWN,
-        account="",
-        region=None,
-        kind=what,
-        status=Status.FAILED,
-        missing=getattr(error, "missing", None),
-        error=text,
-    )
+    return own_row(what, f"{error}" + (f" (and {more} more)" if more else ""), getattr(error, "missing", None))
 
 
 def skipped_row() -> Coverage:
     """The row of a run that got no lease at all."""
-    return Coverage(cloud=OWN, account="", region=None, kind=RUNS, status=Status.FAILED, error=SKIPPED)
+    return own_row(RUNS, SKIPPED)
 
 
 def is_skipped(rows: Iterable[Coverage]) -> bool:
@@ -77,9 +72,9 @@ def summed_failures(rows: Sequence[Coverage]) -> list[Coverage]:
 
 def with_replaced_rows(rows: Sequence[Coverage], newer: Sequence[Coverage]) -> tuple[Coverage, ...]:
     """The rows, those of the same place replaced by the newer ones, and the other newer ones after them."""
-    by_place = {place_name(row): row for row in newer if row.cloud != OWN}
-    own = [row for row in newer if row.cloud == OWN]
-    merged = [by_place.pop(place_name(row), row) if row.cloud != OWN else row for row in rows]
+    by_place = {place_name(row): row for row in newer if not row.is_own}
+    own = [row for row in newer if row.is_own]
+    merged = [by_place.pop(place_name(row), row) if not row.is_own else row for row in rows]
     return (*merged, *by_place.values(), *own)
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 
 from reaper import __version__, handover, idle_period, limits, memory_updates, plan
 from reaper.case import Blocked, Case, Coverage, Step
-from reaper.coverage import NOT_REACHED, OWN, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
+from reaper.coverage import NOT_REACHED, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
@@ -150,7 +150,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
 
 def _plan_part(part: Observed, phase: _Phase) -> _Part:
     if because := _refused_because(part, phase):
-        refused = [row for row in part.coverage if row.cloud != OWN and NOT_REACHED not in (row.error or "")]
+        refused = [row for row in part.coverage if not row.is_own and NOT_REACHED not in (row.error or "")]
         rows = tuple(replace(row, status=Status.FAILED, error=because) for row in refused)
         return replace(_left_alone(part.cases, because), refused_rows=rows)
     if phase.leases is None:
@@ -309,7 +309,7 @@ def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
     swept = Swept(
         scope=RunScope(run=phase.run.id, now=phase.now, read_places=holds.read_places(coverage, others)),
         others=whole.others,
-        targets={*whole.places.values(), *(target_of_row(row) for row in coverage if row.cloud != OWN and row.account)},
+        targets={*whole.places.values(), *(target_of_row(row) for row in coverage if not row.is_own and row.account)},
         limits=phase.context.policy.limits,
         announces=phase.announces,
         writes=phase.run.mode.writes,

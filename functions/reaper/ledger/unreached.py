@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from reaper.case import Coverage
-from reaper.coverage import NOT_REACHED, OWN, PlaceName, place_name
+from reaper.coverage import NOT_REACHED, PlaceName, place_name
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.stored_text import sortable_time
 from reaper.ledger.update import update_row
@@ -70,7 +70,7 @@ def _doubted_in(values: Mapping[str, str]) -> dict[str, str]:
 
 def record_unreached(ledger: Ledger, rows: Iterable[Coverage], now: datetime) -> None:
     """Remember the places that these rows say weren't reached, and forget those that were. Raises CloudError."""
-    cloud_rows = [row for row in rows if row.cloud != OWN]
+    cloud_rows = [row for row in rows if not row.is_own]
     unreached = {place_name(row) for row in cloud_rows if NOT_REACHED in (row.error or "")}
     before = read_unreached(ledger)
     opened = {(row.cloud, row.account) for row in cloud_rows}

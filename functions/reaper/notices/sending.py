@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reaper import idle_period, memory_updates
 from reaper.case import Coverage, Finding, Outcome
-from reaper.coverage import OWN, failure_row
+from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
-from reaper.model import NOTICES, Memory, Result, Status, StepName
+from reaper.model import NOTICES, Memory, Resource, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery, Misses
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
+from reaper.notices.item import kind_title, shown_name, shown_place
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, render_mail
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.report.run_report import left_alone
-from reaper.text import count_noun
+from reaper.text import UTC, count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
@@ -38,6 +40,29 @@ NOTIFIED = "its owner was notified since this was decided"
 NOT_NOTIFIED = "owner not notified: "
 Accept = Callable[[str, str, Sequence[Delivery]], Part]
 """Remembers that a message about a resource was accepted: its ID, the receipt, and the deliveries on every channel."""
+MAX_RESOURCES = 30
+"""The most resources in one message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Correction:
+    """A resource whose last notice was wrong, and its memory."""
+
+    resource: Resource
+    memory: Memory
+
+    @property
+    def line(self) -> str:
+        """What it is, when it was used, and which notice no longer counts."""
+        name, kind, where = shown_name(self.resource), kind_title(self.resource.kind), shown_place(self.resource)
+        sent_at = self.memory.wrong_notice_at
+        notice = f"The notice of {format_time(sent_at, UTC)}" if sent_at else "That notice"
+        return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
+
+    @property
+    def used_at(self) -> str:
+        """The hour of use."""
+        return format_time(self.memory.wrong_hour, UTC) if self.memory.wrong_hour else ""
 
 
 def send_owner_notices(
@@ -68,6 +93,26 @@ def send_owner_notices(
             sent = delivery.deliver(message, mails.context.channels, misses)
             parts.append(Part(deliveries=sent))
             parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
+    return parts
+
+
+def send_take_backs(mails: NoticeRound) -> list[Part]:
+    """Take wrong notices back, with one message to each addressee: their resources were used in an hour that a notice called idle.
+
+    It waits in the ledger until a channel has accepted it, and is sent once. The next run sends what this one runs out of time for.
+    """
+    parts: list[Part] = []
+    misses: Misses = {}
+    for address, waiting in _waiting_by_address(mails).items():
+        for start in range(0, len(waiting), MAX_RESOURCES):
+            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
+                return parts
+            owed, failed = _still_owed(waiting[start : start + MAX_RESOURCES], mails)
+            parts.append(failed)
+            if owed:
+                mails.context.before_message()
+                sent = delivery.deliver(_take_back_message(address, owed), mails.context.channels, misses)
+                parts += [Part(deliveries=sent), _record_sent(owed, sent, mails)]
     return parts
 
 
@@ -106,8 +151,7 @@ def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
     }
     counts = {because: errors[f"{NOT_NOTIFIED}{error}"] for error, because in reasons.items()}
     texts = [f"{count_noun(count, 'notice')} {because}" for because, count in counts.items() if count]
-    row = Coverage(cloud=OWN, account="", region=None, kind="notices", status=Status.FAILED, error="; ".join(texts))
-    return [row] if texts else []
+    return [own_row("notices", "; ".join(texts))] if texts else []
 
 
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
@@ -269,3 +313,62 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 
     return update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+
+
+def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
+    """The message to the addressee of these notices."""
+    first = corrections[0]
+    subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
+    if len(corrections) == 1:
+        name = tidy_line(first.resource.name, 60, joiners=False) or "a resource"
+        subject = f"Correction: {name} was used on {first.used_at}; that notice no longer counts"
+    subject = tidy_line(subject, MAX_SUBJECT, joiners=False)
+    text, html = render_mail("take_back", subject=subject, lines=[each.line for each in corrections])
+    return Message(
+        to=address,
+        subject=subject,
+        text=text,
+        html=html,
+        attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(corrections)},
+        resource_ids=tuple(each.resource.id for each in corrections),
+    )
+
+
+def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
+    """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
+    owners, waiting = mails.context.policy.owners, defaultdict(list)
+    for finding in mails.findings.values():
+        memory = finding.memory
+        if memory is None or not memory.wrong_hour or idle_period.dated_ahead_because(memory, mails.context.clock()):
+            continue
+        addressee = memory.wrong_notice_to or ""
+        address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
+        if address and is_deliverable(address, owners.domains, owners.fallback):
+            waiting[address].append(_Correction(resource=finding.case.resource, memory=memory))
+    return dict(waiting)
+
+
+def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[list[_Correction], Part]:
+    """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
+    try:
+        memories = dict(mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock()))
+    except ReaperError as error:
+        return [], Part(errors=[error])
+    owed = [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour]
+    return owed, Part()
+
+
+def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> Part:
+    receipts = delivery.receipts_by_id(sent)
+    accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
+    return Part(errors=[error for each, receipt in accepted for error in _record_correction(each, receipt, mails)])
+
+
+def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:
+    resource_id, hour, now = correction.resource.id, correction.memory.wrong_hour, mails.context.clock()
+    because = f"used on {correction.used_at}, so its notice was wrong"
+    entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
+    return attempt(
+        lambda: mails.ledger.add_history(entry),
+        lambda: update_memory(mails.ledger, resource_id, lambda memory: memory_updates.after_take_back(memory, hour), now),
+    )

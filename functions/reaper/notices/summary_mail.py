@@ -16,7 +16,6 @@ from datetime import datetime
 from hashlib import sha256
 
 from reaper.case import Coverage, Report
-from reaper.coverage import OWN
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.rows import NamedRow
@@ -104,7 +103,7 @@ def _run_columns(report: Report) -> dict[str, str]:
 
 
 def _places_digest(report: Report) -> str:
-    places = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if row.cloud != OWN})
+    places = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
     return sha256("\n".join(places).encode()).hexdigest()[:16]
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from reaper.case import Case, Coverage
-from reaper.coverage import OWN, target_of_row
+from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.stored_text import target_from_text, target_text
@@ -192,7 +192,7 @@ def run_place(place: KindInTarget) -> KindInTarget:
 
 def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
     """The places that a run read, wholly or in part, without those in `others`, which another run has leased."""
-    rows = [(target_of_row(row), row) for row in coverage if row.cloud != OWN and row.status in READ_STATUSES]
+    rows = [(target_of_row(row), row) for row in coverage if not row.is_own and row.status in READ_STATUSES]
     return frozenset(kind_in_target(target, row.kind) for target, row in rows if target not in others)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reaper.case import Case, Coverage
-from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row
+from reaper.coverage import add_failure_row, failure_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
@@ -36,7 +36,7 @@ class RecalledTargets:
 def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
     """Lease the targets that have a resource, or an action that no mail has reported yet. Returns those that this run got."""
     wanted = {case.resource.target for case in part.cases}
-    empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
+    empty = {target_of_row(row) for row in part.coverage if not row.is_own} - wanted
     wanted |= {target for target in sorted(empty, key=str) if _has_unfinished(target, leases.ledger, now, rows)}
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
     for row in leases.failures:
@@ -107,7 +107,7 @@ def recall_left_targets(
     coverage: Iterable[Coverage], leases: RunLeases, run_id: str, now: datetime, rows: list[Coverage]
 ) -> tuple[UntoldAction, ...]:
     """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
-    swept = {target_of_row(row) for row in coverage if row.cloud != OWN}
+    swept = {target_of_row(row) for row in coverage if not row.is_own}
     try:
         left = {target for target in leases.ledger.unfinished_targets(now) if target not in swept and leases.take(target)}
     except ReaperError as error:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite
+from typing import Any
 
-from reaper.case import Blocked, Evidence, Finding, Owner, Report
+from reaper.case import Blocked, Evidence, Finding, Owner, Price, Report
 from reaper.duration import format_duration, policy_duration
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
@@ -65,11 +66,6 @@ def matching_findings(report: Report, wanted: str) -> list[Finding]:
 
 def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:
     resource, verdict = finding.case.resource, finding.case.verdict
-    price = (
-        f"{format_usd(finding.price.usd_per_hour, 4)}/hour ({finding.price.source}, {finding.price.as_of})"
-        if finding.price
-        else "unknown"
-    )
     yield clean_whole(resource.name)
     yield explain_line("id", clean_whole(resource.id))
     where = place_text(resource.target.account, resource.target.account_name, resource.region)
@@ -77,15 +73,12 @@ def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:
         "kind",
         f"{resource.kind} in {where}, {clean_line(resource.size) or 'size unknown'}, {clean_line(resource.status) or 'status unknown'}",
     )
-    yield explain_line("created", f"{utc_text(resource.created) or 'unknown'}, changed {utc_text(resource.changed) or 'unknown'}")
-    yield explain_line("price", price)
-    yield from _tag_lines(finding)
+    yield from origin_lines(resource.created, resource.changed, finding.price)
+    yield from tag_lines(resource.tags, lambda key: (not key.lower().startswith(TAG_PREFIX), key))
     yield from _rule_lines(finding, known)
     for evidence in finding.evidence:
         yield signal_line(evidence)
-    confidence = f" ({verdict.confidence})" if verdict.confidence else ""
-    idle = f", idle for {format_duration(verdict.idle_for)}" if verdict.idle_for else ""
-    yield explain_line("verdict", f"{verdict.state}{confidence}{idle}: {clean_whole(verdict.because)}")
+    yield verdict_line(verdict.state, verdict.confidence, verdict.idle_for, verdict.because)
     yield from _memory_lines(resource.id, known)
     for action, blocked in finding.case.blocked.items():
         yield explain_line("kind can", f"{action}{_action_note(finding, action, blocked, known)}")
@@ -120,16 +113,6 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     return "the evidence is indirect and its rule doesn't set act_on: likely" if likely else None
 
 
-def _tag_lines(finding: Finding) -> Iterator[str]:
-    tags = finding.case.resource.tags
-    if tags is None:
-        yield explain_line("tags", "couldn't be read; a tag may protect it")
-        return
-    yield explain_line("tags", "none" if not tags else f"{len(tags)} read")
-    for key, value in sorted(tags.items(), key=lambda pair: (not pair[0].lower().startswith(TAG_PREFIX), pair[0])):
-        yield explain_line("", f"{clean_whole(key)}={clean_whole(value)}")
-
-
 def _rule_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     rule = finding.case.rule
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
@@ -154,6 +137,29 @@ def _rule_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
         )
     if rule.protected_because:
         yield explain_line("protected", clean_whole(rule.protected_because))
+
+
+def origin_lines(created: datetime | None, changed: datetime | None, price: Price | None) -> Iterator[str]:
+    """When it was created and changed, and its price with the source."""
+    yield explain_line("created", f"{utc_text(created) or 'unknown'}, changed {utc_text(changed) or 'unknown'}")
+    source = f"{clean_whole(price.source)}, {clean_whole(price.as_of)}" if price else ""
+    yield explain_line("price", f"{format_usd(price.usd_per_hour, 4)}/hour ({source})" if price else "unknown")
+
+
+def tag_lines(tags: Mapping[str, str] | None, order: Callable[[str], Any]) -> Iterator[str]:
+    """The tags, or that they couldn't be read."""
+    if tags is None:
+        yield explain_line("tags", "couldn't be read; a tag may protect it")
+        return
+    yield explain_line("tags", f"{len(tags)} read" if tags else "none")
+    yield from (explain_line("", f"{clean_whole(key)}={clean_whole(tags[key])}") for key in sorted(tags, key=order))
+
+
+def verdict_line(state: str, confidence: str | None, idle_for: timedelta | None, because: str) -> str:
+    """The verdict and its reason."""
+    sure = f" ({clean_whole(confidence)})" if confidence else ""
+    idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
+    return explain_line("verdict", f"{clean_whole(state)}{sure}{idle}: {clean_whole(because)}")
 
 
 def owner_lines(owner: Owner) -> Iterator[str]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from reaper.case import PLANNED, Case, Coverage, Finding, FinishedRun, Outcome, Report, Step
 from reaper.coverage import (
-    OWN,
     PlaceName,
     add_failure_row,
     failure_row,
@@ -37,8 +36,8 @@ def run_coverage(
         for target_acted in acted
         for kind in target_acted.calls
     }
-    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
-    rows = [row for row in decided.coverage if row.cloud == OWN]
+    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own]), calls)
+    rows = [row for row in decided.coverage if row.is_own]
     rows += summed_failures([row for target_acted in acted for row in target_acted.coverage if row.kind == "acts"])
     for row in (row for target_acted in acted for row in target_acted.coverage if row.kind != "acts"):
         add_failure_row(rows, row)

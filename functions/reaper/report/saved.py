@@ -13,13 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from reaper.case import Evidence, Owner
-from reaper.duration import format_duration
+from reaper.case import Evidence, Owner, Price
 from reaper.errors import SettingsError
 from reaper.model import Role
-from reaper.report.explain import clean_whole, explain_line, owner_lines, signal_line
+from reaper.report.explain import clean_whole, explain_line, origin_lines, owner_lines, signal_line, tag_lines, verdict_line
 from reaper.report.json import utc_text
-from reaper.text import format_usd
 
 
 class _Section(BaseModel):
@@ -170,32 +168,19 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     yield explain_line(
         "kind", f"{clean_whole(row.kind)} in {clean_whole(row.account)} {clean_whole(row.region)}, {size}, {status}"
     )
-    yield explain_line("created", f"{utc_text(row.created) or 'unknown'}, changed {utc_text(row.changed) or 'unknown'}")
-    yield explain_line("price", _price_text(row))
-    yield from _tag_lines(row)
+    price = None
+    if row.price and row.usd_per_hour is not None:
+        price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
+    yield from origin_lines(row.created, row.changed, price)
+    yield from tag_lines(row.tags, str)
     yield from _rule_lines(row)
     yield from (signal_line(_as_evidence(signal)) for signal in row.evidence)
-    confidence = f" ({clean_whole(row.confidence)})" if row.confidence else ""
-    idle = f", idle for {format_duration(timedelta(seconds=row.idle_for_s))}" if row.idle_for_s else ""
-    yield explain_line("verdict", f"{clean_whole(row.state)}{confidence}{idle}: {clean_whole(row.because)}")
+    idle_for = timedelta(seconds=row.idle_for_s) if row.idle_for_s else None
+    yield verdict_line(row.state, row.confidence, idle_for, row.because)
     yield from _memory_lines(row)
     yield explain_line("step", f"{clean_whole(row.step)}: {clean_whole(row.step_because)}")
     yield explain_line("outcome", ": ".join(clean_whole(part) for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from owner_lines(row.owner)
-
-
-def _price_text(row: SavedFinding) -> str:
-    if row.usd_per_hour is None or row.price is None:
-        return "unknown"
-    return f"{format_usd(row.usd_per_hour, 4)}/hour ({clean_whole(row.price.source)}, {clean_whole(row.price.as_of)})"
-
-
-def _tag_lines(row: SavedFinding) -> Iterator[str]:
-    if row.tags is None:
-        yield explain_line("tags", "couldn't be read; a tag may protect it")
-        return
-    yield explain_line("tags", f"{len(row.tags)} read" if row.tags else "none")
-    yield from (explain_line("", f"{clean_whole(key)}={clean_whole(value)}") for key, value in sorted(row.tags.items()))
 
 
 def _rule_lines(row: SavedFinding) -> Iterator[str]:

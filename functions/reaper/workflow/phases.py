@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from reaper import handover
 from reaper.case import Coverage, Report
 from reaper.conclude import conclude
-from reaper.coverage import OWN
+from reaper.coverage import own_row
 from reaper.decide import DecideContext, decide
 from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided, Observed
@@ -295,14 +295,7 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime)
 
 def _acting_row(target: Target, because: str) -> Coverage:
     where = f"{target.account} {target.region or ''}".strip()
-    return Coverage(
-        cloud=OWN,
-        account="",
-        region=None,
-        kind="acts",
-        status=Status.FAILED,
-        error=f"acting in {where}: {because}; the ledger says which actions were carried out",
-    )
+    return own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
 
 
 def _first_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.case import Coverage, Report
-from reaper.coverage import OWN, RUNS, is_skipped
+from reaper.coverage import RUNS, is_skipped, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.model import Status
 from reaper.report.figures import swept_facts
@@ -154,7 +154,7 @@ def with_notes(report: Report, store: RunStore) -> Report:
 
 def is_skipped_start(row: Coverage) -> bool:
     """Whether the row is about a start that was skipped. One of them is no reason for an alert."""
-    return (row.cloud, row.kind, row.status) == (OWN, RUNS, Status.PARTIAL)
+    return row.is_own and (row.kind, row.status) == (RUNS, Status.PARTIAL)
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
@@ -166,4 +166,4 @@ def _noted_row(name: str, store: RunStore) -> Coverage:
 
 
 def _row(status: Status, because: str) -> Coverage:
-    return Coverage(cloud=OWN, account="", region=None, kind=RUNS, status=status, missing=None, error=because)
+    return own_row(RUNS, because, status=status)

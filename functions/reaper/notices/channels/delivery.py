@@ -160,7 +160,12 @@ def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]
     at deployment gets it, unless the policy has a channel of the same type for admins. Raises SettingsError if a setting can't be used.
     """
     values = {name: value.strip() for name, value in environ.items() if value.strip()}
-    channels: list[Acs | Sns] = [*_mail_channels(values), *_topic_channels(values)]
+    channels: list[Acs | Sns] = []
+    if endpoint := values.get("REAPER_EMAIL_ENDPOINT"):
+        to = [address.strip() for address in values.get("REAPER_EMAIL_TO", "").split(",") if address.strip()]
+        channels.append(mail_channel(endpoint, values.get("REAPER_EMAIL_SENDER", ""), to))
+    if topic := values.get("REAPER_TOPIC"):
+        channels.append(topic_channel(topic))
     if not declared:
         return list(channels)
     for_admins = {spec.type for spec in declared if Audience.ADMINS in spec.readers}
@@ -189,17 +194,6 @@ def _validated(model: type[Spec], values: Mapping[str, Any]) -> Spec:
 def _admins_only(spec: Acs | Sns) -> Acs | Sns:
     """The same for admins only, under a name of its own in reports."""
     return spec.model_copy(update={"readers": [Audience.ADMINS], "name": f"{spec.type} of the deployment"})
-
-
-def _mail_channels(values: Mapping[str, str]) -> list[Acs]:
-    if "REAPER_EMAIL_ENDPOINT" not in values:
-        return []
-    to = [address.strip() for address in values.get("REAPER_EMAIL_TO", "").split(",") if address.strip()]
-    return [mail_channel(values["REAPER_EMAIL_ENDPOINT"], values.get("REAPER_EMAIL_SENDER", ""), to)]
-
-
-def _topic_channels(values: Mapping[str, str]) -> list[Sns]:
-    return [topic_channel(values["REAPER_TOPIC"])] if "REAPER_TOPIC" in values else []
 
 
 def tls_context() -> ssl.SSLContext:
