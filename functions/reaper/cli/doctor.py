@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -17,12 +16,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from reaper import registry, settings
+from reaper import registry
 from reaper.cli.options import PolicyOption, current_time, parse_validity
 from reaper.cli.output import report_width, show_progress
-from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
-from reaper.cli.sweep import ModeOption
+from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.doctor.check import Check, CheckStatus, summary_line
+
+STATUS_COLORS = {CheckStatus.OK: "green", CheckStatus.FIX: "bold red", CheckStatus.UNKNOWN: "yellow"}
+INDENT = len("unknown  ")
+MIN_WIDTH = 30
 
 
 class DoctorFormat(StrEnum):
@@ -55,12 +57,7 @@ def examine_deployment(
     from reaper.doctor import check, examine
     from reaper.doctor.context import DoctorContext
 
-    base = settings.from_env(os.environ)
-    chosen = replace(
-        with_places(base, read_places(places, kind)),
-        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
-        policy=base.policy if policy is None else policy,
-    )
+    chosen = chosen_settings(places, kind, mode, policy)
     context = DoctorContext(
         settings=chosen,
         environ=dict(os.environ),
@@ -91,31 +88,17 @@ def _leave(status: int) -> None:
     raise typer.Exit(status)
 
 
-# MERGED The result for a terminal. Reasons wrap at any width; commands are never cut or wrapped, so that they can be pasted.
-
-
-STATUS_COLORS = {CheckStatus.OK: "green", CheckStatus.FIX: "bold red", CheckStatus.UNKNOWN: "yellow"}
-INDENT = len("unknown  ")
-MIN_WIDTH = 30
-
-
 def render(checks: Sequence[Check], width: int = 120, colour: bool = False) -> str:
-    """The checks and their number, as text of at most `width` columns but for the commands."""
+    """The checks and their number. Reasons wrap at any width; commands are never cut or wrapped, so that they can be pasted."""
+    text, width = io.StringIO(), max(width, MIN_WIDTH)
     console = Console(
-        file=io.StringIO(),
-        width=max(width, MIN_WIDTH),
-        force_terminal=colour,
-        no_color=not colour,
-        highlight=False,
-        markup=False,
-        emoji=False,
+        file=text, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
     )
     for check in checks:
         for line, is_pasted in _lines(check):
             console.print(line, soft_wrap=is_pasted)
     console.print(summary_line(checks))
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
 def _lines(check: Check) -> Iterator[tuple[Text | Padding, bool]]:

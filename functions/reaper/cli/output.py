@@ -1,4 +1,5 @@
-"""Where a command writes its report: standard output, or a file that is checked before anything else happens.
+"""Where a command writes its report: standard output, or a file that is checked before anything else happens. Errors, messages and progress go
+to standard error.
 
 A pipe whose reader has gone: https://docs.python.org/3/library/signal.html#note-on-sigpipe
 """
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +28,11 @@ from reaper.text import clean_line
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 DEFAULT_WIDTH, MAX_WIDTH = 120, 200
 """Columns of a report outside a terminal, and the most on a wide terminal."""
+
+
+error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+SPINNER_WIDTH = 3
+"""Columns of the spinner, the blank after it, and the last column, where a terminal may wrap."""
 
 
 class Format(StrEnum):
@@ -145,33 +152,9 @@ def _terminal_text(report: Report, origin: str) -> str:
 
 def _rendered(report: Report, format: Format) -> Iterable[str]:
     """The report in pieces. Each format's module, with what it needs, loads only when it's used."""
-    if format is Format.JSON:
-        from reaper.report import json
-
-        return json.chunks(report)
-    if format is Format.CSV:
-        from reaper.report import csv
-
-        return [csv.render(report)]
-    if format is Format.HTML:
-        from reaper.report import html
-
-        return [html.render(report)]
-    if format is Format.MARKDOWN:
-        from reaper.report import markdown
-
-        return [markdown.render(report)]
-    from reaper.report import text
-
-    return [text.render(report)]
-
-
-# MERGED Standard error: errors, messages and the progress of a run.
-
-
-error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-SPINNER_WIDTH = 3
-"""Columns of the spinner, the blank after it, and the last column, where a terminal may wrap."""
+    module = import_module(f"reaper.report.{format.value}")
+    pieces: Iterable[str] = module.chunks(report) if format is Format.JSON else [module.render(report)]
+    return pieces
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`reaper pause` and `reaper resume`: the stop switch of a deployment."""
+"""`reaper pause` and `reaper resume`: the stop switch of a deployment. `reaper forget`: removes a person's address from its ledger."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ LONGEST = timedelta(days=365)
 """The longest duration. A date may be later."""
 
 
+ELSEWHERE = "Reports, manifests, logs and mails aren't changed. As long as a tag or the policy names this address, the next notice stores it again."
+
+
 def pause_actions(
     until: Annotated[
         str | None, typer.Option("--until", help="ISO date or time, or a duration such as 3d. Default: until `reaper resume`")
@@ -34,10 +37,9 @@ def pause_actions(
 
     Uses the deployment's ledger: set REAPER_LEDGER to the deployment's value.
     """
-    base, now = settings.from_env(os.environ), current_time()
+    now = current_time()
     end = _parse_end(until, now)
-    ledger, address = open_named_ledger(base)
-    _print_pause(stop_switch.read_pause(ledger, now), "Before")
+    ledger, address = _open_and_print_pause(now)
     stored = stop_switch.set_pause(ledger, Pause(until=end, by=current_user()), now)
     if stored is None or stored.unreadable_because or stored.until != end:
         raise CloudError(Reason.REFUSED, "pause", f"{address} doesn't have this pause; run the command again")
@@ -49,9 +51,8 @@ def resume_actions() -> None:
 
     Uses the deployment's ledger: set REAPER_LEDGER to the deployment's value.
     """
-    base, now = settings.from_env(os.environ), current_time()
-    ledger, address = open_named_ledger(base)
-    _print_pause(stop_switch.read_pause(ledger, now), "Before")
+    now = current_time()
+    ledger, address = _open_and_print_pause(now)
     if still := _end_pause(ledger, now):
         raise CloudError(Reason.REFUSED, "resume", f"{address}: {stop_switch.paused_because(still)}; run the command again")
     sys.stdout.write(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}\n")
@@ -67,41 +68,26 @@ def _end_pause(ledger: Ledger, now: datetime) -> Pause | None:
         raise error.reworded(f"the stop switch can't be read ({error}); {advice}") from error
 
 
-def _print_pause(pause: Pause | None, when: str) -> None:
-    because = stop_switch.paused_because(pause) if pause else "the stop switch is off"
-    sys.stdout.write(f"{when}: {because}.\n")
+def _open_and_print_pause(now: datetime) -> tuple[Ledger, str]:
+    ledger, address = open_named_ledger(settings.from_env(os.environ))
+    pause = stop_switch.read_pause(ledger, now)
+    sys.stdout.write(f"Before: {stop_switch.paused_because(pause) if pause else 'the stop switch is off'}.\n")
+    return ledger, address
 
 
 def _parse_end(text: str | None, now: datetime) -> datetime:
     """The end of the pause. A date ends when it is over everywhere on Earth, as in the tag `reaper:keep-until`. Raises SettingsError."""
     if text is None:
         return UNTIL_RESUMED
-    end = _as_duration(text, now) or _as_moment(text)
+    is_length = re.fullmatch(r"[0-9]+[a-z]", text.strip())
+    try:
+        end = now + duration.parse_duration(text, LONGEST) if is_length else tags.parse_until(text.strip()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        expected = "" if is_length else f", or {duration.EXPECTED_DURATION}"
+        raise SettingsError(f"--until {text!r}: {error}{expected}") from error
     if end <= now:
         raise SettingsError(f"--until {text!r}: that is in the past")
     return end
-
-
-def _as_duration(text: str, now: datetime) -> datetime | None:
-    if not re.fullmatch(r"[0-9]+[a-z]", text.strip()):
-        return None
-    try:
-        return now + duration.parse_duration(text, LONGEST)
-    except ValueError as error:
-        raise SettingsError(f"--until {text!r}: {error}") from error
-
-
-def _as_moment(text: str) -> datetime:
-    try:
-        return tags.parse_until(text.strip()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise SettingsError(f"--until {text!r}: {error}, or {duration.EXPECTED_DURATION}") from error
-
-
-# MERGED `reaper forget`: removes a person's address from a deployment's ledger.
-
-
-ELSEWHERE = "Reports, manifests, logs and mails aren't changed. As long as a tag or the policy names this address, the next notice stores it again."
 
 
 def forget_person(

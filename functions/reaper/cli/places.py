@@ -1,4 +1,5 @@
-"""The options that say which accounts, regions and subscriptions a command looks at.
+"""The options that say which accounts, regions and subscriptions a command looks at; the deployment's ledger, and sessions for commands that
+change something.
 
 A command takes them as one parameter, `places`. `with_place_options` turns it into one option for each field, since Typer reads the options
 of a command from its signature.
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from reaper.sessions import CloudSession
 
 
+OTHER_ACCOUNT = (
+    "it is in AWS account {account}, to which the current credentials don't belong; use that account's, or name a role in it with --role-name. "
+    "The role of a sweep won't do, because it may not create anything"
+)
+
+
 class CloudName(StrEnum):
     """The clouds that --cloud accepts."""
 
@@ -44,6 +51,16 @@ class CloudName(StrEnum):
 RepeatedOption = list[str] | None
 KindOption = Annotated[
     RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
+]
+
+
+MODE_HELP = (
+    "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
+    "Default: REAPER_MODE, else audit"
+)
+ModeOption = Annotated[
+    str | None,
+    typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
 ]
 
 
@@ -116,6 +133,16 @@ class Places:
     kinds: tuple[str, ...] = ()
 
 
+def chosen_settings(places: PlaceOptions, kind: RepeatedOption, mode: str | None, policy: str | None) -> Settings:
+    """The settings of the environment and of the options that every sweep has. Raises SettingsError."""
+    base = settings.from_env(os.environ)
+    return replace(
+        with_places(base, read_places(places, kind)),
+        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
+        policy=base.policy if policy is None else policy,
+    )
+
+
 def read_places(typed: PlaceOptions, kind: RepeatedOption = None) -> Places:
     """The places that the options name. Raises SettingsError for an empty or invalid option, one that --cloud excludes, and two that don't go
     together.
@@ -129,17 +156,17 @@ def read_places(typed: PlaceOptions, kind: RepeatedOption = None) -> Places:
     alone = {"organization": typed.organization, "role-name": typed.role_name, "external-id": typed.external_id}
     _require_cloud(cloud, "aws", {**aws, **alone})
     _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
-    _require_apart({"account": typed.account}, {"organization": typed.organization, "ou": typed.ou})
-    _require_apart({"subscription": typed.subscription}, {"management-group": typed.management_group})
+    _require_apart("account", typed.account, {"organization": typed.organization, "ou": typed.ou})
+    _require_apart("subscription", typed.subscription, {"management-group": typed.management_group})
     return Places(
         cloud=cloud,
         scope=_account_scope(typed),
         exclude_accounts=account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account)),
-        role_name=None if typed.role_name is None else account_scope.role_name("--role-name", typed.role_name),
-        external_id=None if typed.external_id is None else account_scope.external_id("--external-id", typed.external_id),
+        role_name=_checked(account_scope.role_name, "--role-name", typed.role_name),
+        external_id=_checked(account_scope.external_id, "--external-id", typed.external_id),
         regions=_split_values(typed.region),
         subscriptions=_split_values(typed.subscription),
-        management_group=_management_group(typed),
+        management_group=_checked(account_scope.management_group_id, "--management-group", typed.management_group),
         kinds=_chosen_kinds(cloud, kind),
     )
 
@@ -177,9 +204,8 @@ def _account_scope(typed: PlaceOptions) -> AccountScope | None:
     )
 
 
-def _management_group(typed: PlaceOptions) -> str | None:
-    group = typed.management_group
-    return None if group is None else account_scope.management_group_id("--management-group", group)
+def _checked(check: Callable[[str, str], str], option: str, value: str | None) -> str | None:
+    return None if value is None else check(option, value)
 
 
 def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:
@@ -196,18 +222,14 @@ def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) ->
             raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
 
 
-def _require_apart(first: Mapping[str, object], others: Mapping[str, object]) -> None:
-    for name, value in first.items():
-        for other, other_value in others.items():
-            if value and other_value:
-                raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
+def _require_apart(name: str, value: object, others: Mapping[str, object]) -> None:
+    for other, other_value in others.items():
+        if value and other_value:
+            raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
 
 
 def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
     return settings.split_words(",".join(values or ()))
-
-
-# MERGED The deployment's ledger and sessions, as the commands that change something use them.
 
 
 def ledger_address(settings: Settings) -> str:
@@ -255,7 +277,8 @@ def _open_session(settings: Settings, target: Target, *, may_assume: bool) -> Cl
     try:
         [account] = list_accounts(_settings_of(settings, target), target.cloud)
         if not (account.is_own or may_assume):
-            raise CloudError(Reason.REFUSED, "restore", _other_account_text(target.account))
+            because = OTHER_ACCOUNT.format(account=target.account)
+            raise CloudError(Reason.REFUSED, "restore", because)
         return session_of(target, *open_account(settings, account, may_act=True))
     except SettingsError as error:
         raise CloudError(Reason.REFUSED, "restore", str(error)) from error
@@ -267,13 +290,6 @@ def _settings_of(settings: Settings, target: Target) -> Settings:
         return replace(settings, cloud="azure", subscriptions=(target.account,), management_group=None)
     scope = AccountScope(accounts=(target.account,))
     return replace(settings, cloud="aws", regions=(target.region or "",), exclude_accounts=(), **asdict(scope))
-
-
-def _other_account_text(account: str) -> str:
-    return (
-        f"it is in AWS account {account}, to which the current credentials don't belong; use that account's, or name a role in it with "
-        "--role-name. The role of a sweep won't do, because it may not create anything"
-    )
 
 
 def current_user() -> str:

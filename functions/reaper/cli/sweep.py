@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,21 +10,12 @@ import typer
 from reaper import settings
 from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
-from reaper.cli.places import KindOption, PlaceOptions, read_places, with_place_options, with_places
-from reaper.model import Mode
+from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.policy.file import load_policy
 from reaper.report import brief
 from reaper.report.summary import exit_status
 from reaper.run import run
 
-MODE_HELP = (
-    "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
-    "Default: REAPER_MODE, else audit"
-)
-ModeOption = Annotated[
-    str | None,
-    typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
-]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Report format. Default: the suffix of --output, else text")
 ]
@@ -55,12 +44,7 @@ def sweep_once(
 
     Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
-    base = settings.from_env(os.environ)
-    chosen = replace(
-        with_places(base, read_places(places, kind)),
-        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
-        policy=base.policy if policy is None else policy,
-    )
+    chosen = chosen_settings(places, kind, mode, policy)
     outputs = {name: choose_format(format, name) for name in output or ["-"]}
     for name in outputs:
         check_writable(name)
