@@ -53,6 +53,15 @@ def test_only_one_of_many_runs_takes_over_an_expired_lease(ledger_location):
     assert won.count(True) == 1
 
 
+@pytest.mark.parametrize("expired", [False, True], ids=["a free place", "an expired lease"])
+def test_activities_of_one_run_that_take_a_lease_at_once_all_have_it(ledger_location, expired):
+    if expired:
+        ledger_location.open_ledger().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
+    ledgers = [ledger_location.open_ledger() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda ledger: ledger.take_lease(HERE, "one", NOW, HOUR), ledgers))
+
+
 @in_memory
 def test_a_lease_has_a_holder_until_it_expires(ledger):
     assert ledger.lease_holder(HERE, NOW) is None

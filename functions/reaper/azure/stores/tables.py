@@ -52,6 +52,8 @@ CLIENT_OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "
 """Timeouts in seconds and tries that fit a function; the SDK's defaults wait for minutes."""
 MAX_SINGLE_READS = 12
 """Up to this many rows of a partition are read one by one. For more, all between them are read, 1,000 to a page."""
+MAX_LEASE_RACES = 8
+"""How often a lease is tried again if it was written in between: perhaps by another activity of the same run, which has it too."""
 MAX_KEY_CHARS = 400
 """The length of an encoded string; longer ones end in a hash."""
 PLAIN_CHARS = frozenset(ascii_letters + digits + "-_.@:+~")
@@ -164,12 +166,15 @@ class TableStore:
         touched: datetime | None,
         condition: Condition,
     ) -> bool:
-        stored = self._get(*entity_key(key))
-        row = _row_of(key, stored) if stored else None
-        if not is_met(condition, row):
-            return False
-        when = sortable_time(touched) if touched else row.touched if row else ""
-        return self._swap(stored, _entity_of(key, columns(row), when, condition))
+        for _ in range(MAX_LEASE_RACES if isinstance(condition, FreeFor) else 1):
+            stored = self._get(*entity_key(key))
+            row = _row_of(key, stored) if stored else None
+            if not is_met(condition, row):
+                return False
+            when = sortable_time(touched) if touched else row.touched if row else ""
+            if self._swap(stored, _entity_of(key, columns(row), when, condition)):
+                return True
+        return False
 
     def _swap(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
         """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `writer`."""
