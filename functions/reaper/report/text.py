@@ -238,19 +238,19 @@ def _coverage_block(report: Report) -> RenderableType:
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     return Group(
         Text.assemble(("\nCoverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")),
-        *(_status_block(gap.status, f" {gap.why}", gap.places) for gap in coverage_map.coverage_gaps(report)),
-        *(_status_block(row.status, _failure_text(row)) for row in report.own_failures),
+        *(_status_block(gap.status, "", f" {gap.why}", gap.places) for gap in coverage_map.coverage_gaps(report)),
+        *(_status_block(row.status, ": ", _failure_text(row)) for row in report.own_failures),
     )
 
 
-def _status_block(status: Status, text: str, *below: str) -> RenderableType:
-    head = Padding(Text.assemble((f"{status}", STATUS_COLORS[status]), text), (0, 0, 0, 2))
+def _status_block(status: Status, mark: str, text: str, *below: str) -> RenderableType:
+    head = Padding(Text.assemble((f"{status}{mark}", STATUS_COLORS[status]), text), (0, 0, 0, 2))
     return Group(head, *(Padding(Text(line, style="dim"), (0, 0, 0, 4)) for line in below))
 
 
 def _failure_text(row: Coverage) -> str:
     missing = f" missing {row.missing}:" if row.missing else ""
-    return f": {clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
+    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
 
 
 def column_widths(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:
