@@ -317,22 +317,21 @@ def cost_breakdown(idle: Sequence[Finding]) -> Mapping[str, list[GroupCost]]:
 def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str]) -> list[GroupCost]:
     """Resources without a price count, but not as money."""
     groups = summary.groups_by_cost(idle, group_of, MAX_GROUPS)
-    top = max((money_of(group).usd_per_hour for _, group, others in groups if not others), default=0.0)
-    costs = []
-    for name, group, others in groups:
-        money = money_of(group)
-        has_bar = top and money.unpriced < money.count
-        costs.append(
-            GroupCost(
-                name=f"and {others} others" if others else tidy_line(name, 60) or "(no name)",
-                count=money.count,
-                unpriced=money.unpriced,
-                cost=cost_text(money),
-                percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
-                others=others,
-            )
-        )
-    return costs
+    top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
+    return [_group_cost(group, top) for group in groups]
+
+
+def _group_cost(group: summary.CostGroup, top: float) -> GroupCost:
+    money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
+    has_bar = top and money.unpriced < money.count
+    return GroupCost(
+        name=name,
+        count=money.count,
+        unpriced=money.unpriced,
+        cost=cost_text(money),
+        percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
+        others=group.others,
+    )
 
 
 def _team_of(finding: Finding) -> str:

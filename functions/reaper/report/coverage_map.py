@@ -29,7 +29,7 @@ class MapRow:
 
     name: str
     account: str | None
-    cells: tuple[Coverage | None, ...]
+    cells: Sequence[Coverage | None]
     gaps: int
 
 
@@ -38,34 +38,23 @@ class CoverageMap:
     """One cloud. `places` has those with gaps first."""
 
     cloud: str
-    kinds: tuple[str, ...]
-    places: tuple[MapRow, ...]
+    kinds: Sequence[str]
+    places: Sequence[MapRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageGap:
-    """One problem in all places where it occurred; `more` counts the rows that aren't named."""
+    """One problem in all places where it occurred: `sagemaker-endpoint in 123456789012 eu-west-1; …; and 3 more`.
+
+    `reason`: the error without the permission that it begins with. `why`: that permission and the reason, or the error alone.
+    """
 
     status: Status
     missing: str | None
     error: str
-    where: tuple[str, ...]
-    more: int
-
-    @property
-    def why(self) -> str:
-        """`missing sagemaker:ListEndpoints: access denied`, or the error alone."""
-        return f"missing {self.missing}: {self.reason}" if self.missing else self.reason
-
-    @property
-    def reason(self) -> str:
-        """`access denied`: the error without the permission that it begins with."""
-        return clean_line(self.error, 300).removeprefix(f"{self.missing}: ")
-
-    @property
-    def places(self) -> str:
-        """`sagemaker-endpoint in 123456789012 eu-west-1; …; and 3 more`."""
-        return "; ".join([*self.where, *([f"and {self.more} more"] if self.more else [])])
+    reason: str
+    why: str
+    places: str
 
 
 def coverage_maps(report: Report) -> list[CoverageMap]:
@@ -91,18 +80,22 @@ def missing_permissions(report: Report) -> list[str]:
 
 def _coverage_gap(rows: Sequence[Coverage]) -> CoverageGap:
     """The error of the first row, with the calls of all of them."""
-    places: dict[str, list[Coverage]] = {}
+    by_place: dict[str, list[Coverage]] = {}
     for row in rows:
-        places.setdefault(place_text(row.account, row.account_name, row.region), []).append(row)
-    named = list(places.items())[:MAX_NAMED]
+        by_place.setdefault(place_text(row.account, row.account_name, row.region), []).append(row)
+    named = list(by_place.items())[:MAX_NAMED]
     first, more = rows[0], len(rows) - sum(len(here) for _, here in named)
-    kinds = [_kind_names(here) for _, here in named]
+    kinds = [list(dict.fromkeys(clean_line(row.kind) for row in here)) for _, here in named]
+    places = [_gap_place(where, kinds[i], first.cloud, kinds[i] in kinds[:i]) for i, (where, _) in enumerate(named)]
+    missing, error = first.missing and clean_line(first.missing, 500), _error_text(rows)
+    reason = clean_line(error, 300).removeprefix(f"{missing}: ")
     return CoverageGap(
         status=first.status,
-        missing=first.missing and clean_line(first.missing, 500),
-        error=_error_text(rows),
-        where=tuple(_gap_place(named[i][0], kinds[i], first.cloud, kinds[i] in kinds[:i]) for i in range(len(named))),
-        more=more,
+        missing=missing,
+        error=error,
+        reason=reason,
+        why=f"missing {missing}: {reason}" if missing else reason,
+        places="; ".join([*places, *([f"and {more} more"] if more else [])]),
     )
 
 
@@ -112,10 +105,6 @@ def _error_text(rows: Sequence[Coverage]) -> str:
     if len(calls) < 2:
         return clean_line(first, 500)
     return clean_line(f"{first_few([call.removesuffix(': ') for call in calls])}: {CALL_PREFIX.sub('', first)}", 500)
-
-
-def _kind_names(rows: Sequence[Coverage]) -> list[str]:
-    return list(dict.fromkeys(clean_line(row.kind) for row in rows))
 
 
 def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str:
@@ -135,7 +124,7 @@ def _comparable_error(row: Coverage) -> str:
 
 
 def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
-    kinds = tuple(sorted({row.kind for row in rows}))
+    kinds = sorted({row.kind for row in rows})
     names = {row.account: row.account_name for row in rows if row.account_name}
     cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
     for row in rows:
@@ -143,21 +132,16 @@ def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
         known = here.get(row.kind)
         if known is None or known.status is Status.OK or WORST_FIRST.index(row.status) < WORST_FIRST.index(known.status):
             here[row.kind] = row
-    places = [
-        _map_row(names.get(account), account, region, tuple(map(here.get, kinds))) for (account, region), here in cells.items()
-    ]
+    shown = [_map_row(names.get(account), account, region, [*map(here.get, kinds)]) for (account, region), here in cells.items()]
     return CoverageMap(
-        cloud=cloud, kinds=tuple(clean_line(k) for k in kinds), places=tuple(sorted(places, key=lambda p: (-p.gaps, p.name)))
+        cloud=cloud, kinds=[*map(clean_line, kinds)], places=sorted(shown, key=lambda place: (-place.gaps, place.name))
     )
 
 
-def _map_row(name: str | None, account: str, region: str | None, cells: tuple[Coverage | None, ...]) -> MapRow:
-    return MapRow(
-        name=clean_line(f"{name or account} {region or ''}".strip()),
-        account=clean_line(account) if name else None,
-        cells=cells,
-        gaps=sum(1 for cell in cells if cell and cell.status is not Status.OK),
-    )
+def _map_row(name: str | None, account: str, region: str | None, cells: Sequence[Coverage | None]) -> MapRow:
+    gaps = sum(cell.status is not Status.OK for cell in cells if cell)
+    where = clean_line(f"{name or account} {region or ''}".strip())
+    return MapRow(name=where, account=clean_line(account) if name else None, cells=cells, gaps=gaps)
 
 
 def locations(findings: Iterable[Finding]) -> dict[tuple[Target, str], str]:
@@ -165,12 +149,10 @@ def locations(findings: Iterable[Finding]) -> dict[tuple[Target, str], str]:
     resources = [finding.case.resource for finding in findings]
     names = {r.target.account: r.target.account_name for r in resources if r.target.account_name}
     accounts = Counter(cloud for cloud, _ in {(r.target.cloud, r.target.account) for r in resources})
-    return {
-        (r.target, r.region): clean_line(
-            f"{names.get(r.target.account, r.target.account)} {r.region}" if accounts[r.target.cloud] > 1 else r.region
-        )
-        for r in resources
+    prefixes = {
+        r.target: f"{names.get(r.target.account, r.target.account)} " if accounts[r.target.cloud] > 1 else "" for r in resources
     }
+    return {(r.target, r.region): clean_line(f"{prefixes[r.target]}{r.region}") for r in resources}
 
 
 def place_text(account: str, name: str | None, region: str | None) -> str:

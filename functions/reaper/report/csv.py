@@ -25,29 +25,9 @@ FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
 """Letters and symbols without a shape; combining marks have none either."""
 COLUMNS = (
-    "state",
-    "confidence",
-    "name",
-    "kind",
-    "cloud",
-    "account",
-    "region",
-    "size",
-    "usd_per_hour",
-    "wasted_usd",
-    "idle_for_s",
-    "last_busy",
-    "because",
-    "rule",
-    "owner",
-    "owner_claimed",
-    "step",
-    "outcome",
-    "outcome_because",
-    "error",
-    "id",
-    "account_name",
-)
+    "state", "confidence", "name", "kind", "cloud", "account", "region", "size", "usd_per_hour", "wasted_usd", "idle_for_s",
+    "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id", "account_name",
+)  # fmt: skip
 
 
 def render(report: Report) -> str:
@@ -67,13 +47,9 @@ def _safe_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = printable(value)
-    ends = [0, *(match.end() for match in FORMULA_START.finditer(_normalized(text))), len(text)]
+    normalized = text if text.isascii() else "".join(map(_normalized_character, text))
+    ends = [0, *(match.end() for match in FORMULA_START.finditer(normalized)), len(text)]
     return "'".join(text[start:end] for start, end in pairwise(ends))
-
-
-def _normalized(text: str) -> str:
-    """The text as a spreadsheet may read it, character by character."""
-    return text if text.isascii() else "".join(map(_normalized_character, text))
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -44,8 +44,8 @@ def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
 
 def near_names(wanted: str, names: Sequence[str]) -> list[str]:
     """The names that may have been meant: similar ones, and those that contain `wanted`, since a table may have cut it."""
-    text = wanted.strip().rstrip("….").rpartition("/")[2].lower() if ":" in wanted or wanted.startswith("/") else wanted.lower()
-    text = text.strip().rstrip("….")
+    text = wanted.lower().strip().rstrip("….")
+    text = (text.rpartition("/")[2] if ":" in wanted or wanted.startswith("/") else text).strip()
     by_text = {name.lower(): name for name in names}
     similar = get_close_matches(text, by_text, n=max(1, len(by_text)), cutoff=0.7)
     containing = sorted(key for key in by_text if len(text) > 2 and text in key)
@@ -69,15 +69,12 @@ def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:
     yield clean_whole(resource.name)
     yield explain_line("id", clean_whole(resource.id))
     where = place_text(resource.target.account, resource.target.account_name, resource.region)
-    yield explain_line(
-        "kind",
-        f"{resource.kind} in {where}, {clean_line(resource.size) or 'size unknown'}, {clean_line(resource.status) or 'status unknown'}",
-    )
+    size, status = clean_line(resource.size) or "size unknown", clean_line(resource.status) or "status unknown"
+    yield explain_line("kind", f"{resource.kind} in {where}, {size}, {status}")
     yield from origin_lines(resource.created, resource.changed, finding.price)
     yield from tag_lines(resource.tags, lambda key: (not key.lower().startswith(TAG_PREFIX), key))
     yield from _rule_lines(finding, known)
-    for evidence in finding.evidence:
-        yield signal_line(evidence)
+    yield from map(signal_line, finding.evidence)
     yield verdict_line(verdict.state, verdict.confidence, verdict.idle_for, verdict.because)
     yield from _memory_lines(resource.id, known)
     for action, blocked in finding.case.blocked.items():
@@ -116,27 +113,28 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
 def _rule_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     rule = finding.case.rule
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
-        why = {
-            True: "matches",
-            None: f"may match: {', '.join(lacking)} unknown",
-            False: f"doesn't match: {', '.join(lacking)}",
-        }[fits]
+        names = ", ".join(lacking)
+        why = {True: "matches", None: f"may match: {names} unknown", False: f"doesn't match: {names}"}[fits]
         yield explain_line("checked", f"rule {clean_line(name)!r}: {why}")
         if fits:
             break
-    yield explain_line(
-        "rule",
-        f"{clean_line(rule.name)}: at most {rule.action}, idle after {policy_duration(rule.idle_after)}, grace {policy_duration(rule.grace)}",
-    )
-    for note in rule.notes:
-        yield explain_line("", clean_whole(note))
+    terms = f"at most {rule.action}, idle after {policy_duration(rule.idle_after)}, grace {policy_duration(rule.grace)}"
+    yield from rule_lines(clean_line(rule.name), terms, rule.notes)
     if rule.hours:
-        yield explain_line(
-            "hours",
-            f"{office_hours.hours_text(rule.hours)} in {rule.hours.tz}, start: {rule.hours.restart}{', force' if rule.hours.force else ''}",
-        )
+        yield hours_line(office_hours.hours_text(rule.hours), rule.hours.tz, rule.hours.restart, force=rule.hours.force)
     if rule.protected_because:
         yield explain_line("protected", clean_whole(rule.protected_because))
+
+
+def rule_lines(name: str, terms: str | None, notes: Iterable[str]) -> Iterator[str]:
+    """The rule that applies, with its terms if they are known, and the notes on it."""
+    yield explain_line("rule", f"{name}: {clean_whole(terms)}" if terms else name)
+    yield from (explain_line("", clean_whole(note)) for note in notes)
+
+
+def hours_line(on: str, tz: str, restart: str, *, force: bool) -> str:
+    """Its office hours."""
+    return explain_line("hours", clean_whole(f"{on} in {tz}, start: {restart}{', force' if force else ''}"))
 
 
 def origin_lines(created: datetime | None, changed: datetime | None, price: Price | None) -> Iterator[str]:
@@ -166,10 +164,8 @@ def owner_lines(owner: Owner) -> Iterator[str]:
     """The address for notices, and an owner that a tag claims but that may not be mailed."""
     yield explain_line("owner", f"{clean_line(owner.address or 'none')} ({clean_line(owner.source, 300)})")
     if owner.claimed:
-        yield explain_line(
-            "",
-            f"{clean_line(owner.claimed.address)} according to {clean_line(owner.claimed.source)}, not in owners.domains: may not be mailed",
-        )
+        claimed = f"{clean_line(owner.claimed.address)} according to {clean_line(owner.claimed.source)}"
+        yield explain_line("", f"{claimed}, not in owners.domains: may not be mailed")
 
 
 def signal_line(evidence: Evidence) -> str:
@@ -194,32 +190,28 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
     if memory is None:
         yield explain_line("memory", "no ledger record")
         return
+    snoozed = f"{utc_text(memory.snoozed_until)} by {clean_line(memory.snoozed_by or '')}" if memory.snoozed_until else None
     for name, value in (
         ("idle since", utc_text(memory.idle_since)),
         ("notified", _notice_text(memory)),
         ("reminded", utc_text(memory.reminded_at)),
-        (
-            "snoozed until",
-            f"{utc_text(memory.snoozed_until)} by {clean_line(memory.snoozed_by or '')}" if memory.snoozed_until else None,
-        ),
+        ("snoozed until", snoozed),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
         ("manifest", clean_whole(memory.manifest_address) if memory.manifest_address else None),
     ):
         if value:
             yield explain_line("memory", f"{name} {value}")
     for entry in known.histories(resource_id):
-        yield explain_line(
-            "history", f"{utc_text(entry.when)} {clean_line(entry.what)} by {clean_whole(entry.by)}: {clean_whole(entry.because)}"
-        )
+        what = f"{clean_line(entry.what)} by {clean_whole(entry.by)}: {clean_whole(entry.because)}"
+        yield explain_line("history", f"{utc_text(entry.when)} {what}")
 
 
 def _notice_text(memory: Memory) -> str | None:
     if memory.warned_at is None:
         return None
-    announced = (
-        f", announced {memory.announced_action} on or after {utc_text(memory.act_not_before)}" if memory.announced_action else ""
-    )
-    return f"{utc_text(memory.warned_at)}, receipt {clean_whole(memory.notice_receipt or 'none')}{announced}"
+    sent = f"{utc_text(memory.warned_at)}, receipt {clean_whole(memory.notice_receipt or 'none')}"
+    date = f"{memory.announced_action} on or after {utc_text(memory.act_not_before)}"
+    return f"{sent}, announced {date}" if memory.announced_action else sent
 
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
@@ -236,14 +228,9 @@ def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
         yield explain_line("date", f"{action} on or after {utc_text(due)}, {wait}, if it is still idle and not kept")
     last = max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
     if last and finding.step.name is StepName.NONE:
-        yield explain_line(
-            "date",
-            f"next reminder around {utc_text(last + finding.case.rule.remind_every)}, {_time_left(last, finding, known)}",
-        )
-
-
-def _time_left(last: datetime, finding: Finding, known: ExplainContext) -> str:
-    return f"in {format_duration(max(timedelta(), last + finding.case.rule.remind_every - known.now))}"
+        reminder = last + finding.case.rule.remind_every
+        wait = format_duration(max(timedelta(), reminder - known.now))
+        yield explain_line("date", f"next reminder around {utc_text(reminder)}, in {wait}")
 
 
 def clean_whole(value: str) -> str:

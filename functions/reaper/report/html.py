@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -45,7 +45,8 @@ SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
-    shown = [f for f in sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    findings = sorted_for_page(report.findings)
+    shown = [f for f in findings if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
         report=report,
         shown=shown[:MAX_PLAIN_ROWS],
@@ -65,7 +66,7 @@ def render(report: Report) -> str:
         script=Markup(_script()),
         policy=content_security_policy(),
         icon=f"data:image/svg+xml,{quote(_asset('report.svg'))}",
-        data=Markup(page_data(report)),
+        data=Markup(page_data(findings, report.run)),
     )
 
 
@@ -123,27 +124,28 @@ class WordList:
         return -1 if text is None else self.places.setdefault(clean_line(text, most), len(self.places))
 
 
-def page_data(report: Report) -> str:
+def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
     """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Times are seconds since 1970.
 
     Each distinct text is stored once. Inside a script element, only `</script`, `<!--` and `<script` have a meaning:
     https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
     """
-    words, now = WordList(), report.run.finished_at
-    rows = [_page_row(finding, words, report.run) for finding in sorted_for_page(report.findings)]
-    head = {
-        "now": _epoch(now),
-        "keep": keep_tag(now),
-        "states": [s.value for s in STATE_ORDER],
-        "fields": list(rows[0]) if rows else [],
-    }
+    words = WordList()
+    rows = [_page_row(finding, words, run) for finding in findings]
+    states, fields = [s.value for s in STATE_ORDER], list(rows[0]) if rows else []
+    head = {"now": _epoch(run.finished_at), "keep": keep_tag(run.finished_at), "states": states, "fields": fields}
     lines = ",\n".join(_json_text(list(row.values())) for row in rows)
     return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words.places))}}}'
 
 
 def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
     """Idle first, then unknown, young, active and exempt; within a state the most expensive first, then by name."""
-    return sorted(findings, key=_sort_key)
+
+    def place(finding: Finding) -> tuple[int, bool, float, str]:
+        usd = finding.price.usd_per_hour if finding.price else 0
+        return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
+
+    return sorted(findings, key=place)
 
 
 def owner_text(finding: Finding) -> str:
@@ -151,16 +153,11 @@ def owner_text(finding: Finding) -> str:
     return clean_line(owners.shown(finding.owner) or "no owner")
 
 
-def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
-    usd = finding.price.usd_per_hour if finding.price else 0
-    return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
-
-
 def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, Any]:
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = summary.progress_words(finding, run.mode)
     planned, outcome = summary.plan_and_outcome_reasons(finding)
-    may_need_keeping = verdict.state in {State.IDLE, State.UNKNOWN}
+    may_need_keeping, tags = verdict.state in {State.IDLE, State.UNKNOWN}, resource.tags
     return {
         "state": STATE_ORDER.index(verdict.state),
         "confidence": words(verdict.confidence),
@@ -185,10 +182,8 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "changed": _epoch(resource.changed),
         "because": words(verdict.because, MAX_LONG_TEXT),
         "rule": words(rule.name),
-        "notes": [
-            words(note, MAX_LONG_TEXT) for note in (*rule.notes, *([rule.protected_because] if rule.protected_because else ()))
-        ],
-        "tags": _tag_pairs(resource.tags, words),
+        "notes": [words(note, MAX_LONG_TEXT) for note in (*rule.notes, rule.protected_because) if note],
+        "tags": None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())],
         "step": words(finding.step.name),
         "stepBecause": words(planned, MAX_LONG_TEXT),
         "heading": words(heading),
@@ -197,10 +192,6 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "evidence": [_signal_row(e, words) for e in finding.evidence],
         "command": words(keep_command(resource, run.finished_at) if may_need_keeping else None, 2 * MAX_LONG_TEXT),
     }
-
-
-def _tag_pairs(tags: Mapping[str, str] | None, words: WordList) -> list[list[int]] | None:
-    return None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())]
 
 
 def _signal_row(signal: Evidence, words: WordList) -> list[Any]:
@@ -244,19 +235,19 @@ def costs_by_owner(report: Report) -> list[ChartBar]:
 
 def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
-    longest = max((money_of(group).usd_per_hour for _, group, _ in groups), default=0) or 1
-    return [_chart_bar(f"{others} others" if others else name, group, longest, others > 0) for name, group, others in groups]
+    longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
+    return [_chart_bar(group, longest) for group in groups]
 
 
-def _chart_bar(label: str, group: list[Finding], longest: float, rest: bool) -> ChartBar:
-    money = money_of(group)
-    likely = money_of(f for f in group if f.case.verdict.confidence is Confidence.LIKELY).usd_per_hour
+def _chart_bar(group: summary.CostGroup, longest: float) -> ChartBar:
+    money = group.money
+    likely = money_of(f for f in group.findings if f.case.verdict.confidence is Confidence.LIKELY).usd_per_hour
     return ChartBar(
-        label=label,
+        label=group.name,
         usd=money.usd_per_hour * HOURS_A_MONTH,
         proven=round(100 * (money.usd_per_hour - likely) / longest, 2),
         likely=round(100 * likely / longest, 2),
         count=money.count,
         unpriced=money.unpriced,
-        rest=rest,
+        rest=group.others > 0,
     )

@@ -9,15 +9,32 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from reaper.case import Evidence, Owner, Price
+from reaper.case import Coverage, Evidence, Owner, Price
 from reaper.errors import SettingsError
-from reaper.model import Role
-from reaper.report.explain import clean_whole, explain_line, origin_lines, owner_lines, signal_line, tag_lines, verdict_line
+from reaper.model import Status
+from reaper.report.explain import (
+    clean_whole,
+    explain_line,
+    hours_line,
+    origin_lines,
+    owner_lines,
+    rule_lines,
+    signal_line,
+    tag_lines,
+    verdict_line,
+)
 from reaper.report.json import utc_text
+
+MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
+
+
+def _empty_for_null(row: Any) -> Any:
+    """The signal's row; null, the subject of a signal of the whole resource, becomes an empty text."""
+    return {**row, "subject": row.get("subject") or ""} if isinstance(row, dict) else row
 
 
 class _Section(BaseModel):
@@ -49,29 +66,8 @@ class SavedRule(_Section):
     hours: SavedHours | None
 
 
-class SavedMemory(_Section):
-    """`memory`."""
-
-    idle_since: AwareDatetime | None
-    warned_at: AwareDatetime | None
-    snoozed_until: AwareDatetime | None
-
-
-class SavedSignal(_Section):
-    """One line of `evidence`."""
-
-    signal: str
-    subject: str | None
-    role: Role
-    points: int
-    last_busy: AwareDatetime | None
-    peak: float | None
-    complete: bool
-    busy_above: float | None
-
-
 class SavedFinding(_Section):
-    """One finding: the keys that an explanation needs."""
+    """One finding: the keys that an explanation needs. `memory`: the dates that it has."""
 
     id: str
     kind: str
@@ -98,8 +94,8 @@ class SavedFinding(_Section):
     outcome: str
     outcome_because: str | None
     error: str | None
-    memory: SavedMemory | None
-    evidence: tuple[SavedSignal, ...]
+    memory: dict[str, AwareDatetime | None] | None
+    evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 
 
 class SavedRun(_Section):
@@ -111,24 +107,18 @@ class SavedRun(_Section):
     policy_sha256: str
 
 
-class SavedCoverage(_Section):
-    """One line of `coverage`."""
-
-    status: str
-
-
 class SavedReport(_Section):
     """The report."""
 
     schema_: Literal[1]
     run: SavedRun
-    coverage: tuple[SavedCoverage, ...]
+    coverage: tuple[Coverage, ...]
     findings: tuple[SavedFinding, ...]
 
     @property
     def is_complete(self) -> bool:
         """Whether its coverage is complete."""
-        return all(row.status == "ok" for row in self.coverage)
+        return all(row.status is Status.OK for row in self.coverage)
 
 
 def load_report(file: Path) -> SavedReport:
@@ -165,16 +155,19 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     yield explain_line("id", clean_whole(row.id))
     yield explain_line("report", f"run {clean_whole(run.id)} of {utc_text(run.started_at)}, mode {clean_whole(run.mode)}")
     size, status = clean_whole(row.size or "size unknown"), clean_whole(row.status or "status unknown")
-    yield explain_line(
-        "kind", f"{clean_whole(row.kind)} in {clean_whole(row.account)} {clean_whole(row.region)}, {size}, {status}"
-    )
+    where = f"{clean_whole(row.account)} {clean_whole(row.region)}"
+    yield explain_line("kind", f"{clean_whole(row.kind)} in {where}, {size}, {status}")
     price = None
     if row.price and row.usd_per_hour is not None:
         price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
     yield from origin_lines(row.created, row.changed, price)
     yield from tag_lines(row.tags, str)
-    yield from _rule_lines(row)
-    yield from (signal_line(_as_evidence(signal)) for signal in row.evidence)
+    rule = row.rule_detail
+    terms = f"at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else None
+    yield from rule_lines(clean_whole(row.rule), terms, row.rule_notes)
+    if rule and (hours := rule.hours):
+        yield hours_line(hours.on, hours.tz, hours.start, force=hours.force)
+    yield from map(signal_line, row.evidence)
     idle_for = timedelta(seconds=row.idle_for_s) if row.idle_for_s else None
     yield verdict_line(row.state, row.confidence, idle_for, row.because)
     yield from _memory_lines(row)
@@ -183,31 +176,10 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     yield from owner_lines(row.owner)
 
 
-def _rule_lines(row: SavedFinding) -> Iterator[str]:
-    terms = row.rule_detail
-    limits = (
-        f": at most {clean_whole(terms.action)}, idle after {clean_whole(terms.idle_after)}, grace {clean_whole(terms.grace)}"
-        if terms
-        else ""
-    )
-    yield explain_line("rule", f"{clean_whole(row.rule)}{limits}")
-    yield from (explain_line("", clean_whole(note)) for note in row.rule_notes)
-    if terms and (hours := terms.hours):
-        force = ", force" if hours.force else ""
-        yield explain_line(
-            "hours", f"{clean_whole(hours.on)} in {clean_whole(hours.tz)}, start: {clean_whole(hours.start)}{force}"
-        )
-
-
 def _memory_lines(row: SavedFinding) -> Iterator[str]:
     if row.memory is None:
         yield explain_line("memory", "no ledger record in the report")
         return
-    known = row.memory
-    for name, when in (("idle since", known.idle_since), ("notified", known.warned_at), ("snoozed until", known.snoozed_until)):
-        if when:
+    for key, name in MEMORY_NAMES.items():
+        if when := row.memory.get(key):
             yield explain_line("memory", f"{name} {utc_text(when)}")
-
-
-def _as_evidence(signal: SavedSignal) -> Evidence:
-    return Evidence(**{**signal.model_dump(), "subject": signal.subject or ""})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.case import Finding, Report, money_of
+from reaper.case import Finding, Money, Report, money_of
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices import forecast
 from reaper.text import format_usd
@@ -60,20 +60,28 @@ def access_remedies(report: Report) -> list[str]:
     return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
 
 
-def groups_by_cost(
-    findings: Iterable[Finding], label: Callable[[Finding], str], most: int
-) -> list[tuple[str, list[Finding], int]]:
-    """The findings by label, most expensive groups first; if there are more than `most` and one, the others make one without a label.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostGroup:
+    """Findings of one owner, kind or the like. `others`: how many groups without a place of their own it combines; 0 for one of them."""
 
-    With each group goes how many it combines: 0 for a group of its own.
-    """
-    groups: dict[str, list[Finding]] = defaultdict(list)
+    name: str
+    findings: Sequence[Finding]
+    money: Money
+    others: int = 0
+
+
+def groups_by_cost(findings: Iterable[Finding], label: Callable[[Finding], str], most: int) -> list[CostGroup]:
+    """The findings by label, most expensive groups first; if there are more than `most` and one, the others are combined."""
+    by_label: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        groups[label(finding)].append(finding)
-    ranked = sorted(groups.items(), key=lambda group: (-money_of(group[1]).usd_per_hour, group[0]))
-    shown = len(ranked) if len(ranked) <= most + 1 else most
-    rest = [finding for _, group in ranked[shown:] for finding in group]
-    return [(name, group, 0) for name, group in ranked[:shown]] + ([("", rest, len(ranked) - shown)] if rest else [])
+        by_label[label(finding)].append(finding)
+    groups = [CostGroup(name=name, findings=group, money=money_of(group)) for name, group in by_label.items()]
+    groups.sort(key=lambda group: (-group.money.usd_per_hour, group.name))
+    if len(groups) <= most + 1:
+        return groups
+    rest = [finding for group in groups[most:] for finding in group.findings]
+    others = len(groups) - most
+    return [*groups[:most], CostGroup(name=f"{others} others", findings=rest, money=money_of(rest), others=others)]
 
 
 def complete_count(report: Report) -> str:

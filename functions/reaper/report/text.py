@@ -39,15 +39,8 @@ IDLE_STAGES = (
 )  # fmt: skip
 """What shrinks in the table of idle resources, first to last; 8 is the length of the heading."""
 REASON_STAGES = (
-    ("why", 60),
-    ("resource", 32),
-    ("why", 36),
-    ("resource", 16),
-    ("why", 20),
-    ("kind", 0),
-    ("resource", 8),
-    ("why", 8),
-)
+    ("why", 60), ("resource", 32), ("why", 36), ("resource", 16), ("why", 20), ("kind", 0), ("resource", 8), ("why", 8),
+)  # fmt: skip
 UP_SINCE = re.compile(r"^running since [0-9-]+ [0-9:]+ UTC, ")
 """How indirect evidence may begin."""
 KIND_PREFIXES = re.compile(r"^(sagemaker-)?(azureml-)?(inference-)?(online-)?(compute-)?")
@@ -66,8 +59,9 @@ STATUS_COLORS = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAI
 
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of at most `width` columns, with or without terminal colors. `explain`: the command that explains one resource."""
+    out = io.StringIO()
     console = Console(
-        file=io.StringIO(),
+        file=out,
         width=max(width, MIN_WIDTH),
         force_terminal=colour,
         no_color=not colour,
@@ -77,14 +71,13 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
     )
     parts = (
         _head(report),
-        *_action_tables(report, width),
+        *(part for group in summary.action_groups(report) for part in _action_table(group, width)),
         _idle_table(report, width, explain),
         *_reason_table("Unknown, never acted on", report.unknown, _unknown_row, (width, "bold")),
         _coverage_block(report),
     )
     console.print(Group(*(part for part in parts if part)), crop=False)
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _head(report: Report) -> RenderableType:
@@ -186,10 +179,8 @@ def _name_cell(finding: Finding) -> Text:
     return Text(clean_line(finding.case.resource.name), style="bold")
 
 
-def _action_tables(report: Report, width: int) -> Iterator[RenderableType]:
-    for group in summary.action_groups(report):
-        style = "bold red" if group.needs_attention else "bold"
-        yield from _reason_table(group.title, group.findings, _action_row, (width, style))
+def _action_table(group: summary.ActionGroup, width: int) -> Iterator[RenderableType]:
+    return _reason_table(group.title, group.findings, _action_row, (width, "bold red" if group.needs_attention else "bold"))
 
 
 def _reason_table(
@@ -247,22 +238,19 @@ def _coverage_block(report: Report) -> RenderableType:
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     return Group(
         Text.assemble(("\nCoverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")),
-        *(_gap_block(gap) for gap in coverage_map.coverage_gaps(report)),
-        *(_failure_block(row) for row in report.own_failures),
+        *(_status_block(gap.status, "", f" {gap.why}", gap.places) for gap in coverage_map.coverage_gaps(report)),
+        *(_status_block(row.status, ": ", _failure_text(row)) for row in report.own_failures),
     )
 
 
-def _gap_block(gap: coverage_map.CoverageGap) -> RenderableType:
-    """One problem, with the places where it occurred."""
-    problem = Text.assemble((f"{gap.status}", STATUS_COLORS[gap.status]), f" {gap.why}")
-    where = Text(gap.places, style="dim")
-    return Group(Padding(problem, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
+def _status_block(status: Status, mark: str, text: str, *below: str) -> RenderableType:
+    head = Padding(Text.assemble((f"{status}{mark}", STATUS_COLORS[status]), text), (0, 0, 0, 2))
+    return Group(head, *(Padding(Text(line, style="dim"), (0, 0, 0, 4)) for line in below))
 
 
-def _failure_block(row: Coverage) -> RenderableType:
+def _failure_text(row: Coverage) -> str:
     missing = f" missing {row.missing}:" if row.missing else ""
-    failure = f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
-    return Padding(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), failure), (0, 0, 0, 2))
+    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
 
 
 def column_widths(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:
