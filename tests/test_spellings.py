@@ -16,9 +16,8 @@ from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
 from reaper.acting import restore
 from reaper.ledger import sqlite
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry, Unfinished
-from reaper.ledger.stored_text import comparable_id
 from reaper.model import Memory, Result, State, StepName
 from reaper.pending import unfinished
 from reaper.snooze.handler import handle_request

@@ -22,9 +22,8 @@ import azurite
 from reaper.azure.stores.tables import entity_key
 from reaper.ledger import opening, sqlite
 from reaper.ledger.in_memory import InMemoryStore
-from reaper.ledger.ledger import Ledger, memory_key
+from reaper.ledger.ledger import Ledger, comparable_id, memory_key
 from reaper.ledger.store import Key, Row
-from reaper.ledger.stored_text import comparable_id
 from reaper.model import Target
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"

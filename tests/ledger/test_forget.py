@@ -15,10 +15,9 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
 from reaper.ledger.in_memory import InMemoryStore
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.store import AtVersion, Category, Having, Row
-from reaper.ledger.stored_text import target_text
 from reaper.model import Memory, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext

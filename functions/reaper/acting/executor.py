@@ -25,9 +25,8 @@ from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_
 from reaper.handover import Decision, no_time_to_act
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry
-from reaper.ledger.stored_text import comparable_id
 from reaper.memory_updates import BegunAction
 from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
 from reaper.pending import intents, unfinished

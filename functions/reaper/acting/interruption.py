@@ -17,8 +17,8 @@ from reaper.acting.recheck import fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
+from reaper.ledger.ledger import comparable_id
 from reaper.ledger.rows import HistoryEntry, Unfinished
-from reaper.ledger.stored_text import comparable_id
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
 from reaper.pending import intents

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from reaper.acting.contract import ActionFunctions, Manifest, any_members, part_of, unknown_member
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.stored_text import comparable_id
+from reaper.ledger.ledger import comparable_id
 from reaper.model import ManifestReference, StepName, Target
 
 SCHEMA = 1

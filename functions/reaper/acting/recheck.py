@@ -18,8 +18,7 @@ from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
-from reaper.ledger.ledger import Ledger
-from reaper.ledger.stored_text import comparable_id, target_text
+from reaper.ledger.ledger import Ledger, comparable_id, target_text
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import account_text
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName

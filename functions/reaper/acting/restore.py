@@ -13,9 +13,8 @@ from reaper import memory_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import Archive, changed_error, is_same_address, previous_manifest, require_own_form
 from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
-from reaper.ledger.ledger import RETENTION, Ledger
+from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry
-from reaper.ledger.stored_text import comparable_id
 from reaper.ledger.update import update_memory
 from reaper.model import ManifestReference, Memory, StepName, Target
 from reaper.pending import unfinished

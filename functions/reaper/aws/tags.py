@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.stored_text import comparable_id
+from reaper.ledger.ledger import comparable_id
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
 
 from reaper.ledger.store import (
     FIRST_NAME,
@@ -20,7 +19,6 @@ from reaper.ledger.store import (
     changed_columns,
     is_met,
 )
-from reaper.ledger.stored_text import sortable_time
 
 
 class InMemoryStore:
@@ -46,21 +44,21 @@ class InMemoryStore:
             keys = sorted(key for key in self._partitions[category, place] if key in self.rows and first <= key.name <= last)
             return [self.rows[key] for key in keys[:limit]]
 
-    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         with self._lock:
-            return self._write(Row(key=key, columns=dict(columns), touched=sortable_time(touched)), condition)
+            return self._write(Row(key=key, columns=dict(columns), touched=touched), condition)
 
     def change(
         self,
         key: Key,
         columns: Mapping[str, str],
         removed: Collection[str],
-        touched: datetime | None,
+        touched: str | None,
         condition: AtVersion | Having,
     ) -> bool:
         with self._lock:
             row = self.rows.get(key)
-            when = sortable_time(touched) if touched else row.touched if row else ""
+            when = touched or (row.touched if row else "")
             new = Row(key=key, columns=changed_columns(row, columns, removed, condition), touched=when)
             return self._write(new, condition)
 
@@ -69,7 +67,7 @@ class InMemoryStore:
             if is_met(having, self.rows.get(key)):
                 self.rows.pop(key, None)
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_before(self, moment: str) -> int:
         with self._lock:
             old = [key for key, row in self.rows.items() if row.is_lapsed(moment)]
             for key in old:

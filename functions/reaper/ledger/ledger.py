@@ -6,23 +6,25 @@ exactly, except for the type in the ARN of a Studio app.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, sortable_time
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
-from reaper.ledger.stored_text import comparable_id, microseconds, sortable_time, target_from_text, target_text
 from reaper.model import Memory, Target
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
 """How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
 SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "written_at"})
 """The fields that a click on a snooze link writes."""
 NEWEST_FIRST_BASE = 10**19
 """Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
+_STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
 
 
 class Ledger:
@@ -55,12 +57,12 @@ class Ledger:
         Returns False if the version changed: nothing was written; recall and decide again.
         """
         columns = rows.memory_columns(replace(memory, written_at=now), fields)
-        lapsed_before = now - RETENTION if fields is None or expected_version else None
+        lapsed_before = _retained_since(now) if fields is None or expected_version else None
         return self.store.change(
             memory_key(resource_id),
             {"id": resource_id, **columns},
             rows.written_columns(fields) - columns.keys(),
-            max(now, memory.snoozed_until or now),
+            sortable_time(max(now, memory.snoozed_until or now)),
             AtVersion(version=expected_version, lapsed_before=lapsed_before),
         )
 
@@ -68,18 +70,20 @@ class Ledger:
         """Every hint of an unfinished action in the target, oldest first."""
         place = target_text(target)
         stored = self.store.query(Category.OPEN, "", f"{place} ", f"{place}!")
-        hints = [rows.unfinished_from_row(row.columns, target) for row in stored if not row.is_lapsed(now - RETENTION)]
+        since = _retained_since(now)
+        hints = [rows.unfinished_from_row(row.columns, target) for row in stored if not row.is_lapsed(since)]
         return sorted(hints, key=lambda hint: (hint.at, hint.id))
 
     def unfinished_targets(self, now: datetime) -> list[Target]:
         """Every target with a hint, whether a run still sweeps it or not."""
         stored = self.store.query(Category.OPEN, "")
-        places = {row.key.name.partition(" ")[0] for row in stored if not row.is_lapsed(now - RETENTION)}
+        since = _retained_since(now)
+        places = {row.key.name.partition(" ")[0] for row in stored if not row.is_lapsed(since)}
         return [target_from_text(place) for place in sorted(places)]
 
     def add_unfinished(self, entry: Unfinished) -> None:
         """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
-        self.store.put(_hint_key(entry.target, entry.id), rows.unfinished_columns(entry), entry.at)
+        self.store.put(_hint_key(entry.target, entry.id), rows.unfinished_columns(entry), sortable_time(entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
         """Remove the hint, if there is one."""
@@ -101,7 +105,8 @@ class Ledger:
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
-        return self.store.put(_lease_key(target), {"holder": holder}, now + ttl, FreeFor(holder=holder, now=now))
+        condition = FreeFor(holder=holder, now=sortable_time(now))
+        return self.store.put(_lease_key(target), {"holder": holder}, sortable_time(now + ttl), condition)
 
     def lease_holder(self, target: Target, now: datetime) -> str | None:
         """Who has the target at present; None if no lease on it is valid."""
@@ -120,7 +125,7 @@ class Ledger:
         """Store the statistics. Replaces those of the same run, target and kind."""
         name = f"{_newest_first(summary.started)}#{summary.run}"
         key = Key(Category.STATISTICS, _statistics_place(summary.target, summary.kind), name)
-        self.store.put(key, rows.statistics_columns(summary), summary.started)
+        self.store.put(key, rows.statistics_columns(summary), sortable_time(summary.started))
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         """The last `limit` statistics of the target and kind, newest first."""
@@ -130,7 +135,9 @@ class Ledger:
     def add_history(self, entry: HistoryEntry) -> None:
         """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
         name = f"{_newest_first(entry.when)}#{rows.entry_digest(entry)}"
-        self.store.put(Key(Category.HISTORY, comparable_id(entry.id), name), rows.history_columns(entry), entry.when)
+        self.store.put(
+            Key(Category.HISTORY, comparable_id(entry.id), name), rows.history_columns(entry), sortable_time(entry.when)
+        )
 
     def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
         """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
@@ -143,11 +150,34 @@ class Ledger:
 
         Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
         """
-        return self.store.forget_before(moment)
+        return self.store.forget_before(sortable_time(moment))
 
     def close(self) -> None:
         """Close files and connections."""
         self.store.close()
+
+
+def comparable_id(resource_id: str) -> str:
+    """The form in which IDs are compared and stored: ARM IDs, which begin with a slash, in lower case; ARNs unchanged.
+
+    Only the type in the ARN of a Studio app is lowered, because AWS spells it both `jupyterlab` and `JupyterLab`.
+    https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/overview (resource names)
+    """
+    if resource_id.startswith("/"):
+        return resource_id.lower()
+    app = _STUDIO_APP_ARN.fullmatch(resource_id) if ":app/" in resource_id else None
+    return f"{app[1]}{app[2].lower()}{app[3]}" if app else resource_id
+
+
+def target_text(target: Target) -> str:
+    """A target as one string: cloud, account and region, with `-` for no region."""
+    return f"{target.cloud}/{target.account}/{target.region or '-'}"
+
+
+def target_from_text(text: str) -> Target:
+    """The inverse of `target_text`. Raises ValueError for anything else."""
+    cloud, account, region = text.split("/", 2)
+    return Target(cloud=cloud, account=account, region=None if region == "-" else region)
 
 
 def memory_key(resource_id: str) -> Key:
@@ -177,17 +207,22 @@ def _statistics_place(target: Target, kind: str) -> str:
     return f"{target_text(target)}/{kind}"
 
 
+def _retained_since(now: datetime) -> str:
+    return sortable_time(now - RETENTION)
+
+
 def _newest_first(when: datetime) -> str:
-    return f"{NEWEST_FIRST_BASE - microseconds(when):020d}"
+    return f"{NEWEST_FIRST_BASE - (when - EPOCH) // timedelta(microseconds=1):020d}"
 
 
 def _memories(key_by_id: Mapping[str, Key], stored: Mapping[Key, Row], now: datetime) -> Recalled:
     """The rows as memories. An unreadable row doesn't affect the others."""
+    since = _retained_since(now)
     memories: dict[str, Memory] = {}
     unreadable: dict[str, CloudError] = {}
     for resource_id, key in key_by_id.items():
         row = stored.get(key)
-        if row is None or row.is_lapsed(now - RETENTION):
+        if row is None or row.is_lapsed(since):
             continue
         try:
             memories[resource_id] = rows.memory_from_row(row.columns, row.version, resource_id)

@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.stored_text import parse_time, sortable_time
 from reaper.model import Memory, SideChange, StepName, Target
 
 if TYPE_CHECKING:
@@ -227,6 +226,21 @@ def valid_version(version: object, subject: str) -> int:
         if isinstance(version, bool) or not isinstance(version, int | str) or int(version) < 1:
             raise ValueError(f"{version!r} is not a version")
         return int(version)
+
+
+def sortable_time(moment: datetime) -> str:
+    """An aware datetime in UTC with a fixed width, so that strings sort as times do. Raises ValueError for a naive one."""
+    if moment.utcoffset() is None:
+        raise ValueError(f"{moment!r} has no time zone")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def parse_time(text: str) -> datetime:
+    """The inverse of `sortable_time`. Raises ValueError for a naive time, TypeError for anything but a string."""
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset() is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from reaper.ledger.store import (
     changed_columns,
     is_met,
 )
-from reaper.ledger.stored_text import sortable_time
 
 TIMEOUT_S = 10.0
 """How long to wait for another process that is writing."""
@@ -73,7 +71,7 @@ class SqliteStore:
         where = "WHERE category = ? AND place = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?"
         return self._read(where, category, place, first, last, -1 if limit is None else limit)
 
-    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         return self._write(key, lambda row: columns, touched, condition)
 
     def change(
@@ -81,7 +79,7 @@ class SqliteStore:
         key: Key,
         columns: Mapping[str, str],
         removed: Collection[str],
-        touched: datetime | None,
+        touched: str | None,
         condition: AtVersion | Having,
     ) -> bool:
         return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
@@ -91,9 +89,9 @@ class SqliteStore:
             if having is None or is_met(having, _row_in(run, key)):
                 run(f"DELETE FROM rows {BY_KEY}", key)
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_before(self, moment: str) -> int:
         with self._transaction() as run:
-            return run("DELETE FROM rows WHERE touched < ?", (sortable_time(moment),)).rowcount
+            return run("DELETE FROM rows WHERE touched < ?", (moment,)).rowcount
 
     def scan(self) -> Iterator[Row]:
         for category in Category:
@@ -111,7 +109,7 @@ class SqliteStore:
         self,
         key: Key,
         columns: Callable[[Row | None], Mapping[str, Any]],
-        touched: datetime | None,
+        touched: str | None,
         condition: Condition | None,
     ) -> bool:
         with self._transaction() as run:
@@ -119,7 +117,7 @@ class SqliteStore:
             if not is_met(condition, row):
                 return False
             version = condition.version + 1 if isinstance(condition, AtVersion) else None
-            when = sortable_time(touched) if touched else row.touched if row else ""
+            when = touched or (row.touched if row else "")
             run("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*key, version, when, json.dumps(dict(columns(row)))))
             return True
 

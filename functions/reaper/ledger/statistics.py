@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from reaper import limits
 from reaper.case import Case, Coverage
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
-from reaper.ledger.stored_text import target_from_text
 from reaper.limits import PlaceCount
 from reaper.model import Run, State
 from reaper.pending.holds import KindInTarget, kind_in_target_of, read_places, run_place

@@ -1,22 +1,18 @@
 """The port of a row store: rows of strings by key, which four stores keep and of which only `reaper.ledger.ledger` knows the meaning.
 
-A store knows nothing of retention but the moment from which it counts: `touched`.
+A store knows nothing of retention but the moment from which it counts: `touched`. Every time is a text of the ledger's, and sorts as such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from reaper.ledger.rows import valid_version
-from reaper.ledger.stored_text import sortable_time
-
 FIRST_NAME, LAST_NAME = "-", "~"
 """No name of a row that is queried is before the one or after the other."""
-NEVER = datetime.max.replace(tzinfo=UTC)
+NEVER = "9999-12-31T23:59:59.999999+00:00"
 """When a row was touched that is never forgotten."""
 
 
@@ -52,9 +48,9 @@ class Row:
     version: Any = None
     touched: str = ""
 
-    def is_lapsed(self, before: datetime | None) -> bool:
+    def is_lapsed(self, before: str | None) -> bool:
         """Whether its retention began before that. That of a row that doesn't say never did."""
-        return before is not None and "" < self.touched < sortable_time(before)
+        return before is not None and "" < self.touched < before
 
     @property
     def texts(self) -> dict[str, str]:
@@ -67,7 +63,7 @@ class AtVersion:
     """The row has this version and its retention didn't begin before `lapsed_before`; 0: there is no such row."""
 
     version: int
-    lapsed_before: datetime | None = None
+    lapsed_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +71,7 @@ class FreeFor:
     """There is no row, or its `holder` is this one, or it was touched at `now` or earlier."""
 
     holder: str
-    now: datetime
+    now: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +102,7 @@ class RowStore(Protocol):
         """The rows of one partition from name `first` to `last`, in the order of their names. No more than `limit` are read."""
         ...
 
-    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
         ...
 
@@ -115,7 +111,7 @@ class RowStore(Protocol):
         key: Key,
         columns: Mapping[str, str],
         removed: Collection[str],
-        touched: datetime | None,
+        touched: str | None,
         condition: AtVersion | Having,
     ) -> bool:
         """Set these columns, remove those, and leave every other one as it is, `touched` too if it is None.
@@ -128,7 +124,7 @@ class RowStore(Protocol):
         """Delete the row if it exists and the condition is met."""
         ...
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_before(self, moment: str) -> int:
         """Delete every row touched before `moment`, now or later. Returns how many now."""
         ...
 
@@ -142,12 +138,13 @@ class RowStore(Protocol):
 
 
 def is_met(condition: Condition | None, row: Row | None) -> bool:
-    """Whether the row as read meets the condition. Raises CloudError if its version can't be read."""
+    """Whether the row as read meets the condition. A version that can't be read is no version."""
     if isinstance(condition, AtVersion):
-        is_missing = row is None or row.is_lapsed(condition.lapsed_before)
-        return condition.version == (0 if is_missing or row is None else valid_version(row.version, f"the row {row.key.name}"))
+        if row is None or row.is_lapsed(condition.lapsed_before):
+            return condition.version == 0
+        return condition.version > 0 and str(row.version) == str(condition.version)
     if isinstance(condition, FreeFor):
-        return row is None or row.columns.get("holder") == condition.holder or row.touched <= sortable_time(condition.now)
+        return row is None or row.columns.get("holder") == condition.holder or row.touched <= condition.now
     return condition is None or (row is not None and row.columns.get(condition.column) == condition.text)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from reaper.case import HOURS_A_MONTH, Actions, Finding, Report, money_of
-from reaper.ledger.stored_text import target_from_text
+from reaper.ledger.ledger import target_from_text
 from reaper.limits import account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext

@@ -18,8 +18,7 @@ from hashlib import sha256
 from reaper.case import Coverage, Report
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
-from reaper.ledger.rows import NamedRow
-from reaper.ledger.stored_text import sortable_time
+from reaper.ledger.rows import NamedRow, sortable_time
 from reaper.ledger.update import update_row
 from reaper.model import Result
 from reaper.notices import admin_summary

@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 from reaper.ledger import opening
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import NamedRow
-from reaper.ledger.stored_text import target_text
 from reaper.model import BilledPart, Resource, Target
 from reaper.observation import CachedDescription
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger
-from reaper.ledger.stored_text import target_from_text, target_text
+from reaper.ledger.ledger import Ledger, target_from_text, target_text
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
 from reaper.planning.dates import action_due_at

@@ -20,7 +20,7 @@ from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import SettingsError
 from reaper.handover import Decision
-from reaper.ledger.stored_text import comparable_id
+from reaper.ledger.ledger import comparable_id
 from reaper.model import ACTIONS, Result, StepName
 from reaper.report.json import utc_text
 from reaper.settings import Settings

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from reaper.case import UNTIL_RESUMED, Pause
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import NamedRow
-from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.ledger.rows import NamedRow, parse_time, sortable_time
 from reaper.ledger.update import update_row
 
 PAUSE_ROW = "pause"

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from reaper import idle_period, memory_updates
 from reaper.case import Case, Finding, Outcome, Owner, Step
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
-from reaper.ledger.stored_text import comparable_id
 from reaper.model import Ceiling, Memory, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
 from reaper.planning import possible_actions

@@ -19,8 +19,7 @@ from datetime import datetime, timedelta
 from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import NamedRow
-from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.ledger.rows import NamedRow, parse_time, sortable_time
 from reaper.ledger.update import write_until_accepted
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy

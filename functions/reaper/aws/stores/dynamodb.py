@@ -11,13 +11,15 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
 from reaper.aws.session import CloudSession, new_session
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.ledger import RETENTION
+from reaper.ledger.ledger import EPOCH, RETENTION
+from reaper.ledger.rows import parse_time
 from reaper.ledger.store import (
     FIRST_NAME,
     LAST_NAME,
@@ -31,7 +33,6 @@ from reaper.ledger.store import (
     Key,
     Row,
 )
-from reaper.ledger.stored_text import microseconds, shorten_key, sortable_time
 from reaper.model import Target
 
 PERMISSIONS = (
@@ -89,7 +90,7 @@ class DynamoStore:
         )
         return [_row_of(Key(category, place, item["sk"]["S"]), item) for item in islice(items, limit)]
 
-    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         item = _item_of(columns, touched) | _item_of_version(condition)
         if self._is_written("PutItem", condition, Item=_item_key(key) | item):
             return True
@@ -100,7 +101,7 @@ class DynamoStore:
         key: Key,
         columns: Mapping[str, str],
         removed: Collection[str],
-        touched: datetime | None,
+        touched: str | None,
         condition: AtVersion | Having,
     ) -> bool:
         item = _item_of(columns, touched) | _item_of_version(condition)
@@ -120,7 +121,7 @@ class DynamoStore:
     def delete(self, key: Key, having: Having | None = None) -> None:
         self._is_written("DeleteItem", having, Key=_item_key(key))
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_before(self, moment: str) -> int:
         """Does nothing: the table's time to live deletes old items at no cost."""
         return 0
 
@@ -209,17 +210,25 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
 
 def _item_key(key: Key) -> Item:
     """A partition of its own for each row that is only read by key: a role may then be limited to them."""
-    place, name = (key.name, "-") if key.category in READ_BY_KEY else (key.place, shorten_key(key.name, MAX_SORT_KEY_BYTES))
-    return {"pk": {"S": f"{key.category}#{shorten_key(place, MAX_KEY_BYTES)}"}, "sk": {"S": name}}
+    place, name = (key.name, "-") if key.category in READ_BY_KEY else (key.place, _shorten(key.name, MAX_SORT_KEY_BYTES))
+    return {"pk": {"S": f"{key.category}#{_shorten(place, MAX_KEY_BYTES)}"}, "sk": {"S": name}}
 
 
-def _item_of(columns: Mapping[str, str], touched: datetime | None) -> Item:
+def _shorten(key: str, max_bytes: int) -> str:
+    """The key unchanged, or its beginning and a hash of the whole if it has more than `max_bytes` bytes."""
+    plain = key.encode()
+    if len(plain) <= max_bytes:
+        return key
+    return f"{plain[: max_bytes - 65].decode(errors='ignore')}~{sha256(plain).hexdigest()}"
+
+
+def _item_of(columns: Mapping[str, str], touched: str | None) -> Item:
     """The columns, and the epoch second at which DynamoDB may delete them as `expires`."""
     item = {name: {"S": text} for name, text in columns.items()}
     if touched is None:
         return item
-    expires = (microseconds(touched) + RETENTION // timedelta(microseconds=1)) // 1_000_000
-    return item | {"touched": {"S": sortable_time(touched)}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
+    expires = (parse_time(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
+    return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
 
 
 def _item_of_version(condition: Condition | None) -> Item:
@@ -245,9 +254,9 @@ def _expression(condition: Condition | None) -> tuple[str, dict[str, Any]]:
     if isinstance(condition, Having):
         return "#having = :text", {":text": {"S": condition.text}}
     if isinstance(condition, FreeFor):
-        known = {":holder": {"S": condition.holder}, ":now": {"S": sortable_time(condition.now)}}
+        known = {":holder": {"S": condition.holder}, ":now": {"S": condition.now}}
         return "attribute_not_exists(pk) OR holder = :holder OR touched <= :now", known
-    lapsed = {":lapsed": {"S": sortable_time(condition.lapsed_before)}} if condition.lapsed_before else {}
+    lapsed = {":lapsed": {"S": condition.lapsed_before}} if condition.lapsed_before else {}
     if not condition.version:
         return "attribute_not_exists(pk)" + (" OR touched < :lapsed" if lapsed else ""), lapsed
     known = {":version": {"N": str(condition.version)}, **lapsed}

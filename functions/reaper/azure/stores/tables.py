@@ -18,7 +18,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from itertools import accumulate, islice
 from string import ascii_letters, digits
@@ -30,7 +30,7 @@ from azure.data.tables import TableClient, TableEntity, UpdateMode
 
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.rows import VALUE_PREFIX
+from reaper.ledger.rows import VALUE_PREFIX, parse_time, sortable_time
 from reaper.ledger.store import (
     FIRST_NAME,
     LAST_NAME,
@@ -44,7 +44,6 @@ from reaper.ledger.store import (
     changed_columns,
     is_met,
 )
-from reaper.ledger.stored_text import sortable_time
 
 PERMISSION = "Microsoft.Storage/storageAccounts/tableServices/tables/entities"
 PUBLIC_SUFFIX = "table.core.windows.net"
@@ -99,10 +98,10 @@ class TableStore:
         entities = self._query(RANGE, page, partition=partition, first=encode_key(first), last=encode_key(last))
         return [_row_of(Key(category, place, decode_key(entity["RowKey"])), entity) for entity in islice(entities, limit)]
 
-    def put(self, key: Key, columns: Mapping[str, str], touched: datetime, condition: AtVersion | FreeFor | None = None) -> bool:
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         if condition is None:
             with self._sdk_errors_as_cloud_errors("write"):
-                self._client.upsert_entity(_entity_of(key, columns, sortable_time(touched), None), mode=UpdateMode.REPLACE)
+                self._client.upsert_entity(_entity_of(key, columns, touched, None), mode=UpdateMode.REPLACE)
             return True
         return self._write(key, lambda row: columns, touched, condition)
 
@@ -111,7 +110,7 @@ class TableStore:
         key: Key,
         columns: Mapping[str, str],
         removed: Collection[str],
-        touched: datetime | None,
+        touched: str | None,
         condition: AtVersion | Having,
     ) -> bool:
         # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
@@ -122,10 +121,10 @@ class TableStore:
         if entity and is_met(having, _row_of(key, entity)):
             self._delete(entity)
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_before(self, moment: str) -> int:
         if not self._claim_cleanup(moment):
             return 0
-        old = list(self._query("touched lt @moment", moment=sortable_time(moment)))
+        old = list(self._query("touched lt @moment", moment=moment))
         return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
 
     def scan(self) -> Iterator[Row]:
@@ -163,7 +162,7 @@ class TableStore:
         self,
         key: Key,
         columns: Callable[[Row | None], Mapping[str, Any]],
-        touched: datetime | None,
+        touched: str | None,
         condition: Condition,
     ) -> bool:
         for _ in range(MAX_LEASE_RACES if isinstance(condition, FreeFor) else 1):
@@ -171,7 +170,7 @@ class TableStore:
             row = _row_of(key, stored) if stored else None
             if not is_met(condition, row):
                 return False
-            when = sortable_time(touched) if touched else row.touched if row else ""
+            when = touched or (row.touched if row else "")
             if self._swap(stored, _entity_of(key, columns(row), when, condition)):
                 return True
         return False
@@ -214,19 +213,19 @@ class TableStore:
                 raise
         return True
 
-    def _claim_cleanup(self, moment: datetime) -> bool:
+    def _claim_cleanup(self, moment: str) -> bool:
         """Whether to clean up now: not within a day of the last cleanup, and only one of several sweeps at once."""
         last = self._get(*LAST_CLEANUP_KEY)
-        first, end = (sortable_time(moment + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
+        first, end = (sortable_time(parse_time(moment) + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
         if last and first < str(last.get("touched", "")) < end:
             return False
         partition, name = LAST_CLEANUP_KEY
-        return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": sortable_time(moment)})
+        return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": moment})
 
-    def _delete_if_older(self, partition: str, name: str, moment: datetime) -> bool:
+    def _delete_if_older(self, partition: str, name: str, moment: str) -> bool:
         """Delete the entity unless it was written since. Returns whether it was deleted."""
         entity = self._get(partition, name)
-        return entity is not None and entity["touched"] < sortable_time(moment) and self._delete(entity)
+        return entity is not None and entity["touched"] < moment and self._delete(entity)
 
     @contextmanager
     def _sdk_errors_as_cloud_errors(self, permission: str) -> Iterator[None]:
