@@ -1,7 +1,7 @@
 """Phase 3: carries out what was decided for one target, the most expensive first. Loaded in mode enforce only.
 
 What an earlier run left half done is put back first. Right before each action its resource is read, judged and planned again
-(`actions.recheck`). `actions.executor` sets the order of writes. If one action fails, the next one is still carried out; one that the cloud
+(`acting.recheck`). `acting.executor` sets the order of writes. If one action fails, the next one is still carried out; one that the cloud
 throttled is tried once more after all others.
 """
 

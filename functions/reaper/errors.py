@@ -5,7 +5,7 @@
   x PolicyError       a policy that doesn't validate: no sweep was run
   x CloudError        one call to a cloud that failed, with the permission that was missing
   x ActionWithdrawn   permission to act ended between two calls of one action (`actions`)
-  x StepRefused       an action that isn't carried out, before its first call (`actions.recheck`)
+  x StepRefused       an action that isn't carried out, before its first call (`acting.recheck`)
   x ConcludeTakenOver another process is concluding the run by now (`workflow`)
   x InvalidLink       an invalid snooze link (`snooze.token`)
 """

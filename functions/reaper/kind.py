@@ -76,7 +76,7 @@ class Kind(Generic[C]):
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
-    what is still paid for after one of them. The code of the actions is in the cloud's folder `actions`, not here.
+    what is still paid for after one of them. The code of the actions is in the kind's folder or module `acting`, not here.
 
     For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the

@@ -1,6 +1,6 @@
 """What a kind's actions are made of. Below mode enforce none of it is ever imported.
 
-A cloud's folder `actions` has one module for each kind that can act, named like the kind's own, which binds `ACTS`, and helpers.
+The folder or module `acting` of each kind that can act binds `ACTS`.
 """
 
 from __future__ import annotations

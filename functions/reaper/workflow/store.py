@@ -67,7 +67,7 @@ class CloudStore:
     """Texts as objects under `s3://bucket/prefix/<run id>/`, or as blobs in `https://account.blob.core.windows.net/container/<run id>/`."""
 
     def __init__(self, texts: Any, place: str) -> None:
-        """`texts` is the cloud's `text_store`."""
+        """`texts` is the cloud's `stores.texts`."""
         self._texts, self._place = texts, place
 
     def write(self, name: str, text: str) -> None:
