@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reaper import memory_updates
 from reaper.acting.contract import ActionFunctions, HalfDone, Interrupted, PutBackResult
-from reaper.acting.recheck import fresh_session
+from reaper.acting.task import ActContext, fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
@@ -24,10 +24,6 @@ from reaper.model import Memory, Resource, StepName
 from reaper.pending import intents
 from reaper.pending.unfinished import UntoldAction, outcome_in, unlisted_resource
 from reaper.sessions import CloudSession
-
-if TYPE_CHECKING:
-    from reaper.acting.executor import ActContext
-
 
 OPERATION = "act"
 PUT_BACK_WITHIN = timedelta(hours=24)
@@ -99,7 +95,7 @@ def _put_back(hint: Unfinished, memory: Memory, age: timedelta, context: ActCont
     except KeyError as error:
         text = f"{hint.id}: this version can't put back what an action on the kind {hint.kind} changed"
         raise CloudError(Reason.REFUSED, OPERATION, text) from error
-    return put_back(unlisted_resource(hint), memory, functions, fresh_session(context.session))
+    return put_back(unlisted_resource(hint), memory, functions, context.session)
 
 
 def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context: ActContext) -> UntoldAction | None:

@@ -15,7 +15,7 @@ from reaper import memory_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, Unfinished
+from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import ENDING_ACTIONS, Memory, Resource, Result, StepName
 
@@ -57,6 +57,17 @@ def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | 
     """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
     host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
     return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
+
+
+def write_intent(ledger: Ledger, intent: Intent, now: datetime, entry: HistoryEntry | None = None) -> bool:
+    """Write the hint, the history entry and, on the version that was read, the row. Returns False if another writer came first.
+
+    If that is so, and if it raises CloudError, take the intent back: a write may have taken effect although its reply was lost.
+    """
+    ledger.add_unfinished(intent.hint)
+    if entry:
+        ledger.add_history(entry)
+    return ledger.remember(intent.hint.id, intent.written, intent.before.version, now)
 
 
 def update_intent(ledger: Ledger, own_intent: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
