@@ -192,7 +192,8 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
         created=resource.created,
         changes=task.functions.side_changes(manifest),
     )
-    hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
+    case = task.decision.case
+    hint = unfinished.unfinished_entry(case.resource, case.owner, manifest.action, task.run_id, now)
     own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:
@@ -289,7 +290,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
         return memory_updates.after_call(settled, now)
 
     try:
-        intents.update_intent(ledger, own_intent, change, now)
+        intents.update_intent(ledger, own_intent.hint, change, now)
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intents.record_owner_told(ledger, own_intent.hint, now)
         what = PARTICIPLES[task.action] if done else "failed"

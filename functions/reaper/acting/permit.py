@@ -151,9 +151,7 @@ class CallPermit:
                 return
             outcome = self.ended[hint.id] = self._outcome_inside(hint, error)
             text = outcome.because or outcome.error or ""
-            intents.update_intent(
-                self.ledger, guest, lambda memory: memory_updates.with_result(memory, outcome.result, text), now
-            )
+            intents.update_intent(self.ledger, hint, lambda memory: memory_updates.with_result(memory, outcome.result, text), now)
 
     def _outcome_inside(self, hint: Unfinished, error: CloudError | None) -> Outcome:
         resource = self.resource
@@ -166,16 +164,8 @@ class CallPermit:
 def hints_inside(resource: Resource, chain: Owners, action: StepName, run: str, at: datetime) -> dict[str, Unfinished]:
     """The hint of each resource inside, should the action end it, with its owner by the policy: its kind may not have been swept."""
     return {
-        inner.id: Unfinished(
-            target=resource.target,
-            id=inner.id,
-            kind=inner.kind,
-            name=inner.name,
-            region=inner.region,
-            owner=owners.owner(inner, chain.tags, chain.domains, chain.fallback).address,
-            action=action,
-            run=run,
-            at=at,
+        inner.id: unfinished.unfinished_entry(
+            inner, owners.owner(inner, chain.tags, chain.domains, chain.fallback), action, run, at
         )
         for inner in resource.contained
     }
