@@ -20,7 +20,7 @@ from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow, parse_time, sortable_time
-from reaper.ledger.update import write_until_accepted
+from reaper.ledger.update import update_row
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.run import conclude_context, open_ledger
@@ -51,33 +51,31 @@ def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str],
     """Take the lease, also from a holder that no longer runs. Returns the lease in the way, or None once it is taken. Raises CloudError."""
     in_the_way: list[RunLease] = []
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(LEASE_ROW)
-        other = _lease_of(row)
+    def take(row: NamedRow) -> Mapping[str, str] | None:
+        other = _lease_in(row.values)
         if other and other.holder != wanted.holder and other.until > now and is_running(other.holder):
             in_the_way.append(other)
-            return True
-        return ledger.write_row(LEASE_ROW, _row_of(_after(other, wanted)), row.version, now) or None
+            return None
+        return _row_of(_after(other, wanted))
 
-    write_until_accepted(attempt, "the lease of the run")
+    update_row(ledger, LEASE_ROW, take, now, "the lease of the run")
     return in_the_way[0] if in_the_way else None
 
 
 def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
     """The lease, if this run has it and this execution is its holder. Raises CloudError."""
-    lease = _lease_of(ledger.read_row(LEASE_ROW))
+    lease = _lease_in(ledger.read_row(LEASE_ROW).values)
     return lease if lease and (lease.run, lease.holder) == (run, holder) else None
 
 
 def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
     """Give the lease back if this run still has it. Raises CloudError."""
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(LEASE_ROW)
-        lease = _lease_of(row)
-        return lease is None or lease.run != run or ledger.write_row(LEASE_ROW, {}, row.version, now) or None
+    def give_back(row: NamedRow) -> Mapping[str, str] | None:
+        lease = _lease_in(row.values)
+        return {} if lease and lease.run == run else None
 
-    write_until_accepted(attempt, "the lease of the run")
+    update_row(ledger, LEASE_ROW, give_back, now, "the lease of the run")
 
 
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
@@ -86,13 +84,10 @@ def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
     The row has the claims of all runs: that of another run may be under way, and must not be lost. Raises CloudError.
     """
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(CONCLUDE_ROW)
-        return (
-            ledger.write_row(CONCLUDE_ROW, _claims_row({**_current_claims(row, now), claim.run: claim}), row.version, now) or None
-        )
+    def add(row: NamedRow) -> Mapping[str, str]:
+        return _claims_row({**_current_claims(row, now), claim.run: claim})
 
-    write_until_accepted(attempt, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, add, now, "the claim to conclude")
 
 
 def has_claim(ledger: Ledger, claim: RunLease) -> bool:
@@ -104,15 +99,12 @@ def has_claim(ledger: Ledger, claim: RunLease) -> bool:
 def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
     """Give the claim back if this process still has it. Raises CloudError."""
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(CONCLUDE_ROW)
+    def remove(row: NamedRow) -> Mapping[str, str] | None:
         claims = _current_claims(row, now)
         found = claims.pop(claim.run, None)
-        if found is None or found.holder != claim.holder:
-            return True
-        return ledger.write_row(CONCLUDE_ROW, _claims_row(claims), row.version, now) or None
+        return _claims_row(claims) if found and found.holder == claim.holder else None
 
-    write_until_accepted(attempt, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, remove, now, "the claim to conclude")
 
 
 def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
@@ -141,12 +133,8 @@ def _row_of(lease: RunLease) -> Mapping[str, str]:
     return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until), **dead_runs}
 
 
-def _lease_of(row: NamedRow) -> RunLease | None:
-    """The lease in the row. One that can't be understood is none: it would block every later run."""
-    return _lease_in(row.values)
-
-
 def _lease_in(values: Mapping[str, str]) -> RunLease | None:
+    """The lease in a row. One that can't be understood is none: it would block every later run."""
     try:
         dead_runs = tuple(values.get("dead_runs", "").split())
         return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)

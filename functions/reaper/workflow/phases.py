@@ -92,7 +92,7 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     Raises ReaperError if the store fails or the run isn't the caller's; failures of the ledger are in the coverage.
     """
     stored = require_run(context.store, engine)
-    decided = _read_decided(context, stored)
+    decided = _read_handed_over(DECIDED, context, stored)
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
@@ -180,10 +180,6 @@ def _decided_name(number: int) -> str:
     return f"decided/{number}.json"
 
 
-def _read_decided(context: WorkflowContext, stored: StoredRun) -> Decided | None:
-    return _read_handed_over(DECIDED, context, stored)
-
-
 def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) -> Decided | None:
     text = context.store.read(name)
     if text is None:
@@ -198,7 +194,7 @@ def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) ->
 
 
 def _require_decided(context: WorkflowContext, stored: StoredRun) -> Decided:
-    decided = _read_decided(context, stored)
+    decided = _read_handed_over(DECIDED, context, stored)
     if decided is None:
         raise CloudError(Reason.GONE, "workflow", f"the run wasn't decided ({DECIDED} is missing)")
     return decided
@@ -231,8 +227,8 @@ def observed_parts(
     for item in items:
         because, part = missing.get(item.item, NO_REASON), None
         try:
-            text = _read_part(store, f"observed/{item.item}.json") if item.item not in missing else None
-            part = _of_run(handover.load_observed(text), stored) if text is not None else None
+            if item.item not in missing:
+                part = _read_part(f"observed/{item.item}.json", handover.load_observed, stored, store)
         except ValueError as error:
             because = f"what it observed can't be read ({_first_line(error)})"
         yield part or _missing_part(stored, item, because, now)
@@ -244,8 +240,7 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
     for number, target in enumerate(targets):
         because, part = failures.get(number, NO_REASON), None
         try:
-            text = _read_part(store, f"acted/{number}.json")
-            part = _of_run(handover.load_acted(text), stored) if text is not None else None
+            part = _read_part(f"acted/{number}.json", handover.load_acted, stored, store)
             if part and part.target != target:
                 raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
@@ -257,21 +252,21 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
 Part = TypeVar("Part", Observed, Acted)
 
 
-def _of_run(part: Part, stored: StoredRun) -> Part:
-    """The part. Raises ValueError if another run left it."""
-    if part.run != stored.run:
-        raise ValueError(OTHER_RUN)
-    return part
+def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store: RunStore) -> Part | None:
+    """What a step left; None if it left nothing.
 
-
-def _read_part(store: RunStore, name: str) -> str | None:
-    """The part's text; None if there is none. Raises ValueError if it isn't text, and CloudError if the store fails."""
+    Raises ValueError if that can't be understood or another run left it, and CloudError if the store fails.
+    """
     try:
-        return store.read(name)
+        text = store.read(name)
     except CloudError as error:
         if error.reason is not Reason.UNREADABLE:
             raise
         raise ValueError(str(error)) from error
+    part = load(text) if text is not None else None
+    if part and part.run != stored.run:
+        raise ValueError(OTHER_RUN)
+    return part
 
 
 def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:
