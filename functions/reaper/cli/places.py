@@ -140,12 +140,12 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
         **(asdict(scope) if scope else {}),
         cloud=cloud,
         exclude_accounts=tuple(dict.fromkeys((*base.exclude_accounts, *excluded))),
-        role_name=_checked(account_scope.role_name, "--role-name", typed.role_name) or base.role_name,
-        external_id=_checked(account_scope.external_id, "--external-id", typed.external_id) or base.external_id,
+        role_name=settings.parsed(account_scope.role_name, "--role-name", typed.role_name) or base.role_name,
+        external_id=settings.parsed(account_scope.external_id, "--external-id", typed.external_id) or base.external_id,
         regions=_split_values(typed.region) or base.regions,
     )
     if typed.subscription or typed.management_group:
-        group = _checked(account_scope.management_group_id, "--management-group", typed.management_group)
+        group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
         chosen = replace(chosen, subscriptions=_split_values(typed.subscription), management_group=group)
     chosen = replace(chosen, kinds=_chosen_kinds(cloud, kind))
     if excluded and not (chosen.organization or chosen.ous):
@@ -175,10 +175,6 @@ def _account_scope(typed: PlaceOptions) -> AccountScope | None:
         organization=typed.organization,
         ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
     )
-
-
-def _checked(check: Callable[[str, str], str], option: str, value: str | None) -> str | None:
-    return None if value is None else check(option, value)
 
 
 def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:
