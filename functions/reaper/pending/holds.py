@@ -171,8 +171,8 @@ def account_key(target: Target) -> str:
 
 def key_of_place(place: KindInTarget) -> str:
     """The key of the row that has the place."""
-    target = target_from_text(place[0])
-    return ALL_ACCOUNTS if target.account == ALL_ACCOUNTS else account_key(target)
+    cloud, account, _ = place[0].split("/", 2)
+    return ALL_ACCOUNTS if account == ALL_ACCOUNTS else f"{cloud}/{account}".lower()
 
 
 def kind_in_target(target: Target, kind: str) -> KindInTarget:
@@ -186,8 +186,8 @@ def kind_in_target_of(case: Case) -> KindInTarget:
 
 
 def run_place(place: KindInTarget) -> KindInTarget:
-    """The kind of a place over a whole run."""
-    return target_text(Target(cloud=place[0].partition("/")[0], account=ALL_ACCOUNTS)), place[1]
+    """The kind of a place over a whole run: in all accounts and no region, as `target_text` writes it."""
+    return f"{place[0].partition('/')[0]}/{ALL_ACCOUNTS}/-", place[1]
 
 
 def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
