@@ -16,7 +16,7 @@ from reaper.acting import recheck
 from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
 from reaper.acting.permit import CallPermit, changed_because, hints_inside
-from reaper.acting.task import ActContext, Task, fresh_session
+from reaper.acting.task import OPERATION, ActContext, Task
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.handover import Decision, no_time_to_act
@@ -29,7 +29,6 @@ from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning import possible_actions
 from reaper.planning.reasons import PARTICIPLES
 
-OPERATION = "act"
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
@@ -142,8 +141,7 @@ def _look_again(resource: Resource, before: Mapping[str, Memory], task: Task) ->
 def _read_now(task: Task) -> Resource:
     """The resource as it is this moment, with tags from the call that knows, and nothing remembered from an earlier look."""
     named = task.decision.case.resource
-    with odd_replies_as_errors(OPERATION):
-        resource = task.functions.read_now(fresh_session(task.session), named)
+    resource = task.ask(task.functions.read_now, named)
     if resource.tags is None:
         raise ActionWithdrawn("its tags can't be read, and a tag may protect it")
     # Otherwise every record of the action would be about another resource.
@@ -154,8 +152,8 @@ def _read_now(task: Task) -> Resource:
 
 def _read_manifest(resource: Resource, memory: Memory, task: Task) -> Manifest:
     earlier = recheck.earlier_action(memory, task.context.archive)
-    with errors_as_withdrawal("the settings needed to undo it couldn't be read"), odd_replies_as_errors(OPERATION):
-        undo_state = task.functions.read_undo_state(fresh_session(task.session), resource, task.action, earlier)
+    with errors_as_withdrawal("the settings needed to undo it couldn't be read"):
+        undo_state = task.ask(task.functions.read_undo_state, resource, task.action, earlier)
     return Manifest(
         id=resource.id,
         kind=resource.kind,
@@ -208,8 +206,7 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
 def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
     """Make the calls. If certainly none was made, remove the intent. Otherwise record its result."""
     try:
-        with odd_replies_as_errors(OPERATION):
-            result = task.functions.perform(fresh_session(task.session), permit.resource, manifest, permit)
+        result = task.ask(task.functions.perform, permit.resource, manifest, permit)
     except (ActionWithdrawn, CloudError) as error:
         return _after_failure(error, permit, task)
     outcome = Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from reaper import memory_updates
 from reaper.acting.contract import ActionFunctions, HalfDone, Interrupted, PutBackResult
-from reaper.acting.task import ActContext, fresh_session
+from reaper.acting.task import OPERATION, ActContext, fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
@@ -25,7 +25,6 @@ from reaper.pending import intents
 from reaper.pending.unfinished import UntoldAction, outcome_in, unlisted_resource
 from reaper.sessions import CloudSession
 
-OPERATION = "act"
 PUT_BACK_WITHIN = timedelta(hours=24)
 """An older change stays as it is: people have had a day to rely on it."""
 TOO_OLD = PutBackResult(state=HalfDone.LEFT, because="that was more than a day ago, so what it changed stays as it is")
@@ -78,7 +77,7 @@ def _settle(named: Unfinished, context: ActContext) -> UntoldAction | None:
     if (found := next(stored, None)) is None:
         return None
     hint = replace(found, id=named.id)
-    memory = context.ledger.recall([hint.id], now).get(hint.id, Memory())
+    memory = context.ledger.memory(hint.id, now)
     if not (intents.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)):
         return None
     if not context.leases.prolong(hint.target):

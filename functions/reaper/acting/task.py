@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from reaper import registry
 from reaper.acting.contract import ActionFunctions
 from reaper.acting.manifest import Archive
 from reaper.case import Outcome
-from reaper.errors import ReaperError
+from reaper.errors import ReaperError, odd_replies_as_errors
 from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
@@ -20,6 +20,9 @@ from reaper.model import StepName
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
+
+OPERATION = "act"
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,11 @@ class Task:
     functions: ActionFunctions[Any]
     errors: list[ReaperError] = field(default_factory=list)
     inside: dict[str, Outcome] = field(default_factory=dict)
+
+    def ask(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
+        """What a function of the kind returns in a fresh session. Raises CloudError, also if it stumbles over an odd reply."""
+        with odd_replies_as_errors(OPERATION):
+            return function(fresh_session(self.session), *arguments)
 
 
 def fresh_session(session: CloudSession) -> CloudSession:

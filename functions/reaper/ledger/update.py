@@ -43,7 +43,7 @@ def update_memory(
     first = [known] if known is not None else []
 
     def attempt() -> Memory | None:
-        memory: Memory = first.pop() if first else ledger.recall([resource_id], now).get(resource_id, Memory())
+        memory = first.pop() if first else ledger.memory(resource_id, now)
         new = change(memory)
         return new if new == memory or ledger.remember(resource_id, new, memory.version, now, fields) else None
 

@@ -162,7 +162,7 @@ def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Led
     While an attempt has no result, its outcome is only planned: another process may still be at it, and conclude looks again.
     """
     try:
-        memory = ledger.recall([resource_id], now).get(resource_id, Memory())
+        memory = ledger.memory(resource_id, now)
     except ReaperError as error:
         return Outcome(result=Result.REFUSED, because=f"the ledger couldn't be read before the action: {error}")
     outcome = own_outcome(memory, run_id, action)
