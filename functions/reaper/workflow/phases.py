@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any, TypeVar
 
 from reaper import handover
@@ -97,7 +96,7 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
         missing = _note_missing(missing_items(items, context.store, failures), context)
-        parts = observed_parts(stored, items, context.store, missing, context.clock())
+        parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)
         if not context.store.create(DECIDED, handover.dump(decided)):
             decided = _require_decided(context, stored)  # a repeated call was quicker
@@ -137,7 +136,7 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
     policy, because = current_policy(context, engine)
     with lease.claimed(stored, context, lease.open_context(stored, context, policy, because)) as opened:
         missing = _read_missing(context)
-        parts = observed_parts(stored, stored.items(), context.store, missing, context.clock())
+        parts = observed_parts(stored, stored.items(), context.store, missing)
         acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
@@ -220,9 +219,7 @@ def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures)
     return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
 
 
-def observed_parts(
-    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures, now: datetime
-) -> Iterator[Observed]:
+def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures) -> Iterator[Observed]:
     """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
     for item in items:
         because, part = missing.get(item.item, NO_REASON), None
@@ -231,7 +228,7 @@ def observed_parts(
                 part = _read_part(f"observed/{item.item}.json", handover.load_observed, stored, store)
         except ValueError as error:
             because = f"what it observed can't be read ({_first_line(error)})"
-        yield part or _missing_part(stored, item, because, now)
+        yield part or _missing_part(stored, item, because)
 
 
 def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
@@ -269,7 +266,7 @@ def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store:
     return part
 
 
-def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:
+def _missing_part(stored: StoredRun, item: RunItem, because: str) -> Observed:
     account = stored.account(item.account)
     rows = tuple(
         Coverage(
