@@ -139,7 +139,7 @@ def _look_again(resource: Resource, before: Mapping[str, Memory], task: Task) ->
 
 
 def _read_now(task: Task) -> Resource:
-    """The resource as it is this moment, with tags from the call that knows, and nothing remembered from an earlier look."""
+    """The resource as it is now, with tags from the authoritative call. Raises CloudError, and ActionWithdrawn if its tags can't be read."""
     named = task.decision.case.resource
     resource = task.ask(task.functions.read_now, named)
     if resource.tags is None:
@@ -214,7 +214,7 @@ def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
 
 
 def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task: Task) -> Outcome:
-    """The action ended early: before its first call nothing has happened. After it, what is half done is put back."""
+    """The outcome of an action that ended early. Before its first call nothing has changed; after it, what is half done is put back."""
     own_intent, withdrawn = permit.own_intent, isinstance(error, ActionWithdrawn)
     if not permit.calls_made:
         return _after_no_call(error, own_intent, task)
@@ -227,7 +227,7 @@ def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task
 
 
 def _after_no_call(error: ActionWithdrawn | CloudError, own_intent: Intent, task: Task) -> Outcome:
-    """Certainly nothing has changed: remove the intent. Raises the error, unless it says that the resource is gone."""
+    """Remove the intent, since nothing was changed. Raises the error, unless it says that the resource is gone."""
     is_gone = isinstance(error, CloudError) and error.reason is Reason.GONE and task.action is not StepName.START
     _take_back_intent(own_intent, task, gone=is_gone)
     if not is_gone:

@@ -84,7 +84,7 @@ class CallPermit:
             self._end_inside(guest, None)
 
     def after_wait(self, own_changes: OwnChanges = unchanged) -> None:
-        """Everything once more. Raises ActionWithdrawn."""
+        """Repeat the whole look: `contract.Permit.after_wait`."""
         now = self._require_same_resource(own_changes)
         before = {resource_id: self.memories.get(resource_id, Memory()) for resource_id in self.ended}
         self.look_again(now, {self.resource.id: self.own_intent.before, **before})

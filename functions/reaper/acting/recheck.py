@@ -44,7 +44,7 @@ def assess_again(resource: Resource, task: Task) -> Case:
 
 
 def _observe_again(resource: Resource, task: Task, now: datetime) -> Observation:
-    """The window starts at the hour at which that of a run at this moment would, and every reading covers all of it."""
+    """The resource, observed over the window of a run that starts now. Every reading covers the whole window."""
     session, kind, policy = fresh_session(task.session), task.kind, task.context.policy
     window = replace(
         observation_window(policy, now, session.recheck_end(now)),
@@ -127,10 +127,10 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
 
 
 def count_action(resource: Resource, task: Task) -> None:
-    """Count an action of the run, before its intent: once, however often it is tried. Deciding keeps within `max_acts`; this holds whatever
-    was made of its decisions since.
+    """Count an action of the run before its intent is written: once, however often it is tried.
 
-    Raises ActionWithdrawn if the run has begun too many in this target, or if that can't be known.
+    `decide` keeps a run within `max_acts`. This enforces the limit even if the decisions were changed or repeated since. Raises
+    ActionWithdrawn if the run has begun too many actions in this target, or if the ledger can't tell.
     """
     target, ledger, most = resource.target, task.context.ledger, task.context.policy.limits.max_acts
     name = f"{ACTED_ROW} {target_text(target)}"

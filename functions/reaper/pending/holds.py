@@ -227,9 +227,10 @@ def is_released(case: Case, memory: Memory, rows: HoldRows, now: datetime) -> bo
 
 
 def settled_rows(rows: HoldRows, now: datetime) -> dict[str, HoldRow]:
-    """The rows without what a release has ended since. After a jump that ended so, what is usual in its place is learned afresh.
+    """The rows without what a release has ended since. Where a release ended a jump, the usual share is learned afresh.
 
-    What a wrong clock has dated ahead counts from now: no release would end it, and the end of a jump would void every notice until then.
+    A time that a wrong clock has dated ahead counts as now: otherwise no release would end the hold, and a jump's end would void every
+    notice until then.
     """
     run_release = rows.get(ALL_ACCOUNTS, HoldRow()).release
     return {key: _settled_row(row, run_release, now) for key, row in rows.items()}

@@ -43,7 +43,7 @@ def remembered_ids(resource: Resource) -> Sequence[str]:
 
 
 def host_ids(resource: Resource) -> Sequence[str]:
-    """The IDs under which its host may be recorded: some old ARNs are in lower case although the name in them isn't."""
+    """The IDs under which its host may be recorded: some old ARNs are in lower case, although the host's name isn't."""
     host = resource.host_id
     return list(dict.fromkeys([host, host.lower()])) if host else []
 

@@ -48,7 +48,10 @@ class RunLease:
 
 
 def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
-    """Take the lease, also from a holder that no longer runs. Returns the lease in the way, or None once it is taken. Raises CloudError."""
+    """Take the lease, also from a holder that no longer runs. Returns None once it is taken, else the lease of the run that has it.
+
+    Raises CloudError.
+    """
     in_the_way: list[RunLease] = []
 
     def take(row: NamedRow) -> Mapping[str, str] | None:
