@@ -39,9 +39,10 @@ def examined() -> list[Check]:
 
 
 def rendered(checks: list[Check], world: PracticeWorld) -> str:
-    """The text, with the names of this folder, port and day as the page has them."""
+    """The text, with this folder, port, day and number of permissions as the page has them: a new kind needs more."""
     shown = doctor.render(checks, WIDTH).replace(str(world.home), "/tmp/reaper-practice-x1y2")
     shown = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8080", shown)
+    shown = re.sub(r"\d+ permissions for reading", "17 permissions for reading", shown)
     return re.sub(r"[A-Z][a-z]{2} \d+ [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC", "Sat 21 Nov 2026, 10:17 UTC", shown)
 
 
