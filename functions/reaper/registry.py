@@ -41,6 +41,7 @@ def kind(name: str) -> Kind[Any]:
     return {kind.name: kind for kind in kinds()}[name]
 
 
+@cache
 def find_kind(name: str) -> Kind[Any] | None:
     """The kind of that name; None for one that this version doesn't know, such as in a saved report."""
     return next((kind for kind in kinds() if kind.name == name), None)

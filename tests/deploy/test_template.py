@@ -672,8 +672,7 @@ def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformatio
     rows = tuple(
         Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
     )
-    [row] = [
-        line for line in guide.splitlines() if line.startswith(f"| {len(run_figures(report(coverage=rows)))} metrics of its own")
-    ]
+    [row] = [line for line in guide.splitlines() if " metrics of its own" in line]
+    assert row.split()[1] == str(len(run_figures(report(coverage=rows))))
     assert len(alarm_figures(0)) == 1
     assert "one more when alarms on endpoints go off" in row

@@ -1,6 +1,6 @@
 """The port of a row store: rows of strings by key, which four stores keep and of which only `reaper.ledger.ledger` knows the meaning.
 
-A store knows nothing of retention but the moment from which it counts: `touched`. Every time is a text of the ledger's, and sorts as such.
+A store knows nothing of retention but the moment from which it counts: `touched`. Times are strings that sort in order of time.
 """
 
 from __future__ import annotations
