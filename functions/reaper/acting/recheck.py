@@ -115,7 +115,8 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     """
     with errors_as_withdrawal("what is on hold couldn't be read"):
         rows = holds.read_hold_rows(ledger, [case.resource.target], now).rows
-    breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
+    by_hours = is_stopped_by_hours(case)
+    breakers = [] if by_hours else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
     if holding.without_lapsed_notice(memory, breakers) != memory:
@@ -123,7 +124,7 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:
         raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
-    return not (is_stopped_by_hours(case) or is_released)
+    return not (by_hours or is_released)
 
 
 def count_action(resource: Resource, task: Task) -> None:

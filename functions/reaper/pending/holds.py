@@ -68,7 +68,7 @@ class Exceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Since when actions are on hold, which run found the limit exceeded, and why."""
+    """A hold: the limit that was exceeded, since when, which run found that, and the reason for people."""
 
     exceeded: Exceeded
     since: datetime
@@ -145,7 +145,7 @@ class RunScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows:
-    """The rows of some accounts and of whole runs, without what a release has ended: `rows`. `stored`: as they are in the ledger."""
+    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger."""
 
     rows: HoldRows
     stored: HoldRows

@@ -1,4 +1,4 @@
-"""What earlier runs began and didn't get to report: closed if its result is unknown, and reported to its owner.
+"""Actions that earlier runs began and didn't report: each is closed if its result is unknown, and its owner gets a mail about it.
 
 An action leaves a hint before its first call, which is removed once its owner knows. The hints that remain show where a run ended early.
 """
@@ -185,7 +185,7 @@ def settle_told_actions(
 
 
 def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
-    """Whether the row still has the hint's intent, with a result whose mail the owner hasn't got yet."""
+    """Whether the row still has the hint's intent, with a result that its owner has no mail about yet."""
     return (
         intents.is_same_intent(memory, hint)
         and not memory.last_action_told_at

@@ -1,10 +1,10 @@
-"""The lease of a whole run: one workflow at a time per ledger. Rows and intents prevent conflicts; the lease saves a run that would find none free.
+"""The lease of a whole run: one workflow at a time per ledger. It only saves work: the row versions and intents are what prevents conflicts.
 
 It is a named row of the ledger with the holder: the execution of the workflow. A holder that no longer runs, or whose time is over, has lost it.
-A run that takes it over from such a holder may take the leases of that run's targets, too: they would be given back by no run.
+A run that takes it over from such a holder may take the leases of that run's targets, too, because no run would give them back.
 
-The engine repeats a step once it gave up on a process, so the latest process has the claim to conclude a run. An earlier one that still runs stops
-at its next message; what it has sent, the latest one finds in the ledger.
+The engine repeats a step once it has given up on a process, so the latest process has the claim to conclude a run. An earlier one that still runs
+stops before its next message. The latest one finds in the ledger what was sent.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
 
 
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
-    """Claim the sending of a run's messages for one process, also if another one has it: the engine repeats a step once it gave that one up.
+    """Claim the sending of a run's messages for this process, even if another one has the claim: the engine has given that one up.
 
-    The row has the claims of all runs: that of another run may be under way, and must not be lost. Raises CloudError.
+    The row has the claims of all runs. Those of other runs stay. Raises CloudError.
     """
 
     def add(row: NamedRow) -> Mapping[str, str]:
@@ -119,7 +119,7 @@ def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
 
 
 def _current_claims(row: NamedRow, now: datetime | None) -> dict[str, RunLease]:
-    """The claims, by run; those that still last if `now` says when that is. One that can't be understood is none."""
+    """The claims by run. With `now`, only those that still last. A claim that can't be understood is left out."""
     try:
         claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
     except (ValueError, TypeError):

@@ -8,11 +8,11 @@ decided.json       what decide decided of the whole run
 act-items.json     where to act: an array of items, each a target
 decided/<n>.json   the decisions about one of them
 acted/<n>.json     what act did there
-figures.json       left by the step that publishes the figures of the run, so that a repeated one doesn't
+figures.json       left by the step that publishes the run's figures, so that a repeated step doesn't publish them again
 summary.json       the receipt of an audit's summary, so that a repeated step doesn't send it again
 
-The store decides nothing. A person who can write there can drop what the run has read, or mislead its mails; what may be done is for the ledger, the
-re-check and the policy to say.
+The store decides nothing. A person who can write there can drop what the run has read, or mislead its mails. Only the ledger, the re-check and the
+policy decide what may be done.
 """
 
 from __future__ import annotations
