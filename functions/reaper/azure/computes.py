@@ -25,7 +25,7 @@ from reaper.azure.requests import (
     reading,
     region_key,
 )
-from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, is_workspace_gone
+from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import BilledPart, Resource, Target
 from reaper.observation import Observation
@@ -175,7 +175,7 @@ def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
     try:
         rows, errors = cloud.list_once(PERMISSION, f"{space.id}/computes", REQUIRED_KEYS)
     except CloudError as error:
-        rows, errors = [], [] if is_workspace_gone(cloud, space, error) else [error]
+        rows, errors = [], [] if cloud.failed_as_gone(error, workspace_request(space.id)) else [error]
     for bad_row in errors:
         cloud.add_error(bad_row)
     return rows
