@@ -28,7 +28,6 @@ from reaper.azure.requests import (
 from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import BilledPart, Resource, Target
-from reaper.observation import Observation
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -156,12 +155,6 @@ def properties_of(row: Json) -> Json:
         if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(properties.get("vmSize", ""), str | None):
             raise TypeError("a part is of another type than documented")
         return {**properties, **parts}
-
-
-def with_unseen_jobs(observation: Observation) -> Observation:
-    """Unknown if it may serve projects that this identity can't see: their jobs would be invisible too."""
-    because = observation.resource.details.unseen_because
-    return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
 
 
 def _current_family(cloud: CloudSession, space: Workspace) -> Family:

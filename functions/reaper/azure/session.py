@@ -197,8 +197,6 @@ class CloudSession:
 
 
 def _http_request(request: ArmRequest | ArmChange) -> HttpRequest:
-    if request.body is None:
-        return HttpRequest(request.method, request.url)
     return HttpRequest(request.method, request.url, json=request.body)
 
 

@@ -121,13 +121,10 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
     path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
     autoscale = ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
 
-    def list_workspaces() -> None:
-        listed.extend(_workspaces(cloud))
-
     asked = {
         workspaces.READ_SUBSCRIPTION: lambda: cloud.call(subscription),
         details.PERMISSION: lambda: cloud.call(autoscale),
-        workspaces.READ_WORKSPACES: list_workspaces,
+        workspaces.READ_WORKSPACES: lambda: listed.extend(_workspaces(cloud)),
     }
     known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
     rights = [_right_of(permission, home, asked[permission], principal) for permission in known]
