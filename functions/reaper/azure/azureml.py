@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -27,6 +27,7 @@ from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource, fetch_
 from reaper.azure.requests import Json, latest_known, parse_row, parse_time, reading
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError
+from reaper.evidence import is_recent
 from reaper.kind import Command
 from reaper.model import Resource, Role
 from reaper.observation import Observation, Reading, Series, Window
@@ -83,7 +84,36 @@ def is_settled(observation: Observation) -> bool:
     )
 
 
-def with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
+def look_closer(
+    cloud: CloudSession, observations: Sequence[Observation], readings: Mapping[str, tuple[Reading, ...]], window: Window
+) -> Iterable[Observation]:
+    """The observations of computes, those that their state didn't settle with their readings, by resource ID. If these are silent, with their
+    jobs, too.
+    """
+
+    def look(observation: Observation) -> Observation:
+        if is_settled(observation):
+            return observation
+        observation = replace(observation, readings=readings[observation.resource.id])
+        if is_recent(observation, window):
+            return replace(observation, unknown_because=TOO_RECENT)
+        return _with_unseen_jobs(_with_jobs(cloud, observation))
+
+    return cloud.map_concurrently(look, observations)
+
+
+def undecided_resources(observations: Iterable[Observation]) -> list[Resource]:
+    """The resources that their state didn't settle."""
+    return [observation.resource for observation in observations if not is_settled(observation)]
+
+
+def _with_unseen_jobs(observation: Observation) -> Observation:
+    """Unknown if it may serve projects that this identity can't see: their jobs would be invisible too."""
+    because = observation.resource.details.unseen_because
+    return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
+
+
+def _with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
     """The observation with the compute's jobs: in use because of an unfinished one, unknown if they can't be read."""
     name = observation.resource.name.lower()
     times: list[datetime | None] = []

@@ -25,10 +25,9 @@ from reaper.azure.requests import (
     reading,
     region_key,
 )
-from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, is_workspace_gone
+from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import BilledPart, Resource, Target
-from reaper.observation import Observation
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -158,12 +157,6 @@ def properties_of(row: Json) -> Json:
         return {**properties, **parts}
 
 
-def with_unseen_jobs(observation: Observation) -> Observation:
-    """Unknown if it may serve projects that this identity can't see: their jobs would be invisible too."""
-    because = observation.resource.details.unseen_because
-    return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
-
-
 def _current_family(cloud: CloudSession, space: Workspace) -> Family:
     """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
     listed = workspaces.read_workspace_list(cloud)
@@ -175,7 +168,7 @@ def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
     try:
         rows, errors = cloud.list_once(PERMISSION, f"{space.id}/computes", REQUIRED_KEYS)
     except CloudError as error:
-        rows, errors = [], [] if is_workspace_gone(cloud, space, error) else [error]
+        rows, errors = [], [] if cloud.failed_as_gone(error, workspace_request(space.id)) else [error]
     for bad_row in errors:
         cloud.add_error(bad_row)
     return rows

@@ -166,17 +166,10 @@ def _fetch_batch(
     """One batch call. Returns the resources that must be asked one by one: those missing from the reply, or all if it failed for them."""
     if not cloud.clients.may_use_batch:
         return batch
-    request = ArmRequest(
-        permission=PERMISSION,
-        path=f"/subscriptions/{cloud.target.account}/metrics:getBatch",
-        query=query_params(query, results.window),
-        body={"resourceids": [source.id for source in batch]},
-        required_keys=("values",),
-        region=batch[0].region,
-    )
     ids = {source.id.lower() for source in batch}
     try:
-        missing = read_reply(cloud, cloud.call(request)["values"], ids, query, results)
+        rows = cloud.call(batch_request(cloud.target.account, batch, query, results.window))["values"]
+        missing = read_reply(cloud, rows, ids, query, results)
     except CloudError as error:
         return _sources_to_fetch_singly(cloud, batch, error)
     return [source for source in batch if source.id.lower() in missing]
@@ -203,14 +196,8 @@ def _sources_to_fetch_singly(cloud: CloudSession, batch: list[MetricSource], err
 def _fetch_single(
     cloud: CloudSession, source: MetricSource, query: MetricQuery, results: MetricResults, is_gone: GoneCheck
 ) -> None:
-    request = ArmRequest(
-        permission=PERMISSION,
-        path=f"{source.id}/providers/Microsoft.Insights/metrics",
-        query=single_query_params(query, results.window),
-        required_keys=("value",),
-    )
     try:
-        rows = [{"resourceid": source.id, "value": cloud.call(request)["value"]}]
+        rows = [{"resourceid": source.id, "value": cloud.call(single_request(source, query, results.window))["value"]}]
         read_reply(cloud, rows, {source.id.lower()}, query, results)
     except CloudError as error:
         if query.is_published_by_us and _means_never_published(error):
@@ -234,24 +221,36 @@ def _is_gone(cloud: CloudSession, source: MetricSource, error: CloudError, is_go
         return False
 
 
-def query_params(query: MetricQuery, window: Window) -> dict[str, str]:
-    params = {
+def batch_request(subscription: str, batch: Sequence[MetricSource], query: MetricQuery, window: Window) -> ArmRequest:
+    """The query about resources of one region, all at once."""
+    times = {"starttime": query_time(window.start), "endtime": query_time(window.end)}
+    split = {"filter": f"{query.split_by} eq '*'"} if query.split_by else {}
+    return ArmRequest(
+        permission=PERMISSION,
+        path=f"/subscriptions/{subscription}/metrics:getBatch",
+        query=_query_params(query) | times | split,
+        body={"resourceids": [source.id for source in batch]},
+        required_keys=("values",),
+        region=batch[0].region,
+    )
+
+
+def single_request(source: MetricSource, query: MetricQuery, window: Window) -> ArmRequest:
+    """The query about one resource."""
+    times = {"timespan": f"{query_time(window.start)}/{query_time(window.end)}"}
+    split = {"$filter": f"{query.split_by} eq '*'"} if query.split_by else {}
+    path = f"{source.id}/providers/Microsoft.Insights/metrics"
+    return ArmRequest(permission=PERMISSION, path=path, query=_query_params(query) | times | split, required_keys=("value",))
+
+
+def _query_params(query: MetricQuery) -> dict[str, str]:
+    return {
         "metricnamespace": query.namespace,
         "metricnames": ",".join(query.metrics),
         "aggregation": query.aggregation,
         "interval": "PT1H",
-        "starttime": query_time(window.start),
-        "endtime": query_time(window.end),
         "top": str(query.max_series),
     }
-    return params | ({"filter": f"{query.split_by} eq '*'"} if query.split_by else {})
-
-
-def single_query_params(query: MetricQuery, window: Window) -> dict[str, str]:
-    """The parameters of a call for one resource: the same under other names."""
-    params = query_params(query, window)
-    params["timespan"] = f"{params.pop('starttime')}/{params.pop('endtime')}"
-    return {"$filter" if name == "filter" else name: value for name, value in params.items()}
 
 
 def read_reply(cloud: CloudSession, rows: Any, ids: set[str], query: MetricQuery, results: MetricResults) -> set[str]:

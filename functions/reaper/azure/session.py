@@ -78,8 +78,24 @@ class CloudSession:
         """
         return self._read(request, lambda: self.clients.send(_http_request(request), request.region))
 
+    def find(self, request: ArmRequest) -> Json | None:
+        """The JSON of one reply; None if what is asked for doesn't exist. Raises CloudError for any other failure."""
+        try:
+            return self.call(request)
+        except CloudError as error:
+            if error.reason is not Reason.GONE:
+                raise
+            return None
+
+    def failed_as_gone(self, error: CloudError, request: ArmRequest) -> bool:
+        """Whether a call failed because what the request reads no longer exists. A 404 for anything else is an ordinary failure."""
+        try:
+            return error.reason is Reason.GONE and self.find(request) is None
+        except CloudError:
+            return False
+
     def call_once(self, request: ArmRequest) -> Json:
-        """The same without a second try, for a read between a permit and its call."""
+        """The JSON of one reply to a request that is sent only once, for a read between a permit and its call."""
         return self._read(request, lambda: self.clients.send_once(_http_request(request)))
 
     def change(self, change: Change) -> None:
@@ -181,8 +197,6 @@ class CloudSession:
 
 
 def _http_request(request: ArmRequest | ArmChange) -> HttpRequest:
-    if request.body is None:
-        return HttpRequest(request.method, request.url)
     return HttpRequest(request.method, request.url, json=request.body)
 
 

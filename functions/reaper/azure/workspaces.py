@@ -199,15 +199,8 @@ def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     return parse_row(READ_WORKSPACES, row, _parse_workspace)
 
 
-def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) -> bool:
-    """Whether a list failed because its workspace is gone by now. A 404 for anything else is an ordinary failure."""
-    if error.reason is not Reason.GONE:
-        return False
-    try:
-        cloud.call(ArmRequest(permission=READ_WORKSPACES, path=space.id, required_keys=("id",)))
-    except CloudError as second_error:
-        return second_error.reason is Reason.GONE
-    return False
+def workspace_request(workspace_id: str) -> ArmRequest:
+    return ArmRequest(permission=READ_WORKSPACES, path=workspace_id, required_keys=("id",))
 
 
 def _describe(cloud: CloudSession, subscription: Subscription) -> None:

@@ -15,7 +15,7 @@ from reaper.azure import azureml, computes, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
 from reaper.azure.kinds.azureml_online_deployment import details, listing
-from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, query_params, single_query_params
+from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, first_line, region_key
 from reaper.azure.session import CloudSession
 from reaper.azure.workspaces import TYPE
@@ -121,13 +121,10 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
     path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
     autoscale = ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
 
-    def list_workspaces() -> None:
-        listed.extend(_workspaces(cloud))
-
     asked = {
         workspaces.READ_SUBSCRIPTION: lambda: cloud.call(subscription),
         details.PERMISSION: lambda: cloud.call(autoscale),
-        workspaces.READ_WORKSPACES: list_workspaces,
+        workspaces.READ_WORKSPACES: lambda: listed.extend(_workspaces(cloud)),
     }
     known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
     rights = [_right_of(permission, home, asked[permission], principal) for permission in known]
@@ -204,25 +201,11 @@ def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime, princ
     place = f"{place_of(home)} {space.region}"
     end = now.replace(minute=0, second=0, microsecond=0)
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)
-    batch = ArmRequest(
-        permission=PERMISSION,
-        path=f"{home}/metrics:getBatch",
-        query=query_params(QUERY, window),
-        body={"resourceids": [space.id]},
-        required_keys=("values",),
-        region=space.region,
-    )
-    single = ArmRequest(
-        permission=PERMISSION,
-        path=f"{space.id}/providers/Microsoft.Insights/metrics",
-        query=single_query_params(QUERY, window),
-        required_keys=("value",),
-    )
     unbatched = CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
-    batch_error = _error_of(cloud, batch) if host else unbatched
+    batch_error = _error_of(cloud, batch_request(cloud.target.account, [space], QUERY, window)) if host else unbatched
     if batch_error is None:
         return Right(permission=PERMISSION, place=place)
-    if error := _error_of(cloud, single):
+    if error := _error_of(cloud, single_request(space, QUERY, window)):
         return right_of_error(PERMISSION, place, error, lambda missing: grant_line(principal, missing, home))
     if batch_error.reason is Reason.DENIED:
         return Right(permission=PERMISSION, place=f"{place} (no batches)")

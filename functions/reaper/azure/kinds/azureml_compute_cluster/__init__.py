@@ -18,7 +18,7 @@ from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
 from reaper.azure.requests import valid_count
 from reaper.case import Blocked
-from reaper.evidence import is_recent, merge_heartbeats
+from reaper.evidence import merge_heartbeats
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Reading, Window
@@ -53,10 +53,11 @@ def cluster_resource(compute: Resource) -> Resource:
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Reads the control plane's own state, then the metrics of the undecided in bulk, then the jobs of the silent."""
     observations = [_settled_without_metrics(resource) for resource in resources]
-    workspaces = [observation.resource.details.workspace for observation in observations if not azureml.is_settled(observation)]
-    sources = [MetricSource(id=space.id, region=space.region) for space in workspaces]
+    undecided = azureml.undecided_resources(observations)
+    sources = [MetricSource(id=space.id, region=space.region) for space in (one.details.workspace for one in undecided)]
     results = metrics.fetch_metrics(cloud, sources, NODES_QUERY, window)
-    yield from cloud.map_concurrently(lambda before: _look_closer(cloud, before, results, window), observations)
+    readings = {resource.id: _to_readings(resource, results) for resource in undecided}
+    yield from azureml.look_closer(cloud, observations, readings, window)
 
 
 def _fingerprint(details: ComputeDetails) -> str:
@@ -100,15 +101,6 @@ def _settled_without_metrics(resource: Resource) -> Observation:
     if valid_count(properties["scaleSettings"].get("minNodeCount")) is None:
         return replace(observation, unknown_because="its minimum node count is unknown")
     return observation
-
-
-def _look_closer(cloud: CloudSession, observation: Observation, results: MetricResults, window: Window) -> Observation:
-    if azureml.is_settled(observation):
-        return observation
-    observation = replace(observation, readings=_to_readings(observation.resource, results))
-    if is_recent(observation, window):
-        return replace(observation, unknown_because=azureml.TOO_RECENT)
-    return computes.with_unseen_jobs(azureml.with_jobs(cloud, observation))
 
 
 def _to_readings(resource: Resource, results: MetricResults) -> tuple[Reading, ...]:

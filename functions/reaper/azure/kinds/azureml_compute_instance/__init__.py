@@ -5,7 +5,7 @@ States and native idle shutdown: https://learn.microsoft.com/azure/machine-learn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -16,10 +16,10 @@ from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.requests import parse_time
 from reaper.case import Blocked
-from reaper.evidence import has_heartbeat, is_recent, last_used
+from reaper.evidence import has_heartbeat, last_used
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, StepName
-from reaper.observation import IndirectEvidence, Observation, Reading, Window
+from reaper.observation import IndirectEvidence, Observation, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -49,9 +49,8 @@ def instance_resource(compute: Resource) -> Resource:
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Reads the states of all, then `Busy` of the undecided, then the jobs of the silent."""
     observations = [_settled_without_metrics(Observation(resource=resource)) for resource in resources]
-    undecided = [observation.resource for observation in observations if not azureml.is_settled(observation)]
-    readings = azureml.busy_readings(cloud, undecided, window)
-    yield from cloud.map_concurrently(lambda before: _look_closer(cloud, before, readings, window), observations)
+    readings = azureml.busy_readings(cloud, azureml.undecided_resources(observations), window)
+    yield from map(_with_indirect_evidence, azureml.look_closer(cloud, observations, readings, window))
 
 
 def _settled_without_metrics(observation: Observation) -> Observation:
@@ -93,20 +92,9 @@ def _operation_text(name: str) -> str:
     return f"a {name.lower()}" if name else "an operation"
 
 
-def _look_closer(
-    cloud: CloudSession, observation: Observation, readings: Mapping[str, tuple[Reading, ...]], window: Window
-) -> Observation:
-    if azureml.is_settled(observation):
-        return observation
-    observation = replace(observation, readings=readings[observation.resource.id])
-    if is_recent(observation, window):
-        return replace(observation, unknown_because=azureml.TOO_RECENT)
-    return _with_indirect_evidence(computes.with_unseen_jobs(azureml.with_jobs(cloud, observation)))
-
-
 def _with_indirect_evidence(observation: Observation) -> Observation:
     """Uptime is all that Azure itself knows. Without a last operation not even that is known."""
-    if observation.in_use_because or observation.unknown_because:
+    if azureml.is_settled(observation):
         return observation
     since = _running_since(observation.resource)
     if since is not None:

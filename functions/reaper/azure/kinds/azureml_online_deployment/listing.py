@@ -6,8 +6,11 @@ https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.azure import workspaces
@@ -17,11 +20,12 @@ from reaper.azure.workspaces import (
     PROVIDER,
     TYPE,
     Workspace,
-    is_workspace_gone,
+    comparable_id,
     list_workspaces,
     read_subscription_now,
     read_workspace_now,
     require_inside,
+    workspace_request,
 )
 from reaper.errors import CloudError, Reason, gone_as_partial
 
@@ -52,56 +56,25 @@ class Deployment:
     siblings: frozenset[str] = frozenset()
 
 
-def list_deployments(cloud: CloudSession) -> Iterable[Deployment]:
-    """Every deployment, once, under however many spellings Azure lists it. What can't be read of a workspace is an error of the session.
-
-    Raises CloudError if the workspaces can't be listed.
+def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
+    """Every deployment once, even if Azure lists it in several spellings. What can't be read of a workspace or an endpoint is an error of the
+    session. Raises CloudError if the workspaces can't be listed.
     """
-    unique: dict[str, Deployment] = {}
-    for deployment in _listed_deployments(cloud):
-        unique.setdefault(deployment.row["id"].lower(), deployment)
-    return unique.values()
-
-
-def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
-    spaces = {space.id.lower(): space for space in list_workspaces(cloud).workspaces}
-    endpoints, deployments = _endpoints_and_deployments(_rows_from_graph(cloud) if spaces else [])
-    yield from _join(endpoints, deployments, spaces)
-    with_deployments = {_id_above(key, "deployments") for key in deployments}
-    bare = [
-        (endpoints[above], spaces[space_id])
-        for above in endpoints
-        if above not in with_deployments and (space_id := _id_above(above, "onlineendpoints")) in spaces
-    ]
-    for batch in cloud.map_concurrently(lambda pair: _deployments_of_endpoint(cloud, *pair), bare):
-        yield from batch
+    spaces = {space.key: space for space in list_workspaces(cloud).workspaces}
+    endpoints, deployments = _rows_from_graph(cloud) if spaces else ({}, {})
     shown = {_id_above(key, "onlineendpoints") for key in (*endpoints, *deployments)}
-    hidden = [space for space_id, space in spaces.items() if space_id not in shown]
-    for batch in cloud.map_concurrently(lambda space: _deployments_of_workspace(cloud, space), hidden):
-        yield from batch
-
-
-def _endpoints_and_deployments(rows: Iterable[Json]) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The rows of both types, each by its ID in lower case."""
-    by_type: dict[str, dict[str, Json]] = {name.lower(): {} for name in GRAPH_TYPES}
-    for row in rows:
-        by_type[row["type"].lower()][row["id"].lower()] = row
-    endpoints, deployments = (by_type[name.lower()] for name in GRAPH_TYPES)
-    return endpoints, deployments
-
-
-def _join(
-    endpoints: Mapping[str, Json], deployments: Mapping[str, Json], spaces: Mapping[str, Workspace]
-) -> Iterator[Deployment]:
-    """Each deployment with its endpoint, its workspace and its siblings."""
-    names: dict[str, list[str]] = {}
-    for key in deployments:
-        names.setdefault(_id_above(key, "deployments"), []).append(_last_segment(key))
-    for key, row in deployments.items():
-        above = _id_above(key, "deployments")
-        if space := spaces.get(_id_above(key, "onlineendpoints")):
-            siblings = frozenset(names[above]) - {_last_segment(key)}
-            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
+    hidden = [workspace_request(space.id) for key, space in spaces.items() if key not in shown]
+    for rows in cloud.map_concurrently(partial(_list_below, cloud, READ_ENDPOINTS, "onlineEndpoints"), hidden):
+        endpoints |= rows
+    filled = {_id_above(key, "deployments") for key in deployments}
+    bare = [
+        endpoint_request(row["id"])
+        for key, row in endpoints.items()
+        if key not in filled and _id_above(key, "onlineendpoints") in spaces
+    ]
+    for rows in cloud.map_concurrently(partial(_list_below, cloud, READ_DEPLOYMENTS, "deployments"), bare):
+        deployments |= rows
+    yield from _join(endpoints, deployments, spaces)
 
 
 def read_deployment_and_endpoint(cloud: CloudSession, deployment_id: str) -> tuple[Json, Json]:
@@ -133,11 +106,15 @@ def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspac
 
 
 def read_deployment(cloud: CloudSession, deployment_id: str) -> Json:
-    return cloud.call(ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS))
+    return cloud.call(deployment_request(deployment_id))
 
 
 def read_endpoint(cloud: CloudSession, endpoint: str) -> Json:
     return cloud.call(endpoint_request(endpoint))
+
+
+def deployment_request(deployment_id: str) -> ArmRequest:
+    return ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS)
 
 
 def endpoint_request(endpoint: str) -> ArmRequest:
@@ -149,67 +126,59 @@ def endpoint_id(deployment_id: str) -> str:
     return deployment_id[: len(_id_above(deployment_id, "deployments"))]
 
 
-def _rows_from_graph(cloud: CloudSession) -> list[Json]:
-    """What Resource Graph shows; nothing if it fails. Then each workspace is asked directly, which costs calls and loses nothing."""
-    try:
-        return list(workspaces.list_resources(cloud, *GRAPH_TYPES))
-    except CloudError:
-        return []
+def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The endpoints and deployments that Resource Graph shows, by ID in lower case.
+
+    None if it fails: then each workspace is asked directly, which costs calls and loses nothing.
+    """
+    by_type: dict[str, dict[str, Json]] = {name.lower(): {} for name in GRAPH_TYPES}
+    with suppress(CloudError):
+        for row in list(workspaces.list_resources(cloud, *GRAPH_TYPES)):
+            by_type[row["type"].lower()].setdefault(row["id"].lower(), row)
+    endpoints, deployments = by_type.values()
+    return endpoints, deployments
 
 
 def is_gone(cloud: CloudSession, resource_id: str) -> bool:
-    """Whether a deployment or endpoint no longer exists, according to the source itself. Raises CloudError.
+    """Whether a deployment or endpoint no longer exists. Raises CloudError.
 
-    Resource Graph goes on showing deleted resources for minutes.
+    Resource Graph goes on showing deleted resources for minutes, so Azure ML itself is asked.
     """
-    read = read_deployment if "/deployments/" in resource_id.lower() else read_endpoint
-    try:
-        read(cloud, resource_id)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            raise
-        return True
-    return False
+    request = deployment_request if "/deployments/" in resource_id.lower() else endpoint_request
+    return cloud.find(request(resource_id)) is None
 
 
-def _deployments_of_endpoint(cloud: CloudSession, above: Json, space: Workspace) -> list[Deployment]:
-    """The deployments of one endpoint. What can't be read of it is an error of the session, and hides nothing of another endpoint."""
-    path = f"{above['id']}/deployments"
+def _list_below(cloud: CloudSession, permission: str, collection: str, above: ArmRequest) -> dict[str, Json]:
+    """What the resource that `above` reads has in that collection, by ID in lower case. What can't be read is an error of the session; of a
+    resource that is gone, there is nothing.
+    """
+    rows: dict[str, Json] = {}
+    path = f"{above.path}/{collection}"
     try:
-        rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
+        for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error):
+            if _id_above(row["id"], collection.lower()) == comparable_id(above.path):
+                rows.setdefault(row["id"].lower(), row)
+            else:
+                cloud.add_error(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above.path}"))
     except CloudError as error:
-        if not _is_known_gone(cloud, above["id"], error):
+        if not cloud.failed_as_gone(error, above):
             cloud.add_error(error)
-        return []
-    names = {row["id"]: _last_segment(row["id"].lower()) for row in rows}
-    others = {name: frozenset(names.values()) - {name} for name in names.values()}
-    return [Deployment(row=row, endpoint=above, workspace=space, siblings=others[names[row["id"]]]) for row in rows]
+        return {}
+    return rows
 
 
-def _is_known_gone(cloud: CloudSession, resource_id: str, error: CloudError) -> bool:
-    try:
-        return error.reason is Reason.GONE and is_gone(cloud, resource_id)
-    except CloudError:
-        return False
-
-
-def _deployments_of_workspace(cloud: CloudSession, space: Workspace) -> list[Deployment]:
-    path = f"{space.id}/onlineEndpoints"
-    try:
-        endpoints = list(cloud.paged_rows(READ_ENDPOINTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
-    except CloudError as error:
-        if not is_workspace_gone(cloud, space, error):
-            cloud.add_error(error)
-        return []
-    return [deployment for above in endpoints for deployment in _deployments_of_endpoint(cloud, above, space)]
-
-
-def _list_deployments_of(cloud: CloudSession, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
-    path = f"{above['id']}/deployments"
-    rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
-    names = frozenset(_last_segment(row["id"].lower()) for row in rows)
-    for row in rows:
-        yield Deployment(row=row, endpoint=dict(above), workspace=space, siblings=names - {_last_segment(row["id"].lower())})
+def _join(
+    endpoints: Mapping[str, Json], deployments: Mapping[str, Json], spaces: Mapping[str, Workspace]
+) -> Iterator[Deployment]:
+    """Each deployment of a listed workspace with its endpoint and its siblings."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for key in deployments:
+        names[_id_above(key, "deployments")].add(_last_segment(key))
+    for key, row in deployments.items():
+        above = _id_above(key, "deployments")
+        if space := spaces.get(_id_above(key, "onlineendpoints")):
+            siblings = frozenset(names[above] - {_last_segment(key)})
+            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
 
 
 def _last_segment(resource_id: str) -> str:

@@ -27,7 +27,7 @@ from reaper.azure.kinds import azureml_online_deployment as kind
 from reaper.azure.kinds.acting import require_settled, with_retry_advice, write
 from reaper.azure.kinds.azureml_online_deployment import details, listing
 from reaper.azure.kinds.azureml_online_deployment.acting import restore
-from reaper.azure.kinds.azureml_online_deployment.acting.restore import Share, provisioning_state
+from reaper.azure.kinds.azureml_online_deployment.acting.restore import WRITE_PERMISSION, Share, provisioning_state
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, endpoint_digest, with_autoscale, with_digests
 from reaper.azure.kinds.azureml_online_deployment.listing import READ_DEPLOYMENTS
 from reaper.azure.requests import ArmChange, Json, reading, valid_count
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-WRITE_PERMISSION = f"{listing.DEPLOYMENT_ROOT}/write"
 UNDO_MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
 
 

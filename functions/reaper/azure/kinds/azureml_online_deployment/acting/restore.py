@@ -44,7 +44,7 @@ def restore_deployment(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     before, now = acting.endpoint_identity(recorded_endpoint), acting.endpoint_identity(endpoint)
     acting.require_same(before, now, READ_ENDPOINTS, "its endpoint")
     percent = details.traffic_percent(recorded_endpoint, recorded["name"]) or 0
-    row = _read_deployment_or_none(cloud, manifest.id)
+    row = cloud.find(listing.deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES):
         return _start_creation(cloud, manifest.id, recorded, percent)
     if provisioning_state(row) != "Succeeded":
@@ -63,16 +63,6 @@ def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
         and created > manifest.at
         and all(chosen_settings(row).get(key) == chosen_settings(recorded).get(key) for key in keys)
     )
-
-
-def _read_deployment_or_none(cloud: CloudSession, deployment_id: str) -> Json | None:
-    """None if it doesn't exist. Raises CloudError."""
-    try:
-        return listing.read_deployment(cloud, deployment_id)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            raise
-        return None
 
 
 def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
@@ -188,16 +178,20 @@ def without_own_change(before: Resource, now: Resource) -> Resource:
 
 
 def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
-    """Settle an interrupted delete: `ActionFunctions.put_back`."""
+    """Settle an interrupted delete: `ActionFunctions.put_back`. Raises CloudError if it can't be known now how it ended."""
     change = next((change for change in interrupted.changes if change.what == SHARE), None)
     if change is None:
         return PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
-    tries, may_be_back = 0, False
+    tries, may_be_back, above = 0, False, listing.endpoint_id(resource.id)
     while True:
-        look = _look(cloud, resource.id, interrupted, change)
-        if look.settled:
-            return _put_back_result(change) if may_be_back and look.settled.state is HalfDone.UNCHANGED else look.settled
-        refusal = _refused_for_now(cloud, look)
+        row = cloud.find(listing.deployment_request(resource.id))
+        if row is None:
+            return PutBackResult(state=HalfDone.DONE, because="it is deleted")
+        endpoint = listing.read_endpoint(cloud, above)
+        if settled := _settled(row, endpoint, interrupted, change):
+            return _put_back_result(change) if may_be_back and settled.state is HalfDone.UNCHANGED else settled
+        share = Share(endpoint_id=above, deployment_name=row["name"], percent=change.before)
+        refusal = _refused_for_now(cloud, endpoint, share)
         if refusal is None:
             return _put_back_result(change)
         tries, may_be_back = tries + 1, may_be_back or refusal.may_have_been_made
@@ -206,13 +200,15 @@ def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) 
         cloud.clients.pause(PAUSE_S)
 
 
-def _refused_for_now(cloud: CloudSession, look: _Look) -> CloudError | None:
-    """Begin to put the share back: why that must wait, or may have worked although it failed; None if it has begun. Raises CloudError."""
-    state = provisioning_state(look.endpoint)
+def _refused_for_now(cloud: CloudSession, endpoint: Json, share: Share) -> CloudError | None:
+    """Begin to put the share back. Returns the error if that must be tried again: Azure is still at work, or the call may have worked although
+    it failed; None if it has begun. Raises any other CloudError.
+    """
+    state = provisioning_state(endpoint)
     if state in CHANGING_STATES:
         return CloudError(Reason.REFUSED, TRAFFIC_PERMISSION, f"its endpoint is still {state}")
     try:
-        set_traffic(cloud, look.endpoint, look.share)
+        set_traffic(cloud, endpoint, share)
     except CloudError as error:
         if not (error.may_have_been_made or is_refused_for_now(error)):
             raise
@@ -220,36 +216,9 @@ def _refused_for_now(cloud: CloudSession, look: _Look) -> CloudError | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """The endpoint as it is now, the share to put back, and how the action is settled if nothing is to be put back."""
-
-    endpoint: Json
-    share: Share
-    settled: PutBackResult | None
-
-
-def _look(cloud: CloudSession, deployment_id: str, interrupted: Interrupted, change: SideChange) -> _Look:
-    """Raises CloudError if it can't be known now how the action is settled."""
-    above = listing.endpoint_id(deployment_id)
-    name = deployment_id.rpartition("/")[2]
-    try:
-        row = listing.read_deployment(cloud, deployment_id)
-    except CloudError as error:
-        if error.reason is not Reason.GONE:
-            raise
-        settled: PutBackResult | None = PutBackResult(state=HalfDone.DONE, because="it is deleted")
-        return _Look(endpoint={}, share=Share(endpoint_id=above, deployment_name=name, percent=0), settled=settled)
-    endpoint = listing.read_endpoint(cloud, above)
-    settled = _settled(row, endpoint, interrupted, change)
-    share = Share(endpoint_id=above, deployment_name=row["name"], percent=change.before)
-    return _Look(endpoint=endpoint, share=share, settled=settled)
-
-
 def _settled(row: Json, endpoint: Json, interrupted: Interrupted, change: SideChange) -> PutBackResult | None:
     """How the action is settled; None if its traffic is to be put back, or may yet change. Raises CloudError if it can't be read."""
-    created = parse_time((row.get("systemData") or {}).get("createdAt"))
-    if interrupted.created is None or created != interrupted.created:
+    if interrupted.created is None or _created_at(row) != interrupted.created:
         return PutBackResult(state=HalfDone.LEFT, because="it may be another deployment by now, so its traffic stays as it is")
     if provisioning_state(row) == "Deleting":
         return PutBackResult(state=HalfDone.DONE, because="it is being deleted")
