@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(SLOW)))
 
 
-settings.register_profile("the same each time", derandomize=True, database=None)
+settings.register_profile("the same each time", derandomize=True, database=None, deadline=None)
 settings.load_profile("default" if seeds.FRESH else "the same each time")
 
 
