@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reaper import __version__, handover
-from reaper.acting.executor import ActContext, execute
+from reaper.acting.executor import execute
 from reaper.acting.interruption import settle_interrupted
+from reaper.acting.task import ActContext
 from reaper.case import Coverage, Outcome
 from reaper.coverage import failure_row
 from reaper.handover import Acted, Decided, Decision, KindCalls

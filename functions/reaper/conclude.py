@@ -207,7 +207,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
 
     waiting = {id_: f for id_, f in mails.findings.items() if not (_is_failed_notice(f) or _must_wait(f, mails))}
     hints = {
-        id_: unfinished.unfinished_entry(f.case, f.step.name, mails.run.id, mails.now)
+        id_: unfinished.unfinished_entry(f.case.resource, f.case.owner, f.step.name, mails.run.id, mails.now)
         for id_, f in waiting.items()
         if f.is_action and is_reportable(f)
     }

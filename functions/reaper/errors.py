@@ -4,8 +4,7 @@
   x SettingsError     an invalid setting, flag or event: no sweep was run
   x PolicyError       a policy that doesn't validate: no sweep was run
   x CloudError        one call to a cloud that failed, with the permission that was missing
-  x ActionWithdrawn   permission to act ended between two calls of one action (`actions`)
-  x StepRefused       an action that isn't carried out, before its first call (`acting.recheck`)
+  x ActionWithdrawn   an action that isn't begun, or isn't continued (`acting`)
   x ConcludeTakenOver another process is concluding the run by now (`workflow`)
   x InvalidLink       an invalid snooze link (`snooze.token`)
 """
@@ -127,7 +126,16 @@ def odd_replies_as_errors(operation: str) -> Iterator[None]:
 
 
 class ActionWithdrawn(ReaperError):
-    """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""
+    """No changing call, or no further one, may be made for this action: something isn't as it was when it was decided. The text is the reason."""
+
+
+@contextmanager
+def errors_as_withdrawal(because: str) -> Iterator[None]:
+    """Turn a failed call into ActionWithdrawn: what can't be known allows no action."""
+    try:
+        yield
+    except CloudError as error:
+        raise ActionWithdrawn(f"{because}: {error}") from error
 
 
 class ConcludeTakenOver(ReaperError):

@@ -26,8 +26,8 @@ from reaper.sessions import list_all_accounts, open_account, open_accounts, sess
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.acting.executor import ActContext
     from reaper.acting.manifest import Archive
+    from reaper.acting.task import ActContext
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
     from reaper.ledger.lease import RunLeases
@@ -237,7 +237,7 @@ def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archi
 
     `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
     """
-    from reaper.acting.executor import ActContext
+    from reaper.acting.task import ActContext
 
     return ActContext(
         session=session,

@@ -110,9 +110,9 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         **asdict(account_scope.parse_accounts("REAPER_ACCOUNTS", split_words(get("REAPER_ACCOUNTS", "")))),
         exclude_accounts=account_scope.account_ids("REAPER_EXCLUDE_ACCOUNTS", split_words(get("REAPER_EXCLUDE_ACCOUNTS", ""))),
         role_name=account_scope.role_name("REAPER_TARGET_ROLE", get("REAPER_TARGET_ROLE", account_scope.TARGET_ROLE)),
-        external_id=_parsed(account_scope.external_id, "REAPER_EXTERNAL_ID", get("REAPER_EXTERNAL_ID")),
+        external_id=parsed(account_scope.external_id, "REAPER_EXTERNAL_ID", get("REAPER_EXTERNAL_ID")),
         subscriptions=split_words(get("REAPER_SUBSCRIPTIONS", "")),
-        management_group=_parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
+        management_group=parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
         ledger=get("REAPER_LEDGER"),
         manifests=get("REAPER_MANIFESTS"),
         role=_parse_role(get("REAPER_ROLE")),
@@ -268,7 +268,7 @@ def _parse_email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) 
     return None
 
 
-def _parsed(parse: Callable[[str, str], str], key: str, text: str | None) -> str | None:
+def parsed(parse: Callable[[str, str], str], key: str, text: str | None) -> str | None:
     """The parsed text; None if the setting isn't there."""
     return None if text is None else parse(key, text)
 

@@ -89,6 +89,18 @@ def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
     assert deleted(deployment) == ["inner-1"]
 
 
+def test_a_row_inside_that_changes_between_two_calls_ends_the_action():
+    deployment = housed()
+
+    def changed() -> None:
+        memory = deployment.memory("inner-2")
+        deployment.ledger.remember(deployment.cloud.id("inner-2"), memory, memory.version, deployment.now)
+
+    at_call(deployment, 1, changed)
+    assert finding_of(deployment.sweep(), "host").outcome.result is Result.FAILED
+    assert deleted(deployment) == ["inner-1"]
+
+
 def test_a_lease_that_is_lost_between_two_calls_ends_the_action():
     deployment = housed()
 

@@ -13,6 +13,7 @@ from reaper.acting import manifest
 from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, SettingsError
 from reaper.model import ManifestReference, StepName
+from reaper.stores.texts import FolderTexts
 
 SAVED = Manifest(
     id="arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn",
@@ -101,7 +102,7 @@ S3, BLOB = "s3://bucket/manifests", "https://acme.blob.core.windows.net/manifest
     ],
 )
 def test_which_addresses_lie_in_the_place(place: str, address: str, inside: bool):
-    assert manifest.Archive(place=place, store=manifest.FolderStore()).contains(address) is inside
+    assert manifest.Archive(place=place, store=FolderTexts()).contains(address) is inside
 
 
 def test_the_same_file_has_many_addresses(tmp_path):

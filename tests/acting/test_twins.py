@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import NOW, TARGET
 from fakes.memory_ledger import InMemoryLedger
 from reaper import memory_updates
-from reaper.acting.permit import CallPermit, Look
+from reaper.acting.permit import CallPermit
 from reaper.errors import ActionWithdrawn
 from reaper.ledger.rows import Unfinished
 from reaper.model import ManifestReference, Memory, Resource, StepName
@@ -46,8 +46,16 @@ def intent_at(ledger: InMemoryLedger, microseconds: int) -> tuple[Intent, bool]:
 
 def permit_of(own_intent: Intent, ledger: InMemoryLedger) -> CallPermit:
     """The permit for its calls, while the resource stays as it is."""
-    look = Look(resource=RESOURCE, memories={}, read=lambda: RESOURCE, look=lambda now, before: None)
-    return CallPermit(look=look, own_intent=own_intent, ledger=ledger, clock=lambda: NOW, require_lease=lambda: None)
+    return CallPermit(
+        resource=RESOURCE,
+        memories={},
+        own_intent=own_intent,
+        ledger=ledger,
+        clock=lambda: NOW,
+        read=lambda: RESOURCE,
+        look_again=lambda now, before: None,
+        require_lease=lambda: None,
+    )
 
 
 def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():

@@ -13,7 +13,7 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import manifest, restore
 from reaper.acting.contract import ActionFunctions
-from reaper.acting.executor import ActContext
+from reaper.acting.task import ActContext
 from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason

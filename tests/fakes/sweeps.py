@@ -10,10 +10,11 @@ from typing import Any
 from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import recheck
+from reaper.acting.task import ActContext, Task
 from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind
-from reaper.model import Mode, Resource, Run
+from reaper.model import Mode, Resource, Run, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.observe import ObserveContext
 from reaper.observing.cache import ConfigurationCache
@@ -52,12 +53,14 @@ def sweep(sessions: Sequence[CloudSession], kinds: Sequence[Kind[Any]], order: S
 
 def assess_again(session: CloudSession, kind: Kind[Any], resource: Resource, order: SweepOrder) -> Case:
     """The case of one resource right before an action."""
-    again = recheck.Recheck(
+    context = ActContext(
         session=session,
-        kind=kind,
         policy=order.policy,
-        prices=order.prices,
         ledger=InMemoryLedger(),
+        archive=None,
         clock=lambda: order.now,
+        leases=None,
+        prices=order.prices,
     )
-    return recheck.assess_again(resource, again)
+    task = Task(decision=None, action=StepName.STOP, run_id="run", context=context, session=session, kind=kind, functions=None)
+    return recheck.assess_again(resource, task)

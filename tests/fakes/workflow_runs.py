@@ -11,10 +11,16 @@ from typing import Any
 
 from reaper.case import Report
 from reaper.settings import Settings
+from reaper.stores.texts import FolderTexts
 from reaper.workflow import phases
 from reaper.workflow.context import WorkflowContext
-from reaper.workflow.store import ACT_ITEMS, ITEMS, FolderStore
+from reaper.workflow.store import ACT_ITEMS, ITEMS, RunStore
 from reaper.workflow.stored_run import EngineState
+
+
+def folder_store(folder: Path) -> RunStore:
+    """A run's store in that folder."""
+    return RunStore(FolderTexts(), str(folder))
 
 
 @dataclass
@@ -33,7 +39,7 @@ class FakeWorkflow:
     def context(self, run_id: str) -> WorkflowContext:
         """The context of a step that begins now."""
         deadline = self.clock() + self.deadline_in if self.deadline_in else None
-        store = FolderStore(self.home / "runs" / run_id)
+        store = folder_store(self.home / "runs" / run_id)
         return WorkflowContext(settings=self.settings, store=store, clock=self.clock, deadline=deadline, wait=self.waited.append)
 
     def list(self, run_id: str | None = None, holder: str | None = None) -> dict[str, Any]:
@@ -46,7 +52,7 @@ class FakeWorkflow:
 
     def items(self, run_id: str, name: str = ITEMS) -> list[dict[str, Any]]:
         """What the engine's map reads."""
-        items: list[dict[str, Any]] = json.loads(FolderStore(self.home / "runs" / run_id).read(name) or "[]")
+        items: list[dict[str, Any]] = json.loads(folder_store(self.home / "runs" / run_id).read(name) or "[]")
         return items
 
     def observe(self, run_id: str, item: Mapping[str, Any]) -> dict[str, Any]:

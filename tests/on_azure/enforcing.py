@@ -13,7 +13,7 @@ from fakes.fake_deployment import FakeChannel
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, SUB
 from reaper import __version__, registry
 from reaper.acting import manifest
-from reaper.acting.executor import ActContext
+from reaper.acting.task import ActContext
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
 from reaper.case import Finding, Report

@@ -24,7 +24,7 @@ from reaper.acting.contract import (
 )
 from reaper.acting.interruption import put_back
 from reaper.acting.manifest import require_own_form
-from reaper.acting.permit import CallPermit, Look
+from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
@@ -96,14 +96,17 @@ class PreparedAction:
             run=manifest.run,
             at=NOW,
         )
-        look = Look(
+        own_intent = Intent(before=Memory(), written=self.written, hint=hint)
+        return CallPermit(
             resource=one,
             memories={},
+            own_intent=own_intent,
+            ledger=ledger,
+            clock=lambda: NOW,
             read=lambda: self.functions.read_now(self.cloud.without_cache(), one),
-            look=lambda now, memories: None,
+            look_again=lambda now, memories: None,
+            require_lease=lambda: None,
         )
-        own_intent = Intent(before=Memory(), written=self.written, hint=hint)
-        return CallPermit(look=look, own_intent=own_intent, ledger=ledger, clock=lambda: NOW, require_lease=lambda: None)
 
     def result(self, permit: Permit | None = None) -> ActionResult:
         return self.functions.perform(self.cloud.without_cache(), self.resource, self.manifest, permit or self.permit())

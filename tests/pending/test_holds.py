@@ -97,6 +97,22 @@ def test_a_hold_lasts_until_a_run_has_read_all_its_places():
     assert standing_holds(deployment) == []
 
 
+def test_an_action_is_refused_if_a_hold_is_recorded_after_deciding():
+    deployment = due(2)
+    hold = Hold(exceeded=Exceeded(limit=LimitName.ACTIONS), since=deployment.now, run="another", because="too many")
+
+    def record_hold(call: str, name: str) -> None:
+        if call == "look":
+            row = deployment.ledger.read_row(ACCOUNT_ROW)
+            columns = holds.row_columns(HoldRow(holds=(hold,)))
+            assert deployment.ledger.write_row(ACCOUNT_ROW, columns, row.version, deployment.now)
+
+    deployment.cloud.before_call = record_hold
+    finding = finding_of(deployment.sweep(), "idle-0")
+    assert finding.outcome.because == "it is on hold since this was decided: too many"
+    assert deployment.cloud.log == []
+
+
 def test_the_hold_is_recorded_before_any_notice():
     deployment, hold_flags = due(), list[bool]()
     deployment.channel.on_message = lambda message: hold_flags.append(bool(standing_holds(deployment)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fakes.workflow_runs import folder_store
 from reaper import handover
 from reaper.case import Outcome, Report, Step
 from reaper.errors import CloudError
@@ -20,7 +21,7 @@ from reaper.model import Hours, Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper.workflow.store import ACT_ITEMS, DECIDED
 from reaper.workflow.stored_run import EngineState, StoredRun, require_run, store_run
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -46,7 +47,7 @@ def conclude_after_act(scene: Scene, run_id: str) -> Report:
 
 def forge_decided(scene: Scene, run_id: str, change: Callable[[Decided], Decided]) -> None:
     """Replace the decisions, those for each target too."""
-    store = FolderStore(folder(scene, run_id))
+    store = folder_store(folder(scene, run_id))
     decided = change(handover.load_decided(store.read(DECIDED) or ""))
     store.write(DECIDED, handover.dump(decided))
     targets = list(dict.fromkeys(d.case.resource.target for d in decided.decisions if d.step.name is StepName.STOP))
@@ -82,7 +83,7 @@ def forged_crowd(scene: Scene) -> tuple[str, Decided]:
     scene.workflow.run()
     scene.later(days=3)
     run_id = scene.workflow.observed()
-    store = FolderStore(folder(scene, run_id))
+    store = folder_store(folder(scene, run_id))
     part = handover.load_observed(store.read("observed/0.json") or "")
     store.write("observed/0.json", handover.dump(replace(part, cases=())))
     scene.workflow.decide(run_id)
@@ -101,7 +102,7 @@ def test_decisions_spread_over_many_parts_stop_at_max_acts(scene: Scene):
     run_id, decided = forged_crowd(scene)
     for number, decision in enumerate(decided.decisions):
         part = replace(decided, decisions=(decision,))
-        FolderStore(folder(scene, run_id)).write(f"decided/{number}.json", handover.dump(part))
+        folder_store(folder(scene, run_id)).write(f"decided/{number}.json", handover.dump(part))
     for number in range(len(decided.decisions)):
         scene.workflow.act(run_id, {"item": number})
     assert stopped_of_crowd(scene) == 2
@@ -112,7 +113,7 @@ def test_forged_office_hours_stop_at_max_acts(scene: Scene):
     hours = Hours(days=frozenset(range(7)), start=1, end=2, tz="UTC")
     cases = [replace(d.case, rule=replace(d.case.rule, hours=hours)) for d in decided.decisions]
     forged = tuple(replace(d, case=case) for d, case in zip(decided.decisions, cases, strict=True))
-    FolderStore(folder(scene, run_id)).write("decided/0.json", handover.dump(replace(decided, decisions=forged)))
+    folder_store(folder(scene, run_id)).write("decided/0.json", handover.dump(replace(decided, decisions=forged)))
     scene.workflow.act(run_id, {"item": 0})
     assert stopped_of_crowd(scene) == 2
 
@@ -155,11 +156,11 @@ def test_forged_parts_stop_nothing_that_the_re_check_protects(due: Scene, protec
     old = due.workflow.observed()
     protect(due, old)
     run_id = str(due.workflow.list()["run"])
-    run = require_run(FolderStore(folder(due, run_id)), due.workflow.engines[run_id]).run
+    run = require_run(folder_store(folder(due, run_id)), due.workflow.engines[run_id]).run
     for item in due.workflow.items(run_id):
         name = f"observed/{item['item']}.json"
-        part = handover.load_observed(FolderStore(folder(due, old)).read(name) or "")
-        FolderStore(folder(due, run_id)).write(name, handover.dump(replace(part, run=run)))
+        part = handover.load_observed(folder_store(folder(due, old)).read(name) or "")
+        folder_store(folder(due, run_id)).write(name, handover.dump(replace(part, run=run)))
     due.workflow.decide(run_id)
     forge_decided(due, run_id, everything_stops)
     report = conclude_after_act(due, run_id)
@@ -171,7 +172,7 @@ def test_parts_that_another_run_observed_are_failed_rows(due: Scene):
     old, run_id = due.workflow.observed(), str(due.workflow.list()["run"])
     for item in due.workflow.items(run_id):
         name = f"observed/{item['item']}.json"
-        FolderStore(folder(due, run_id)).write(name, FolderStore(folder(due, old)).read(name) or "")
+        folder_store(folder(due, run_id)).write(name, folder_store(folder(due, old)).read(name) or "")
     assert due.workflow.decide(run_id)["actions"] == 0
     rows = [row for row in due.workflow.conclude(run_id).coverage if row.cloud == "aws"]
     assert {row.status for row in rows} == {Status.FAILED}
@@ -181,7 +182,7 @@ def test_parts_that_another_run_observed_are_failed_rows(due: Scene):
 def test_decisions_of_another_run_are_not_carried_out(due: Scene):
     old, run_id = due.workflow.decided(), due.workflow.decided()
     for name in (DECIDED, "decided/0.json"):
-        FolderStore(folder(due, run_id)).write(name, FolderStore(folder(due, old)).read(name) or "")
+        folder_store(folder(due, run_id)).write(name, folder_store(folder(due, old)).read(name) or "")
     for step in (due.workflow.decide, due.workflow.conclude):
         with pytest.raises(CloudError, match="it belongs to another run"):
             step(run_id)
@@ -192,7 +193,7 @@ def test_decisions_of_another_run_are_not_carried_out(due: Scene):
 
 def test_results_of_another_run_are_a_row_and_the_ledger_decides(due: Scene):
     run_id = due.workflow.decided()
-    store = FolderStore(folder(due, run_id))
+    store = folder_store(folder(due, run_id))
     decided = handover.load_decided(store.read(DECIDED) or "")
     for number, target in enumerate(decided.leased):
         done = {d.case.resource.id: Outcome(result=Result.DONE, begun=True) for d in decided.for_target(target).decisions}
@@ -232,7 +233,7 @@ def add_account(stored: StoredRun) -> StoredRun:
 def test_a_forged_run_leads_no_step_anywhere(due: Scene, change: Callable[[StoredRun], StoredRun], in_place: bool):
     due.use(lambda settings: replace(settings, mode=Mode.ANNOUNCE))
     run_id = due.workflow.observed()
-    store, engine = FolderStore(folder(due, run_id)), due.workflow.engines[run_id]
+    store, engine = folder_store(folder(due, run_id)), due.workflow.engines[run_id]
     forged = change(require_run(store, engine))
     digest = store_run(forged, store).listed_sha256
     due.use(lambda settings: replace(settings, mode=Mode.ENFORCE))
@@ -250,7 +251,7 @@ def test_a_forged_run_leads_no_step_anywhere(due: Scene, change: Callable[[Store
 def test_a_run_that_was_stored_before_the_first_step_is_not_believed(due: Scene):
     run_id = "0123456789ab"
     due.workflow.list(run_id)
-    store, engine = FolderStore(folder(due, run_id)), due.workflow.engines[run_id]
+    store, engine = folder_store(folder(due, run_id)), due.workflow.engines[run_id]
     store_run(add_account(require_run(store, engine)), store)
     due.workflow.list(run_id)
     listed = require_run(store, due.workflow.engines[run_id])
@@ -284,10 +285,10 @@ def test_an_items_number_is_looked_up_in_what_the_run_listed(due: Scene, number:
 def test_a_run_that_someone_made_up_does_not_act(due: Scene):
     """It has everything but the lease: a store, decisions, and an execution of its own."""
     run_id = due.workflow.decided()
-    store, engine = FolderStore(folder(due, run_id)), due.workflow.engines[run_id]
+    store, engine = folder_store(folder(due, run_id)), due.workflow.engines[run_id]
     stored = require_run(store, engine)
     made_up = replace(stored, execution="mine", run=replace(stored.run, id="feedfeedfeed"))
-    own = FolderStore(folder(due, "feedfeedfeed"))
+    own = folder_store(folder(due, "feedfeedfeed"))
     due.workflow.engines["feedfeedfeed"] = store_run(made_up, own)
     for number in (0, 1):
         part = handover.load_decided(store.read(f"decided/{number}.json") or "")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fakes.workflow_runs import folder_store
 from reaper import memory_updates
 from reaper.case import Report
 from reaper.model import Mode, Result, Status, StepName, Target
@@ -17,7 +18,7 @@ from reaper.pending import holds
 from reaper.pending.holds import Exceeded, Hold, LimitName
 from reaper.policy.file import load_policy
 from reaper.run import run
-from reaper.workflow.store import ACT_ITEMS, DECIDED, FolderStore
+from reaper.workflow.store import ACT_ITEMS, DECIDED
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 
@@ -113,7 +114,7 @@ def test_a_late_twin_of_observe_changes_nothing(due: Scene):
 
 def test_a_part_lost_after_act_does_not_hide_what_was_done(due: Scene):
     run_id, before = due.workflow.acted(), len(due.mails())
-    FolderStore(due.home / "runs" / run_id).write("observed/0.json", '{"cases": ')
+    folder_store(due.home / "runs" / run_id).write("observed/0.json", '{"cases": ')
     report = due.workflow.conclude(run_id)
     assert set(steps(report).values()) == {("stop", "done")}
     assert [mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]

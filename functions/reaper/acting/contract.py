@@ -1,4 +1,4 @@
-"""What a kind's actions are made of. Below mode enforce none of it is ever imported.
+"""The functions and data of a kind's actions. Below mode enforce nothing imports this.
 
 The folder or module `acting` of each kind that can act binds `ACTS`.
 """

@@ -8,56 +8,28 @@ at any of these points, this one action ends, with the reason, and what it chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
-from reaper import memory_updates, registry
+from reaper import memory_updates
 from reaper.acting import recheck
-from reaper.acting.contract import ActionFunctions, ActionResult, HalfDone, Manifest
+from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
-from reaper.acting.manifest import Archive
-from reaper.acting.permit import CallPermit, Look, changed_because, hints_inside
-from reaper.acting.recheck import Recheck, StepRefused
-from reaper.case import Case, Outcome
-from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
+from reaper.acting.permit import CallPermit, changed_because, hints_inside
+from reaper.acting.task import OPERATION, ActContext, Task
+from reaper.case import Outcome
+from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.handover import Decision, no_time_to_act
-from reaper.kind import Kind
-from reaper.ledger.lease import RunLeases
-from reaper.ledger.ledger import Ledger, comparable_id
+from reaper.ledger.ledger import comparable_id
 from reaper.ledger.rows import HistoryEntry
 from reaper.memory_updates import BegunAction
-from reaper.model import ManifestReference, Memory, Resource, Result, Run, StepName, Target
+from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, Run, StepName
 from reaper.pending import intents, unfinished
 from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning import possible_actions
 from reaper.planning.reasons import PARTICIPLES
-from reaper.policy.schema import Policy
-from reaper.prices import PriceBook
-from reaper.sessions import CloudSession
 
-OPERATION = "act"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActContext:
-    """What acting on one target needs. `leases`: those that this process keeps alive meanwhile.
-
-    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began.
-    """
-
-    session: CloudSession
-    policy: Policy
-    ledger: Ledger
-    archive: Archive
-    clock: Callable[[], datetime]
-    leases: RunLeases
-    prices: PriceBook = field(default_factory=PriceBook)
-    deadline: datetime | None = None
-    policy_sha256: str | None = None
-    kind: Callable[[str], Kind[Any]] = registry.kind
-    action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
+GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,43 +46,25 @@ class ExecutedStep:
     is_throttled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    """One action on one resource, in a session of its own. Failures are added to `errors`, and what it ended inside to `inside`."""
-
-    decision: Decision
-    run_id: str
-    functions: ActionFunctions[Any]
-    context: ActContext
-    recheck: Recheck
-    errors: list[ReaperError]
-    inside: dict[str, Outcome]
-
-    @property
-    def action(self) -> StepName:
-        """The action to carry out."""
-        return self.decision.step.name
-
-    @property
-    def session(self) -> CloudSession:
-        """The session that this action alone uses."""
-        return self.recheck.session
-
-    def time(self) -> datetime:
-        """The time by the run's clock."""
-        return self.context.clock()
-
-
 def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     """Carry out the decision's step. Never raises ReaperError."""
-    task = _new_task(decision, run.id, context)
+    kind = decision.case.resource.kind
+    task = Task(
+        decision=decision,
+        action=decision.step.name,
+        run_id=run.id,
+        context=context,
+        session=context.session.without_cache(),
+        kind=context.kind(kind),
+        functions=context.action_functions(kind),
+    )
     is_throttled = False
     try:
         if because := no_time_to_act(run, context.clock(), context.deadline):
-            raise StepRefused(because)
-        _require_lease(decision.case.resource.target, context)
+            raise ActionWithdrawn(because)
+        _require_lease(task)
         outcome = _execute_step(task)
-    except StepRefused as refusal:
+    except ActionWithdrawn as refusal:
         outcome = Outcome(result=Result.REFUSED, because=str(refusal))
     except ReaperError as error:
         task.errors.append(error)
@@ -120,115 +74,86 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
     return ExecutedStep(outcome=outcome, errors=task.errors, calls=calls, inside=task.inside, is_throttled=is_throttled)
 
 
-def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
-    kind = decision.case.resource.kind
-    new_recheck = Recheck(
-        session=context.session.without_cache(),
-        kind=context.kind(kind),
-        policy=context.policy,
-        prices=context.prices,
-        ledger=context.ledger,
-        clock=context.clock,
-    )
-    return _Task(
-        decision=decision,
-        run_id=run_id,
-        functions=context.action_functions(kind),
-        context=context,
-        recheck=new_recheck,
-        errors=[],
-        inside={},
-    )
-
-
-def _require_lease(target: Target, context: ActContext) -> None:
+def _require_lease(task: Task) -> None:
+    leases = task.context.leases
     try:
-        taken = context.leases.prolong(target)
+        taken = leases.prolong(task.decision.case.resource.target)
     except CloudError as error:
-        context.leases.note_failure(error)
-        raise StepRefused(f"the lease of this target couldn't be extended: {error}") from error
+        leases.note_failure(error)
+        raise ActionWithdrawn(f"the lease of this target couldn't be extended: {error}") from error
     if not taken:
-        raise StepRefused("another sweep has taken over this target")
+        raise ActionWithdrawn("another sweep has taken over this target")
 
 
-def _execute_step(task: _Task) -> Outcome:
+def _execute_step(task: Task) -> Outcome:
     try:
         resource = _read_now(task)
-        case = recheck.assess_again(resource, task.recheck)
+        case = recheck.assess_again(resource, task)
     except CloudError as error:
         if error.reason is Reason.GONE and task.action is not StepName.START:
-            return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
-        raise StepRefused(f"the re-check failed: {error}") from error
+            return GONE
+        raise ActionWithdrawn(f"the re-check failed: {error}") from error
     blocked = case.blocked.get(task.action)
     if blocked and blocked.already_done:
         return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
-    memories = recheck.recall_around(case.resource, task.recheck)
-    is_counted = _require_still_due(case, memories, task)
+    memories = recheck.recall_around(case.resource, task)
+    is_counted = recheck.require_still_due(case, memories, task)
     memory = memories.get(resource.id, Memory())
     manifest = _read_manifest(case.resource, memory, task)
     _require_same_resource(resource, task)
     if is_counted:
-        recheck.count_action(task.run_id, resource, task.recheck)
-    own_intent = _record_intent(manifest, resource, memory, task)
-    look = Look(
+        recheck.count_action(resource, task)
+    permit = CallPermit(
         resource=resource,
         memories=memories,
+        own_intent=_record_intent(manifest, resource, memory, task),
+        ledger=task.context.ledger,
+        clock=task.context.clock,
         read=lambda: _read_now(task),
-        look=lambda now, before: _look_again(now, before, task),
+        look_again=lambda now, before: _look_again(now, before, task),
+        require_lease=lambda: _require_lease(task),
+        inside=hints_inside(resource, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
+        ended=task.inside,
     )
-    return _perform(look, manifest, own_intent, task)
+    return _perform(permit, manifest, task)
 
 
-def _require_still_due(case: Case, memories: Mapping[str, Memory], task: _Task) -> bool:
-    """Whether the action counts toward `max_acts`. Raises StepRefused unless everything that led to it still holds for the case as it is now."""
-    recheck.require_same_step(task.action, case, memories, task.time())
-    recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
-    return recheck.require_no_hold(task.action, case, memories.get(case.resource.id, Memory()), task.recheck)
-
-
-def _require_same_resource(before: Resource, task: _Task) -> None:
-    """The end of the look: the resource is read once more, and must be as it was at the beginning. Raises StepRefused."""
-    try:
+def _require_same_resource(before: Resource, task: Task) -> None:
+    """The end of the look: the resource is read once more, and must be as it was at the beginning. Raises ActionWithdrawn."""
+    with errors_as_withdrawal("the re-check failed"):
         now = _read_now(task)
-    except CloudError as error:
-        raise StepRefused(f"the re-check failed: {error}") from error
     if because := changed_because(before, now):
-        raise StepRefused(because)
+        raise ActionWithdrawn(because)
 
 
-def _look_again(resource: Resource, before: Mapping[str, Memory], task: _Task) -> None:
+def _look_again(resource: Resource, before: Mapping[str, Memory], task: Task) -> None:
     """The whole look after a wait, with the rows in `before` as they were before this action. Raises ActionWithdrawn."""
     try:
-        case = recheck.assess_again(resource, task.recheck)
-        memories = recheck.recall_around(resource, task.recheck)
-        if memories.get(resource.id, Memory()).version != before[resource.id].version + 1:
-            raise StepRefused("its ledger record changed a moment ago, and it may be snoozed")
-        _require_still_due(case, {**memories, **before}, task)
-    except (CloudError, StepRefused) as error:
+        case = recheck.assess_again(resource, task)
+    except CloudError as error:
         raise ActionWithdrawn(str(error)) from error
+    memories = recheck.recall_around(resource, task)
+    if memories.get(resource.id, Memory()).version != before[resource.id].version + 1:
+        raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
+    recheck.require_still_due(case, {**memories, **before}, task)
 
 
-def _read_now(task: _Task) -> Resource:
-    """The resource as it is this moment, with tags from the call that knows, and nothing remembered from an earlier look."""
+def _read_now(task: Task) -> Resource:
+    """The resource as it is now, with tags from the authoritative call. Raises CloudError, and ActionWithdrawn if its tags can't be read."""
     named = task.decision.case.resource
-    with odd_replies_as_errors(OPERATION):
-        resource = task.functions.read_now(recheck.fresh_session(task.session), named)
+    resource = task.ask(task.functions.read_now, named)
     if resource.tags is None:
-        raise StepRefused("its tags can't be read, and a tag may protect it")
+        raise ActionWithdrawn("its tags can't be read, and a tag may protect it")
     # Otherwise every record of the action would be about another resource.
     if comparable_id(resource.id) != comparable_id(named.id) or resource.name != named.name:
-        raise StepRefused(f"{resource.id} was found under its name")
+        raise ActionWithdrawn(f"{resource.id} was found under its name")
     return resource
 
 
-def _read_manifest(resource: Resource, memory: Memory, task: _Task) -> Manifest:
+def _read_manifest(resource: Resource, memory: Memory, task: Task) -> Manifest:
     earlier = recheck.earlier_action(memory, task.context.archive)
-    try:
-        with odd_replies_as_errors(OPERATION):
-            session = recheck.fresh_session(task.session)
-            undo_state = task.functions.read_undo_state(session, resource, task.action, earlier)
-    except CloudError as error:
-        raise StepRefused(f"the settings needed to undo it couldn't be read: {error}") from error
+    with errors_as_withdrawal("the settings needed to undo it couldn't be read"):
+        undo_state = task.ask(task.functions.read_undo_state, resource, task.action, earlier)
     return Manifest(
         id=resource.id,
         kind=resource.kind,
@@ -237,12 +162,12 @@ def _read_manifest(resource: Resource, memory: Memory, task: _Task) -> Manifest:
         region=resource.region,
         action=task.action,
         run=task.run_id,
-        at=task.time(),
+        at=task.context.clock(),
         undo_state=undo_state,
     )
 
 
-def _store_manifest(manifest: Manifest, version: int, task: _Task) -> ManifestReference | None:
+def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestReference | None:
     """The reference of the stored manifest. A start removes nothing and has none."""
     if manifest.action is StepName.START:
         return None
@@ -253,11 +178,10 @@ def _store_manifest(manifest: Manifest, version: int, task: _Task) -> ManifestRe
         raise error.reworded(because) from error
 
 
-def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task: _Task) -> Intent:
-    """The intent, once it is in the ledger, with a hint that leads to it. Raises StepRefused if it couldn't be written."""
+def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task: Task) -> Intent:
+    """The intent, once it is in the ledger, with a hint that leads to it. Raises ActionWithdrawn if it couldn't be written."""
     stored = _store_manifest(manifest, memory.version + 1, task)
-    ledger, now = task.context.ledger, task.time()
-    hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
+    now = task.context.clock()
     begun = BegunAction(
         action=manifest.action,
         run=task.run_id,
@@ -266,132 +190,116 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
         created=resource.created,
         changes=task.functions.side_changes(manifest),
     )
-    written = memory_updates.before_action(memory, begun)
-    own_intent = Intent(before=memory, written=written, hint=hint)
+    case = task.decision.case
+    hint = unfinished.unfinished_entry(case.resource, case.owner, manifest.action, task.run_id, now)
+    own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
+    because = "its ledger record changed a moment ago, and it may be snoozed"
     try:
-        ledger.add_unfinished(hint)
-        if ledger.remember(manifest.id, written, memory.version, now):
+        if intents.write_intent(task.context.ledger, own_intent, now):
             return own_intent
     except CloudError as error:
-        # The write may have taken effect although its reply was lost.
-        _take_back_intent(own_intent, task)
-        raise StepRefused(f"the ledger couldn't be written before the action: {error}") from error
+        because = f"the ledger couldn't be written before the action: {error}"
     _take_back_intent(own_intent, task)
-    raise StepRefused("its ledger record changed a moment ago, and it may be snoozed")
+    raise ActionWithdrawn(because)
 
 
-def _perform(look: Look, manifest: Manifest, own_intent: Intent, task: _Task) -> Outcome:
+def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
     """Make the calls. If certainly none was made, remove the intent. Otherwise record its result."""
-    permit = CallPermit(
-        look=look,
-        own_intent=own_intent,
-        ledger=task.context.ledger,
-        clock=task.context.clock,
-        require_lease=lambda: _require_lease_for_call(look.resource.target, task.context),
-        inside=hints_inside(look.resource, task.context.policy.owners, manifest.action, task.run_id, task.time()),
-        ended=task.inside,
-    )
     try:
-        with odd_replies_as_errors(OPERATION):
-            result = task.functions.perform(recheck.fresh_session(task.session), look.resource, manifest, permit)
-    except (ActionWithdrawn, StepRefused, CloudError) as error:
-        return _after_failure(error, permit, own_intent, task)
-    return _after_success(result, own_intent, task)
+        result = task.ask(task.functions.perform, permit.resource, manifest, permit)
+    except (ActionWithdrawn, CloudError) as error:
+        return _after_failure(error, permit, task)
+    outcome = Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
+    return _record_result(outcome, permit.own_intent, task)
 
 
-def _require_lease_for_call(target: Target, context: ActContext) -> None:
-    try:
-        _require_lease(target, context)
-    except StepRefused as refusal:
-        raise ActionWithdrawn(str(refusal)) from refusal
-
-
-def _after_success(result: ActionResult, own_intent: Intent, task: _Task) -> Outcome:
-    _record_result(Outcome(result=Result.DONE, because=result.because, part_done=result.part_done), own_intent, task)
-    return Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
-
-
-def _after_failure(
-    error: ActionWithdrawn | StepRefused | CloudError, permit: CallPermit, own_intent: Intent, task: _Task
-) -> Outcome:
-    """The action ended early: before its first call nothing has happened. After it, what is half done is put back."""
+def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task: Task) -> Outcome:
+    """The outcome of an action that ended early. Before its first call nothing has changed; after it, what is half done is put back."""
+    own_intent, withdrawn = permit.own_intent, isinstance(error, ActionWithdrawn)
     if not permit.calls_made:
         return _after_no_call(error, own_intent, task)
-    withdrawn = isinstance(error, ActionWithdrawn | StepRefused)
     if own_intent.written.last_action_changes:
         return _after_half_done(error, own_intent, task)
-    if not withdrawn and recheck.shows_as_done(permit.look, task.action, task.recheck):
-        return _after_success(_late_result(task.action), own_intent, task)
+    if not withdrawn and _shows_as_done(task):
+        return _done_late(own_intent, task)
     because = f"it was begun, then interrupted: {error}" if withdrawn or permit.ended else f"{NOT_KNOWN}: {error}"
     return _begun_and_failed(because, error, own_intent, task)
 
 
-def _after_no_call(error: ActionWithdrawn | StepRefused | CloudError, own_intent: Intent, task: _Task) -> Outcome:
-    """Certainly nothing has changed: remove the intent. Raises StepRefused, or the error of the call that was refused."""
-    if not isinstance(error, CloudError):
-        _take_back_intent(own_intent, task)
-        raise StepRefused(str(error)) from error
-    is_gone = error.reason is Reason.GONE and task.action is not StepName.START
+def _after_no_call(error: ActionWithdrawn | CloudError, own_intent: Intent, task: Task) -> Outcome:
+    """Remove the intent, since nothing was changed. Raises the error, unless it says that the resource is gone."""
+    is_gone = isinstance(error, CloudError) and error.reason is Reason.GONE and task.action is not StepName.START
     _take_back_intent(own_intent, task, gone=is_gone)
     if not is_gone:
         raise error
-    return Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
+    return GONE
 
 
-def _after_half_done(error: ReaperError, own_intent: Intent, task: _Task) -> Outcome:
-    """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
-    hint, written = own_intent.hint, own_intent.written
+def _shows_as_done(task: Task) -> bool:
+    """Whether reading the resource once more shows that the action was carried out after all. False if that fails."""
     try:
-        settled = put_back(task.decision.case.resource, written, task.functions, task.session)
+        with odd_replies_as_errors(OPERATION):
+            blocked = task.kind.blocked_actions(_read_now(task)).get(task.action)
+    except CloudError as error:
+        return error.reason is Reason.GONE and task.action in ENDING_ACTIONS
+    except ActionWithdrawn:
+        return False
+    return blocked is not None and blocked.already_done
+
+
+def _after_half_done(error: ReaperError, own_intent: Intent, task: Task) -> Outcome:
+    """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
+    try:
+        settled = put_back(task.decision.case.resource, own_intent.written, task.functions, task.session)
     except CloudError as failure:
         task.errors.extend((error, failure))
         because = f"it was begun, then interrupted: {error}; it couldn't be put back yet: {failure}"
         return Outcome(result=Result.FAILED, error=because, begun=True)
     if settled.state is HalfDone.DONE:
-        return _after_success(_late_result(hint.action), own_intent, task)
+        return _done_late(own_intent, task)
     because = f"it was begun, then interrupted: {error}; {settled.because}"
     may_follow = isinstance(error, CloudError) and error.may_have_been_made
     if settled.result is Result.FAILED or may_follow:  # a call without a reply may still take effect
         return _begun_and_failed(because, error, own_intent, task)
-    outcome = Outcome(result=settled.result, because=because, begun=True)
-    _record_result(outcome, own_intent, task)
-    return outcome
+    return _record_result(Outcome(result=settled.result, because=because, begun=True), own_intent, task)
 
 
-def _late_result(action: StepName) -> ActionResult:
-    return ActionResult(because=f"it was {PARTICIPLES[action]}, although the reply was lost")
+def _done_late(own_intent: Intent, task: Task) -> Outcome:
+    because = f"it was {PARTICIPLES[task.action]}, although the reply was lost"
+    return _record_result(Outcome(result=Result.DONE, because=because, begun=True), own_intent, task)
 
 
-def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task: _Task) -> Outcome:
+def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task: Task) -> Outcome:
     task.errors.append(error)
-    _record_result(Outcome(result=Result.FAILED, because=because), own_intent, task)
-    return Outcome(result=Result.FAILED, error=because, begun=True)
+    return _record_result(Outcome(result=Result.FAILED, error=because, begun=True), own_intent, task)
 
 
-def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
-    """Add the result to the intent, whatever the version is by now, and to the history.
+def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
+    """Add the outcome to the intent, whatever the version is by now, and to the history. Returns the outcome.
 
     A failure is reported. The next run then finds the intent without a result and closes it.
     """
-    ledger, because, done = task.context.ledger, outcome.because or "", outcome.result is Result.DONE
+    ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
+    because = outcome.because or outcome.error or ""
 
     def change(memory: Memory) -> Memory:
         settled = memory_updates.with_result(memory, outcome.result, because, outcome.part_done)
-        return memory_updates.after_call(settled, task.time())
+        return memory_updates.after_call(settled, now)
 
     try:
-        intents.update_intent(ledger, own_intent, change, task.time())
+        intents.update_intent(ledger, own_intent.hint, change, now)
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
-            intents.record_owner_told(ledger, own_intent.hint, task.time())
+            intents.record_owner_told(ledger, own_intent.hint, now)
         what = PARTICIPLES[task.action] if done else "failed"
-        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=task.time(), what=what, by=task.run_id, because=because))
+        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=now, what=what, by=task.run_id, because=because))
     except CloudError as error:
         task.errors.append(error)
+    return outcome
 
 
-def _take_back_intent(own_intent: Intent, task: _Task, *, gone: bool = False) -> None:
+def _take_back_intent(own_intent: Intent, task: Task, *, gone: bool = False) -> None:
     """Remove an intent for which no call was made. `gone`: the resource no longer exists, so its notice no longer counts."""
     try:
-        intents.take_back_intent(task.context.ledger, own_intent, task.time(), gone=gone)
+        intents.take_back_intent(task.context.ledger, own_intent, task.context.clock(), gone=gone)
     except CloudError as error:
         task.errors.append(error)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reaper import memory_updates
 from reaper.acting.contract import ActionFunctions, HalfDone, Interrupted, PutBackResult
-from reaper.acting.recheck import fresh_session
+from reaper.acting.task import OPERATION, ActContext, fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
@@ -25,11 +25,6 @@ from reaper.pending import intents
 from reaper.pending.unfinished import UntoldAction, outcome_in, unlisted_resource
 from reaper.sessions import CloudSession
 
-if TYPE_CHECKING:
-    from reaper.acting.executor import ActContext
-
-
-OPERATION = "act"
 PUT_BACK_WITHIN = timedelta(hours=24)
 """An older change stays as it is: people have had a day to rely on it."""
 TOO_OLD = PutBackResult(state=HalfDone.LEFT, because="that was more than a day ago, so what it changed stays as it is")
@@ -82,7 +77,7 @@ def _settle(named: Unfinished, context: ActContext) -> UntoldAction | None:
     if (found := next(stored, None)) is None:
         return None
     hint = replace(found, id=named.id)
-    memory = context.ledger.recall([hint.id], now).get(hint.id, Memory())
+    memory = context.ledger.memory(hint.id, now)
     if not (intents.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)):
         return None
     if not context.leases.prolong(hint.target):
@@ -99,7 +94,7 @@ def _put_back(hint: Unfinished, memory: Memory, age: timedelta, context: ActCont
     except KeyError as error:
         text = f"{hint.id}: this version can't put back what an action on the kind {hint.kind} changed"
         raise CloudError(Reason.REFUSED, OPERATION, text) from error
-    return put_back(unlisted_resource(hint), memory, functions, fresh_session(context.session))
+    return put_back(unlisted_resource(hint), memory, functions, context.session)
 
 
 def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context: ActContext) -> UntoldAction | None:

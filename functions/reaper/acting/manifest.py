@@ -9,15 +9,13 @@ the user's ledger. Each action has one file, `<run>/<hash of the id>-<move>-<ver
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 from urllib.parse import unquote
 
 from reaper.acting.contract import ActionFunctions, Manifest, any_members, part_of, unknown_member
@@ -25,6 +23,7 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import comparable_id
 from reaper.model import ManifestReference, StepName, Target
+from reaper.stores.texts import TextStore, cloud_of, open_texts
 
 SCHEMA = 1
 OPERATION = "manifest"
@@ -42,28 +41,12 @@ IMAGE_MEMBERS = frozenset({"image", "environmentid"})
 """Members that name an image, however it is written."""
 
 
-class Store(Protocol):
-    """Stores texts by name. Every operation raises CloudError."""
-
-    def write(self, place: str, name: str, text: str) -> str:
-        """Store the text as `<place>/<name>` and return its address. Never overwrites anything."""
-        ...
-
-    def read_text(self, address: str) -> str:
-        """The text at an address that `write` returned."""
-        ...
-
-    def list_texts(self, place: str) -> list[str]:
-        """The addresses of everything stored under `place`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
     """The manifests at one place."""
 
     place: str
-    store: Store
+    store: TextStore
 
     def store_manifest(self, manifest: Manifest, version: int) -> ManifestReference:
         """Store it and return its reference. `version`: that of the ledger row that will name it, so that no two attempts share a name.
@@ -109,9 +92,9 @@ class Archive:
 
     def contains(self, address: str) -> bool:
         """Whether the address is in this place."""
-        if _cloud_of(address) != _cloud_of(self.place):
+        if cloud_of(address) != cloud_of(self.place):
             return False
-        if _cloud_of(address) is None:
+        if cloud_of(address) is None:
             return _is_within(address, self.place)
         parts, own_parts = _address_parts(address), _address_parts(self.place)
         return (
@@ -142,7 +125,7 @@ def changed_error(address: str) -> CloudError:
 
 def is_same_address(one: str, other: str) -> bool:
     """Whether both lead to the same manifest, however they are written."""
-    if _cloud_of(one) is None and _cloud_of(other) is None:
+    if cloud_of(one) is None and cloud_of(other) is None:
         return Path(one).resolve() == Path(other).resolve()
     return _address_parts(one) == _address_parts(other)
 
@@ -152,11 +135,11 @@ def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
     address = (place or default_folder(environ)).strip()
     if address.startswith("https://") and "?" in address:
         raise SettingsError("REAPER_MANIFESTS: a URL with a signature can't be stored for undoing; use the container's plain URL")
-    if "://" in address and not _cloud_of(address):
+    if "://" in address and not cloud_of(address):
         raise SettingsError(
             f"REAPER_MANIFESTS={address!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
-    return Archive(place=address, store=_store_for(address))
+    return Archive(place=address, store=open_texts(address, f"manifests at {address} need"))
 
 
 def default_folder(environ: Mapping[str, str]) -> str:
@@ -209,38 +192,8 @@ def parse_manifest(text: str, address: str) -> Manifest:
         raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
 
 
-class FolderStore:
-    """Manifests as files on one machine."""
-
-    def write(self, place: str, name: str, text: str) -> str:
-        path = Path(place, name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except (OSError, ValueError) as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{path} can't be written: {error}") from error
-        return str(path)
-
-    def read_text(self, address: str) -> str:
-        try:
-            return Path(address).read_bytes().decode()
-        except (OSError, ValueError) as error:
-            raise CloudError(Reason.GONE, OPERATION, f"{address} can't be read: {error}") from error
-
-    def list_texts(self, place: str) -> list[str]:
-        return sorted(str(path) for path in Path(place).glob("*.json"))
-
-
 def _sha256(text: str) -> str:
     return sha256(text.encode()).hexdigest()
-
-
-def _cloud_of(address: str) -> str | None:
-    """The cloud whose store has that address; None for a file or directory."""
-    return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
 
 
 def _is_within(address: str, place: str) -> bool:
@@ -252,18 +205,8 @@ def _is_within(address: str, place: str) -> bool:
 
 def _address_parts(address: str) -> list[str]:
     """The host or bucket and each part of the path, with the percent escapes of a blob's URL decoded."""
-    text = unquote(address) if _cloud_of(address) == "azure" else address
+    text = unquote(address) if cloud_of(address) == "azure" else address
     return [part for part in text.split("/") if part]
-
-
-def _store_for(address: str) -> Store:
-    cloud = _cloud_of(address)
-    if cloud is None:
-        return FolderStore()
-    try:
-        return cast(Store, import_module(f"reaper.{cloud}.stores.texts"))
-    except ImportError as error:
-        raise SettingsError(f"manifests at {address} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
 
 
 def require_own_form(manifest: Manifest, functions: ActionFunctions[Any]) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from reaper import memory_updates
 from reaper.acting.contract import OwnChanges, unchanged
 from reaper.case import Outcome
-from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.memory_updates import BegunAction
@@ -37,27 +37,21 @@ DIFFERENT_FIELDS = {
 """What people call a field of a resource, if not by its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The resource and the memories that were read, and how to read it again (`read`) and check everything again (`look`)."""
-
-    resource: Resource
-    memories: Mapping[str, Memory]
-    read: Callable[[], Resource]
-    look: Callable[[Resource, Mapping[str, Memory]], None]
-
-
 @dataclass(slots=True, kw_only=True)
 class CallPermit:
     """Permission for the calls of one action: `contract.Permit`. `calls_made` counts those that were made, or may have been.
 
+    `resource` and `memories`: what was read before the intent. `read` reads the resource again, and `look_again` checks everything again.
     `inside`: for each contained resource, its hint. `ended`: the outcome of each that a call has ended.
     """
 
-    look: Look
+    resource: Resource
+    memories: Mapping[str, Memory]
     own_intent: Intent
     ledger: Ledger
     clock: Callable[[], datetime]
+    read: Callable[[], Resource]
+    look_again: Callable[[Resource, Mapping[str, Memory]], None]
     require_lease: Callable[[], None]
     inside: Mapping[str, Unfinished] = field(default_factory=dict)
     calls_made: int = 0
@@ -90,33 +84,31 @@ class CallPermit:
             self._end_inside(guest, None)
 
     def after_wait(self, own_changes: OwnChanges = unchanged) -> None:
-        """Everything once more. Raises ActionWithdrawn."""
+        """Repeat the whole look: `contract.Permit.after_wait`."""
         now = self._require_same_resource(own_changes)
-        before = {resource_id: self.look.memories.get(resource_id, Memory()) for resource_id in self.ended}
-        self.look.look(now, {self.look.resource.id: self.own_intent.before, **before})
+        before = {resource_id: self.memories.get(resource_id, Memory()) for resource_id in self.ended}
+        self.look_again(now, {self.resource.id: self.own_intent.before, **before})
 
     def _require_same_resource(self, own_changes: OwnChanges, may_be_gone: bool = False) -> Resource:
         """The resource as it is now, without the action's own changes. Raises ActionWithdrawn unless it is unchanged."""
         self.require_lease()
         try:
-            now = own_changes(self.look.read())
+            now = own_changes(self.read())
         except CloudError as error:
             if error.reason is Reason.GONE and not self.calls_made:
                 raise
             if error.reason is Reason.GONE and may_be_gone:
-                return self.look.resource
+                return self.resource
             raise ActionWithdrawn(f"it couldn't be read before the call: {error}") from error
-        if because := changed_because(self.look.resource, now):
+        if because := changed_because(self.resource, now):
             raise ActionWithdrawn(because)
         return now
 
     def _require_unchanged_rows(self) -> None:
         """One read of the stop switch, its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
-        now, resource = self.clock(), self.look.resource
-        try:
+        now, resource = self.clock(), self.resource
+        with errors_as_withdrawal("the ledger couldn't be read before the call"):
             memories, switch = self.ledger.recall_with_row(intents.remembered_ids(resource), stop_switch.PAUSE_ROW, now)
-        except CloudError as error:
-            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {error}") from error
         if pause := stop_switch.pause_in_row(switch, now):
             raise ActionWithdrawn(stop_switch.paused_because(pause))
         if memories.errors:
@@ -130,52 +122,39 @@ class CallPermit:
 
     def _begin_inside(self, resource_id: str) -> Intent:
         """The intent of ending something inside, once it is in the ledger. Raises ActionWithdrawn if it couldn't be written."""
-        now, host = self.clock(), self.own_intent
-        hint, before = replace(self.inside[resource_id], at=now), self.look.memories.get(resource_id, Memory())
-        begun = BegunAction(action=hint.action, run=hint.run, at=now)
-        written = memory_updates.before_action(before, begun)
+        now, host = self.clock(), self.own_intent.hint
+        hint, before = replace(self.inside[resource_id], at=now), self.memories.get(resource_id, Memory())
+        written = memory_updates.before_action(before, BegunAction(action=hint.action, run=hint.run, at=now))
         guest = Intent(before=before, written=written, hint=hint)
+        # Before the call: whatever ends the run, the row with this run then leads to the host, whose restore covers both.
+        went = HistoryEntry(id=resource_id, when=now, what=unfinished.WENT_ENTRY, by=hint.run, because=self.resource.id)
+        because = f"the ledger record of {resource_id} changed a moment ago, and {host.name} would take it along"
         try:
-            self.ledger.add_unfinished(hint)
-            # Before the call: whatever ends the run, the row with this run then leads to the host, whose restore covers both.
-            went = HistoryEntry(id=resource_id, when=now, what=unfinished.WENT_ENTRY, by=hint.run, because=self.look.resource.id)
-            self.ledger.add_history(went)
-            if self.ledger.remember(resource_id, written, before.version, now):
+            if intents.write_intent(self.ledger, guest, now, went):
                 return guest
         except CloudError as error:
-            # The write may have taken effect although its reply was lost.
-            self._take_back_inside(guest)
-            raise ActionWithdrawn(f"the ledger record of {resource_id} couldn't be written before the call: {error}") from error
+            because = f"the ledger record of {resource_id} couldn't be written before the call: {error}"
         self._take_back_inside(guest)
-        raise ActionWithdrawn(
-            f"the ledger record of {resource_id} changed a moment ago, and {host.hint.name} would take it along"
-        )
+        raise ActionWithdrawn(because)
 
     def _take_back_inside(self, guest: Intent) -> None:
         """Remove the intent of ending something inside for which no call was made. Raises ActionWithdrawn if that fails."""
-        try:
+        with errors_as_withdrawal(f"the ledger record of {guest.hint.id} couldn't be written before the call"):
             intents.take_back_intent(self.ledger, guest, self.clock(), gone=False)
-        except CloudError as error:
-            raise ActionWithdrawn(f"the ledger record of {guest.hint.id} couldn't be written before the call: {error}") from error
 
     def _end_inside(self, guest: Intent, error: CloudError | None) -> None:
         """Record the outcome of a call that ends something inside. Raises ActionWithdrawn if the ledger can't be written: no further call."""
         hint, now = guest.hint, self.clock()
-        try:
+        with errors_as_withdrawal(f"the ledger record of {hint.id} couldn't be written after the call"):
             if error and not error.may_have_been_made:
                 intents.take_back_intent(self.ledger, guest, now, gone=error.reason is Reason.GONE)
                 return
-            outcome = self._outcome_inside(hint, error)
-            self.ended[hint.id] = outcome
+            outcome = self.ended[hint.id] = self._outcome_inside(hint, error)
             text = outcome.because or outcome.error or ""
-            intents.update_intent(
-                self.ledger, guest, lambda memory: memory_updates.with_result(memory, outcome.result, text), now
-            )
-        except CloudError as failure:
-            raise ActionWithdrawn(f"the ledger record of {hint.id} couldn't be written after the call: {failure}") from failure
+            intents.update_intent(self.ledger, hint, lambda memory: memory_updates.with_result(memory, outcome.result, text), now)
 
     def _outcome_inside(self, hint: Unfinished, error: CloudError | None) -> Outcome:
-        resource = self.look.resource
+        resource = self.resource
         if error:
             return Outcome(result=Result.FAILED, error=f"{NOT_KNOWN}: {error}", begun=True, host_id=resource.id)
         because = f"it was {PARTICIPLES[hint.action]} with its host {resource.name}; restoring the host restores it"
@@ -185,16 +164,8 @@ class CallPermit:
 def hints_inside(resource: Resource, chain: Owners, action: StepName, run: str, at: datetime) -> dict[str, Unfinished]:
     """The hint of each resource inside, should the action end it, with its owner by the policy: its kind may not have been swept."""
     return {
-        inner.id: Unfinished(
-            target=resource.target,
-            id=inner.id,
-            kind=inner.kind,
-            name=inner.name,
-            region=inner.region,
-            owner=owners.owner(inner, chain.tags, chain.domains, chain.fallback).address,
-            action=action,
-            run=run,
-            at=at,
+        inner.id: unfinished.unfinished_entry(
+            inner, owners.owner(inner, chain.tags, chain.domains, chain.fallback), action, run, at
         )
         for inner in resource.contained
     }

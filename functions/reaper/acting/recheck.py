@@ -4,20 +4,18 @@ the ledger, and the plan once more from all that. If anything is not as it was w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
 
 from reaper import idle_period, memory_updates, plan
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
-from reaper.acting.permit import Look
+from reaper.acting.task import Task, fresh_session
 from reaper.assess import assess
 from reaper.case import Case
-from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
-from reaper.kind import Kind
+from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
 from reaper.ledger.ledger import Ledger, comparable_id, target_text
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import account_text
@@ -29,9 +27,6 @@ from reaper.planning import contained, holding, possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
-from reaper.policy.schema import Owners, Policy
-from reaper.prices import PriceBook
-from reaper.sessions import CloudSession
 
 ACTED_ROW = "acted"
 """The row of a target with the last run that acted there and what it acted on, as short digests. The target is in its name, too."""
@@ -41,40 +36,22 @@ MOST_COUNTED = 4000
 INTERRUPTED = "an action on it was interrupted and isn't settled yet"
 
 
-class StepRefused(ReaperError):
-    """Something is not as it was when the action was decided. The text is the reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recheck:
-    """What the re-check of one resource needs."""
-
-    session: CloudSession
-    kind: Kind[Any]
-    policy: Policy
-    prices: PriceBook
-    ledger: Ledger
-    clock: Callable[[], datetime]
-
-
-def assess_again(resource: Resource, recheck: Recheck) -> Case:
+def assess_again(resource: Resource, task: Task) -> Case:
     """The case of one resource, observed up to this very moment. Raises CloudError if any part of it couldn't be read."""
-    now = recheck.clock()
-    observation = _observe_again(resource, recheck, now)
-    with odd_replies_as_errors(recheck.kind.name):
-        return assess(observation, recheck.kind, recheck.policy, recheck.prices, now)
+    context, now = task.context, task.context.clock()
+    with odd_replies_as_errors(task.kind.name):
+        return assess(_observe_again(resource, task, now), task.kind, context.policy, context.prices, now)
 
 
-def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Observation:
-    """The window starts at the hour at which that of a run at this moment would, and every reading covers all of it."""
-    session, kind = fresh_session(recheck.session), recheck.kind
+def _observe_again(resource: Resource, task: Task, now: datetime) -> Observation:
+    """The resource, observed over the window of a run that starts now. Every reading covers the whole window."""
+    session, kind, policy = fresh_session(task.session), task.kind, task.context.policy
     window = replace(
-        observation_window(recheck.policy, now, session.recheck_end(now)),
-        recent_since_by_id=recent_since_by_id([resource], recheck.policy, recheck.prices, now),
+        observation_window(policy, now, session.recheck_end(now)),
+        recent_since_by_id=recent_since_by_id([resource], policy, task.context.prices, now),
         reads_in_full=True,
     )
-    with odd_replies_as_errors(kind.name):
-        observations = list(kind.observe(session, [resource], window))
+    observations = list(kind.observe(session, [resource], window))
     if session.errors:
         with gone_as_partial():
             raise session.errors[0]
@@ -85,28 +62,36 @@ def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Obser
     return observations[0]
 
 
-def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
-    """The memories of the resource, its host and everything inside. Raises StepRefused if any of them can't be read."""
-    try:
-        memories = recheck.ledger.recall(intents.remembered_ids(resource), recheck.clock())
-    except CloudError as error:
-        raise StepRefused(f"its ledger record couldn't be read: {error}") from error
-    if memories.errors:
-        raise StepRefused(f"its ledger record couldn't be read: {memories.errors[0]}") from memories.errors[0]
+def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
+    """The memories of the resource, its host and everything inside. Raises ActionWithdrawn if any of them can't be read."""
+    with errors_as_withdrawal("its ledger record couldn't be read"):
+        memories = task.context.ledger.recall(intents.remembered_ids(resource), task.context.clock())
+        if memories.errors:
+            raise memories.errors[0]
     return memories
 
 
-def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
-    """Raises StepRefused unless the plan asks for the same action on the resource as it is now."""
+def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
+    """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
+    action, now = task.action, task.context.clock()
+    _require_same_step(action, case, memories, now)
+    snoozed = contained.snoozed_inside(case.resource, memories, now)
+    if because := snoozed or contained.untold_inside(case, memories, action, task.context.policy.owners, now):
+        raise ActionWithdrawn(because)
+    return action in ENDING_ACTIONS and _require_no_hold(case, memories.get(case.resource.id, Memory()), task.context.ledger, now)
+
+
+def _require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
+    """Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now."""
     if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
-        raise StepRefused(INTERRUPTED)
+        raise ActionWithdrawn(INTERRUPTED)
     host = intents.host_memory(case.resource, memories)
     own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
     memory = memory_updates.after_host_snooze(own, host)
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     step = plan.plan_step(reported, memory, now)
     if step.name is not action:
-        raise StepRefused(_refused_because(action, reported, step.because, now))
+        raise ActionWithdrawn(_refused_because(action, reported, step.because, now))
 
 
 def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
@@ -123,63 +108,49 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     return step_because
 
 
-def require_no_hold(action: StepName, case: Case, memory: Memory, recheck: Recheck) -> bool:
-    """Whether the action counts toward `max_acts`: not a start, nor what office hours stop, nor what a release covers.
+def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) -> bool:
+    """Whether a stop or delete counts toward `max_acts`: not what office hours stop, nor what a release covers.
 
-    Raises StepRefused if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
+    Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
     """
-    if action not in ENDING_ACTIONS:
-        return False
-    now = recheck.clock()
-    try:
-        rows = holds.read_hold_rows(recheck.ledger, [case.resource.target], now).rows
-    except CloudError as error:
-        raise StepRefused(f"what is on hold couldn't be read: {error}") from error
-    breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
+    with errors_as_withdrawal("what is on hold couldn't be read"):
+        rows = holds.read_hold_rows(ledger, [case.resource.target], now).rows
+    by_hours = is_stopped_by_hours(case)
+    breakers = [] if by_hours else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
-        raise StepRefused(f"it is on hold since this was decided: {because}")
+        raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
     if holding.without_lapsed_notice(memory, breakers) != memory:
-        raise StepRefused("its notice is from before the end of a jump of the idle share, so it needs a new one")
+        raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:
-        raise StepRefused(f"it is on hold since this was decided: {standing[0][1].because}")
-    return not (is_stopped_by_hours(case) or is_released)
+        raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
+    return not (by_hours or is_released)
 
 
-def count_action(run_id: str, resource: Resource, recheck: Recheck) -> None:
-    """Count an action of the run, before its intent: once, however often it is tried. Deciding keeps within `max_acts`; this holds whatever
-    was made of its decisions since.
+def count_action(resource: Resource, task: Task) -> None:
+    """Count an action of the run before its intent is written: once, however often it is tried.
 
-    Raises StepRefused if the run has begun too many in this target, or if that can't be known.
+    `decide` keeps a run within `max_acts`. This enforces the limit even if the decisions were changed or repeated since. Raises
+    ActionWithdrawn if the run has begun too many actions in this target, or if the ledger can't tell.
     """
-    target, most = resource.target, recheck.policy.limits.max_acts
+    target, ledger, most = resource.target, task.context.ledger, task.context.policy.limits.max_acts
     name = f"{ACTED_ROW} {target_text(target)}"
     own = sha256(comparable_id(resource.id).encode()).hexdigest()[:DIGEST_CHARS]
 
     def attempt() -> bool | None:
-        row = recheck.ledger.read_row(name)
-        counted = row.values.get("ids", "").split() if row.values.get("run") == run_id else []
+        row = ledger.read_row(name)
+        counted = row.values.get("ids", "").split() if row.values.get("run") == task.run_id else []
         if own in counted or len(counted) >= min(most, MOST_COUNTED):
             return own in counted
-        columns = {"run": run_id, "ids": " ".join([*counted, own])}
-        return recheck.ledger.write_row(name, columns, row.version, recheck.clock()) or None
+        columns = {"run": task.run_id, "ids": " ".join([*counted, own])}
+        return ledger.write_row(name, columns, row.version, task.context.clock()) or None
 
-    try:
-        if write_until_accepted(attempt, f"the row {name!r}"):
-            return
-    except CloudError as error:
-        raise StepRefused(f"the actions of this run couldn't be counted: {error}") from error
-    where = account_text(target.cloud, target.account, target.account_name)
-    raise StepRefused(f"this run has already carried out max_acts: {most} actions in {where}; the next run decides again")
-
-
-def require_nothing_inside_forbids(
-    case: Case, memories: Mapping[str, Memory], action: StepName, owners: Owners, now: datetime
-) -> None:
-    """Raises StepRefused if something inside that the action would affect is snoozed, or its owner got no notice."""
-    snoozed = contained.snoozed_inside(case.resource, memories, now)
-    if because := snoozed or contained.untold_inside(case, memories, action, owners, now):
-        raise StepRefused(because)
+    with errors_as_withdrawal("the actions of this run couldn't be counted"):
+        is_counted = write_until_accepted(attempt, f"the row {name!r}")
+    if not is_counted:
+        where = account_text(target.cloud, target.account, target.account_name)
+        because = f"this run has already carried out max_acts: {most} actions in {where}; the next run decides again"
+        raise ActionWithdrawn(because)
 
 
 def earlier_action(memory: Memory, archive: Archive) -> Earlier:
@@ -202,22 +173,3 @@ def _read_earlier(reference: ManifestReference, archive: Archive) -> Earlier:
         return Earlier(reference=reference, manifest=archive.read_manifest(reference))
     except CloudError:
         return Earlier(reference=reference)
-
-
-def shows_as_done(look: Look, action: StepName, recheck: Recheck) -> bool:
-    """Whether reading the resource once more shows that the action was carried out after all. False if that fails."""
-    try:
-        with odd_replies_as_errors("act"):
-            blocked = recheck.kind.blocked_actions(look.read()).get(action)
-    except CloudError as error:
-        return error.reason is Reason.GONE and action in ENDING_ACTIONS
-    except StepRefused:
-        return False
-    return blocked is not None and blocked.already_done
-
-
-def fresh_session(session: CloudSession) -> CloudSession:
-    """The same session with nothing remembered and no errors yet; its calls are counted together with those of `session`."""
-    fresh = session.without_cache()
-    fresh.calls = session.calls
-    return fresh

@@ -67,7 +67,7 @@ def restore_resource(
     `address`: a manifest to use instead of the ledger's. The ledger has no hash of it, so it must be `is_trusted` by the person who restores.
     Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
     """
-    memory = _read_memory(resource_id, context)
+    memory = context.ledger.memory(resource_id, context.clock())
     own = memory_updates.manifest_reference(memory)
     named = address or (own.address if own else None)
     if named is None:
@@ -94,7 +94,7 @@ def _already_restored(resource_id: str, memory: Memory, context: RestoreContext)
     last, went = _last_entries(resource_id, context)
     if went and went.by == memory.last_action_run and not (last and last.when > went.when):
         host_id = went.because
-        host, (last, _) = _read_memory(host_id, context), _last_entries(host_id, context)
+        host, (last, _) = context.ledger.memory(host_id, context.clock()), _last_entries(host_id, context)
         is_left = host.last_action_run == went.by and memory_updates.manifest_reference(host) is not None
         if is_left or not (last and last.when > went.when):
             raise SettingsError(
@@ -137,7 +137,7 @@ def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Ite
 def _undo_of_run(
     found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool
 ) -> RestoreResult | NotUndone:
-    memory = _read_memory(manifest.id, context)
+    memory = context.ledger.memory(manifest.id, context.clock())
     own = memory_updates.manifest_reference(memory)
     if own is None or own.address != found.address or memory.last_action is not manifest.action:
         return NotUndone(id=manifest.id, because="not carried out, already undone, or followed by a later action")
@@ -147,11 +147,6 @@ def _undo_of_run(
         because = "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
         return NotUndone(id=manifest.id, because=because)
     return _restore(manifest, found.address, context)
-
-
-def _read_memory(resource_id: str, context: RestoreContext) -> Memory:
-    memory: Memory = context.ledger.recall([resource_id], context.clock()).get(resource_id, Memory())
-    return memory
 
 
 def _restore(manifest: Manifest, address: str, context: RestoreContext) -> RestoreResult:

@@ -16,7 +16,7 @@ from reaper import settings
 from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import show_progress
-from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, read_places, with_place_options, with_places
+from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION
@@ -86,7 +86,7 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
     if target and target.cloud == cloud == CloudName.AZURE and not typed.management_group:
         subscription = subscription or [target.account]
     places = replace(typed, cloud=cloud, account=account, region=region, subscription=subscription)
-    return with_places(base, read_places(places))
+    return with_places(base, places)
 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:

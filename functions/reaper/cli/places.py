@@ -115,39 +115,45 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """The cloud, places and kinds that options name. An empty tuple means no restriction.
-
-    `scope`: the AWS accounts, None if no option names any.
-    """
-
-    cloud: str = "all"
-    scope: AccountScope | None = None
-    exclude_accounts: tuple[str, ...] = ()
-    role_name: str | None = None
-    external_id: str | None = None
-    regions: tuple[str, ...] = ()
-    subscriptions: tuple[str, ...] = ()
-    management_group: str | None = None
-    kinds: tuple[str, ...] = ()
-
-
 def chosen_settings(places: PlaceOptions, kind: RepeatedOption, mode: str | None, policy: str | None) -> Settings:
     """The settings of the environment and of the options that every sweep has. Raises SettingsError."""
     base = settings.from_env(os.environ)
     return replace(
-        with_places(base, read_places(places, kind)),
+        with_places(base, places, kind),
         mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
         policy=base.policy if policy is None else policy,
     )
 
 
-def read_places(typed: PlaceOptions, kind: RepeatedOption = None) -> Places:
-    """The places that the options name. Raises SettingsError for an empty or invalid option, one that --cloud excludes, and two that don't go
-    together.
+def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None) -> Settings:
+    """`base`, narrowed to what the options name. What no option names stays as the environment sets it; what that excludes stays excluded.
+
+    Raises SettingsError for an empty or invalid option, one that --cloud excludes, two that don't go together, and excluded accounts
+    without an organization to exclude them from.
     """
     cloud = (typed.cloud or CloudName.ALL).value
+    _require_valid_together(cloud, typed, kind)
+    scope = _account_scope(typed)
+    excluded = account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account))
+    chosen = replace(
+        base,
+        **(asdict(scope) if scope else {}),
+        cloud=cloud,
+        exclude_accounts=tuple(dict.fromkeys((*base.exclude_accounts, *excluded))),
+        role_name=settings.parsed(account_scope.role_name, "--role-name", typed.role_name) or base.role_name,
+        external_id=settings.parsed(account_scope.external_id, "--external-id", typed.external_id) or base.external_id,
+        regions=_split_values(typed.region) or base.regions,
+    )
+    if typed.subscription or typed.management_group:
+        group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
+        chosen = replace(chosen, subscriptions=_split_values(typed.subscription), management_group=group)
+    chosen = replace(chosen, kinds=_chosen_kinds(cloud, kind))
+    if excluded and not (chosen.organization or chosen.ous):
+        raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")
+    return chosen
+
+
+def _require_valid_together(cloud: str, typed: PlaceOptions, kind: RepeatedOption) -> None:
     aws = {"account": typed.account, "region": typed.region, "ou": typed.ou, "exclude-account": typed.exclude_account}
     azure = {"subscription": typed.subscription}
     for name, values in {**aws, **azure, "kind": kind}.items():
@@ -158,43 +164,10 @@ def read_places(typed: PlaceOptions, kind: RepeatedOption = None) -> Places:
     _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
     _require_apart("account", typed.account, {"organization": typed.organization, "ou": typed.ou})
     _require_apart("subscription", typed.subscription, {"management-group": typed.management_group})
-    return Places(
-        cloud=cloud,
-        scope=_account_scope(typed),
-        exclude_accounts=account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account)),
-        role_name=_checked(account_scope.role_name, "--role-name", typed.role_name),
-        external_id=_checked(account_scope.external_id, "--external-id", typed.external_id),
-        regions=_split_values(typed.region),
-        subscriptions=_split_values(typed.subscription),
-        management_group=_checked(account_scope.management_group_id, "--management-group", typed.management_group),
-        kinds=_chosen_kinds(cloud, kind),
-    )
-
-
-def with_places(base: Settings, places: Places) -> Settings:
-    """`base`, narrowed to `places`. What no option names stays as the environment sets it; what that excludes stays excluded.
-
-    Raises SettingsError if accounts are excluded, but no organization is swept.
-    """
-    names_azure = bool(places.subscriptions or places.management_group)
-    chosen = replace(
-        base,
-        **(asdict(places.scope) if places.scope else {}),
-        cloud=places.cloud,
-        regions=places.regions or base.regions,
-        exclude_accounts=tuple(dict.fromkeys((*base.exclude_accounts, *places.exclude_accounts))),
-        role_name=places.role_name or base.role_name,
-        external_id=places.external_id or base.external_id,
-        subscriptions=places.subscriptions if names_azure else base.subscriptions,
-        management_group=places.management_group if names_azure else base.management_group,
-        kinds=places.kinds,
-    )
-    if places.exclude_accounts and not (chosen.organization or chosen.ous):
-        raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")
-    return chosen
 
 
 def _account_scope(typed: PlaceOptions) -> AccountScope | None:
+    """The AWS accounts, None if no option names any."""
     if not (typed.account or typed.organization or typed.ou):
         return None
     return AccountScope(
@@ -202,10 +175,6 @@ def _account_scope(typed: PlaceOptions) -> AccountScope | None:
         organization=typed.organization,
         ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
     )
-
-
-def _checked(check: Callable[[str, str], str], option: str, value: str | None) -> str | None:
-    return None if value is None else check(option, value)
 
 
 def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from reaper import settings
 from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time, parse_validity
 from reaper.cli.output import check_writable, print_message, show_progress, write_output
-from reaper.cli.places import KindOption, PlaceOptions, ledger_address, read_places, with_place_options, with_places
+from reaper.cli.places import KindOption, PlaceOptions, ledger_address, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.model import ACTIONS, Mode
 from reaper.pending import plan_file
@@ -37,11 +37,7 @@ def write_plan(
 ) -> None:
     """Write a plan file of the actions due now. Changes nothing and sends no notices."""
     base = settings.from_env(os.environ)
-    chosen = replace(
-        with_places(base, read_places(places, kind)),
-        mode=Mode.AUDIT,
-        ledger=ledger_address(base),
-    )
+    chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
     valid_for = parse_validity("--expires", expires)
     check_writable(output)
     with show_progress() as progress:
@@ -67,7 +63,7 @@ def apply_plan(
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
     env = settings.from_env(os.environ)
-    base = replace(with_places(env, read_places(places)), kinds=env.kinds)
+    base = replace(with_places(env, places), kinds=env.kinds)
     plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
     if not plan.actions_by_id:
         on_hold = f"; {plan.held_count} were on hold when it was written" if plan.held_count else ""

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
-from reaper.doctor.stores import STORE_ADVICE, text_store
+from reaper.doctor.stores import STORE_ADVICE
 from reaper.duration import format_duration
 from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.model import State
 from reaper.policy.file import load_policy
 from reaper.report.saved import SavedReport, load_report, parse_report
+from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
@@ -111,7 +112,7 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedReport | None:
     """The newest report of the newest day that has any. Raises ReaperError."""
-    store, today = text_store(place), context.clock()
+    store, today = open_texts(place, f"{place} needs"), context.clock()
     for day in (today - timedelta(days=back) for back in range(-1, MAX_DAYS)):
         addresses = store.list_texts(f"{place.rstrip('/')}/{day:%Y/%m/%d}")
         if reports := [parse_report(store.read_text(address), address) for address in addresses[-MAX_REPORTS:]]:

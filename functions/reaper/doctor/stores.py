@@ -9,19 +9,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, advice_for
-from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Target
 from reaper.pending.stop_switch import paused_because, read_pause
 from reaper.settings import require_kept_memory
+from reaper.stores.texts import open_texts
 
 MARKER = "doctor"
 NO_PLACE = Target(cloud="doctor", account="doctor")
@@ -141,7 +140,7 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
     shown = place.partition("?")[0].rstrip("/")
     address, text = "", f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
     try:
-        store = text_store(place)
+        store = open_texts(place, f"{place} needs")
         address = store.write(place, f"doctor/{uuid4().hex}.json", text)
         read = store.read_text(address)
     except ReaperError as error:
@@ -155,15 +154,6 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
         yield ok(name, f"{shown} can be written and read")
     else:
         yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)
-
-
-def text_store(place: str) -> Any:
-    """The module that reads and writes texts at such an address. Raises SettingsError without its SDK."""
-    cloud = "aws" if place.startswith("s3://") else "azure"
-    try:
-        return import_module(f"reaper.{cloud}.stores.texts")
-    except ImportError as error:
-        raise SettingsError(f"{place} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
 
 
 def folder_checks(name: str, place: str) -> Iterator[Check]:

@@ -41,6 +41,11 @@ class Ledger:
         key_by_id = {resource_id: memory_key(resource_id) for resource_id in ids}
         return _memories(key_by_id, self.store.get_many(set(key_by_id.values())), now)
 
+    def memory(self, resource_id: str, now: datetime) -> Memory:
+        """The memory of one resource; an empty one if there is none. Raises CloudError also if it can't be read."""
+        memory: Memory = self.recall([resource_id], now).get(resource_id, Memory())
+        return memory
+
     def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
         """The same memories and a named row, all read after this call, in one request if the store can."""
         key_by_id, row_key = {resource_id: memory_key(resource_id) for resource_id in ids}, _state_key(name)

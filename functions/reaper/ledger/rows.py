@@ -133,9 +133,10 @@ class Recalled(dict[str, Memory]):
         """Why each of them can't be read."""
         return list(self._errors.values())
 
-    def error_of(self, resource_id: str) -> CloudError:
-        """Why this one can't be read."""
-        return self._errors[resource_id]
+    def with_newer(self, newer: Recalled) -> Recalled:
+        """These memories, with the newer ones in their place. What couldn't be read once stays unreadable."""
+        errors = self._errors | newer._errors
+        return Recalled({**{id_: memory for id_, memory in self.items() if id_ not in errors}, **newer}, errors)
 
     def __missing__(self, resource_id: str) -> Memory:
         raise self._errors.get(resource_id) or KeyError(resource_id)

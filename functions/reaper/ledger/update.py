@@ -43,19 +43,24 @@ def update_memory(
     first = [known] if known is not None else []
 
     def attempt() -> Memory | None:
-        memory: Memory = first.pop() if first else ledger.recall([resource_id], now).get(resource_id, Memory())
+        memory = first.pop() if first else ledger.memory(resource_id, now)
         new = change(memory)
         return new if new == memory or ledger.remember(resource_id, new, memory.version, now, fields) else None
 
     return write_until_accepted(attempt, resource_id)
 
 
-def update_row(ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str]], now: datetime) -> Mapping[str, str]:
-    """Replace a named row by what `change` makes of whatever row is stored. Returns the values as written. Raises CloudError."""
+def update_row(
+    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], now: datetime, subject: str | None = None
+) -> None:
+    """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Raises CloudError.
 
-    def attempt() -> Mapping[str, str] | None:
+    `subject` names the row in that error, if not its own name.
+    """
+
+    def attempt() -> bool | None:
         row = ledger.read_row(name)
         values = change(row)
-        return values if ledger.write_row(name, values, row.version, now) else None
+        return values is None or ledger.write_row(name, values, row.version, now) or None
 
-    return write_until_accepted(attempt, f"the row {name!r}")
+    write_until_accepted(attempt, subject or f"the row {name!r}")

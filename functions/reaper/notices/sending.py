@@ -207,7 +207,7 @@ def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: 
     if is_open:
         return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, hint, now)))
     announced = mails.run.mode.announces and finding.outcome.part_done is not None
-    rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
+    rest = unfinished.change_after_mail(finding, receipt, now) if announced else intents.unchanged
 
     def with_result(memory: Memory) -> Memory:
         # Adds the result if the executor couldn't write it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ KindInTarget = tuple[str, str]
 """A place: a target, as the ledger writes it, and the name of a kind."""
 ALL_ACCOUNTS = "*"
 """Replaces the account in what is about a kind over a whole run, and is the key of the run's own row."""
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 QUIET_FOR = timedelta(hours=48)
 """How long after a jump no owner is notified of idleness there. After that, notices go out without a date."""
 
@@ -67,7 +68,7 @@ class Exceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Since when actions are on hold, which run found the limit exceeded, and why."""
+    """A hold: the limit that was exceeded, since when, which run found that, and the reason for people."""
 
     exceeded: Exceeded
     since: datetime
@@ -144,7 +145,7 @@ class RunScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows:
-    """The rows of some accounts and of whole runs, without what a release has ended: `rows`. `stored`: as they are in the ledger."""
+    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger."""
 
     rows: HoldRows
     stored: HoldRows
@@ -170,8 +171,8 @@ def account_key(target: Target) -> str:
 
 def key_of_place(place: KindInTarget) -> str:
     """The key of the row that has the place."""
-    target = target_from_text(place[0])
-    return ALL_ACCOUNTS if target.account == ALL_ACCOUNTS else account_key(target)
+    cloud, account, _ = place[0].split("/", 2)
+    return ALL_ACCOUNTS if account == ALL_ACCOUNTS else f"{cloud}/{account}".lower()
 
 
 def kind_in_target(target: Target, kind: str) -> KindInTarget:
@@ -185,8 +186,8 @@ def kind_in_target_of(case: Case) -> KindInTarget:
 
 
 def run_place(place: KindInTarget) -> KindInTarget:
-    """The kind of a place over a whole run."""
-    return target_text(Target(cloud=place[0].partition("/")[0], account=ALL_ACCOUNTS)), place[1]
+    """The kind of a place over a whole run: in all accounts and no region, as `target_text` writes it."""
+    return f"{place[0].partition('/')[0]}/{ALL_ACCOUNTS}/-", place[1]
 
 
 def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
@@ -198,42 +199,59 @@ def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -
 def breakers_over(case: Case, rows: HoldRows) -> list[Breaker]:
     """The breakers of the resource's place, of what lives inside it, and of these kinds over whole runs."""
     kinds = {case.resource.kind, *(inner.kind for inner in case.resource.contained)}
-    places = {kind_in_target(case.resource.target, kind) for kind in kinds}
-    places |= {run_place(place) for place in places}
-    keys = (account_key(case.resource.target), ALL_ACCOUNTS)
-    return [b for key in keys for b in rows.get(key, HoldRow()).breakers if b.place in places]
+    place = kind_in_target_of(case)
+    targets = {place[0], run_place(place)[0]}
+    return [b for _, row in _rows_over(case, rows) for b in row.breakers if b.kind in kinds and b.target in targets]
 
 
 def holds_over(case: Case, rows: HoldRows) -> list[tuple[str, Hold]]:
     """The holds over an action on this resource, each with the key of its row."""
-    keys = (account_key(case.resource.target), ALL_ACCOUNTS)
-    return [(key, hold) for key in keys for hold in rows.get(key, HoldRow()).holds if _counts_case(hold.exceeded, case)]
+    return [(key, hold) for key, row in _rows_over(case, rows) for hold in row.holds if _counts_case(hold.exceeded, case)]
+
+
+def _rows_over(case: Case, rows: HoldRows) -> list[tuple[str, HoldRow]]:
+    """The row of the resource's account and that of whole runs, each with its key."""
+    return [(key, rows[key]) for key in (account_key(case.resource.target), ALL_ACCOUNTS) if key in rows]
 
 
 def is_released(case: Case, memory: Memory, rows: HoldRows, now: datetime) -> bool:
     """Whether a release covers its action: it is valid now, and the action was due, or its office hours were over, when it was given."""
-    releases = [row.release for key in (account_key(case.resource.target), ALL_ACCOUNTS) if (row := rows.get(key))]
-    hours = case.rule.hours if is_stopped_by_hours(case) else None
-    valid = [release.given_at for release in releases if release and release.given_at <= now < release.valid_until]
+    releases = [row.release for _, row in _rows_over(case, rows) if row.release]
+    valid = [release.given_at for release in releases if release.given_at <= now < release.valid_until]
     if not valid:
         return False
+    hours = case.rule.hours if is_stopped_by_hours(case) else None
     dates = [action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
     known = [date for date in dates if date]
     return bool(known) and max(known) <= max(valid)
 
 
 def settled_rows(rows: HoldRows, now: datetime) -> dict[str, HoldRow]:
-    """The rows without what a release has ended since. After a jump that ended so, what is usual in its place is learned afresh.
+    """The rows without what a release has ended since. Where a release ended a jump, the usual share is learned afresh.
 
-    What a wrong clock has dated ahead counts from now: no release would end it, and the end of a jump would void every notice until then.
+    A time that a wrong clock has dated ahead counts as now: otherwise no release would end the hold, and a jump's end would void every
+    notice until then.
     """
-    rows = {key: _row_up_to(row, now) for key, row in rows.items()}
     run_release = rows.get(ALL_ACCOUNTS, HoldRow()).release
-    settled = {}
-    for key, row in rows.items():
-        given = max((r.given_at for r in (row.release, run_release) if r and r.given_at <= now), default=None)
-        settled[key] = _released_row(row, given) if given else row
-    return settled
+    return {key: _settled_row(row, run_release, now) for key, row in rows.items()}
+
+
+def _settled_row(row: HoldRow, run_release: Release | None, now: datetime) -> HoldRow:
+    given_at = [release.given_at for release in (row.release, run_release) if release and release.given_at <= now]
+    ended_at = max(given_at, default=LONG_AGO)
+    holds = (replace(hold, since=min(hold.since, now)) for hold in row.holds)
+    breakers = (_breaker_up_to(breaker, now) for breaker in row.breakers)
+    return replace(
+        row,
+        holds=tuple(hold for hold in holds if hold.since > ended_at),
+        breakers=tuple(ended_breaker(b, ended_at, released=True) if b.since and b.since <= ended_at else b for b in breakers),
+    )
+
+
+def _breaker_up_to(breaker: Breaker, now: datetime) -> Breaker:
+    """The breaker, with no time later than now."""
+    times = {name: min(time, now) for name in ("since", "lapsed_at", "usual_since") if (time := getattr(breaker, name))}
+    return replace(breaker, **times)
 
 
 def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> Breaker:
@@ -286,7 +304,7 @@ def _shares_since(ledger: Ledger, place: KindInTarget, since: datetime | None) -
 def release_actions(
     ledger: Ledger, by: str, now: datetime, valid_for: timedelta = RELEASE_FOR, accounts: Collection[str] = ()
 ) -> Release:
-    """Release every action of these accounts (by `account_key`; empty: of all) that was due by `now`. Ends their  Raises CloudError.
+    """Release every action of these accounts (by `account_key`; empty: of all) that was due by `now`. Ends their holds and jumps. Raises CloudError.
 
     In places whose idle share jumped, the usual share is learned from the runs after `now`.
     """
@@ -298,8 +316,7 @@ def release_actions(
 
 def _released_columns(values: Mapping[str, str], release: Release) -> dict[str, str]:
     row = replace(row_from_columns(values), release=release)
-    [settled] = settled_rows({ALL_ACCOUNTS: row}, release.given_at).values()
-    return row_columns(settled)
+    return row_columns(_settled_row(row, None, release.given_at))
 
 
 def standing_rows(ledger: Ledger, now: datetime, accounts: Collection[str] = ()) -> dict[str, HoldRow]:
@@ -333,27 +350,6 @@ def _adapter() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # would slow every `--help` and cold start
 
     return TypeAdapter(HoldRow)
-
-
-def _row_up_to(row: HoldRow, now: datetime) -> HoldRow:
-    """The row, with no time later than now but that of its release."""
-
-    def past(time: datetime | None) -> datetime | None:
-        return min(time, now) if time else None
-
-    return replace(
-        row,
-        holds=tuple(replace(hold, since=min(hold.since, now)) for hold in row.holds),
-        breakers=tuple(
-            replace(b, since=past(b.since), lapsed_at=past(b.lapsed_at), usual_since=past(b.usual_since)) for b in row.breakers
-        ),
-    )
-
-
-def _released_row(row: HoldRow, given: datetime) -> HoldRow:
-    holds = tuple(hold for hold in row.holds if hold.since > given)
-    breakers = tuple(ended_breaker(b, given, released=True) if b.since and b.since <= given else b for b in row.breakers)
-    return replace(row, holds=holds, breakers=breakers)
 
 
 def _counts_case(exceeded: Exceeded, case: Case) -> bool:

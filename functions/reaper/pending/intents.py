@@ -15,7 +15,7 @@ from reaper import memory_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, Unfinished
+from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import ENDING_ACTIONS, Memory, Resource, Result, StepName
 
@@ -32,13 +32,18 @@ class Intent:
     hint: Unfinished
 
 
+def unchanged(memory: Memory) -> Memory:
+    """The row unchanged, for a mail that announced nothing more."""
+    return memory
+
+
 def remembered_ids(resource: Resource) -> Sequence[str]:
     """The IDs of all ledger records that may protect it: its own, its host's, and those of everything inside."""
     return [resource.id, *host_ids(resource), *(inner.id for inner in resource.contained)]
 
 
 def host_ids(resource: Resource) -> Sequence[str]:
-    """The IDs under which its host may be recorded: some old ARNs are in lower case although the name in them isn't."""
+    """The IDs under which its host may be recorded: some old ARNs are in lower case, although the host's name isn't."""
     host = resource.host_id
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
@@ -59,12 +64,20 @@ def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | 
     return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def update_intent(ledger: Ledger, own_intent: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
-    """Change the row, whatever its version is, as long as it still has this intent.
+def write_intent(ledger: Ledger, intent: Intent, now: datetime, entry: HistoryEntry | None = None) -> bool:
+    """Write the hint, the history entry and, on the version that was read, the row. Returns False if another writer came first.
 
-    Raises CloudError if the ledger can't be written.
+    If that is so, and if it raises CloudError, take the intent back: a write may have taken effect although its reply was lost.
     """
-    _update_row(ledger, own_intent.hint, change, now)
+    ledger.add_unfinished(intent.hint)
+    if entry:
+        ledger.add_history(entry)
+    return ledger.remember(intent.hint.id, intent.written, intent.before.version, now)
+
+
+def update_intent(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
+    """Change the row of the hint, whatever its version is, as long as it still has that intent. Returns the memory. Raises CloudError."""
+    return update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
 def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:
@@ -80,7 +93,7 @@ def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone:
         before = memory_updates.without_intent(memory, own_intent.before)
         return memory_updates.after_action(before) if gone else before
 
-    memory = _update_row(ledger, own_intent.hint, without_intent, now)
+    memory = update_intent(ledger, own_intent.hint, without_intent, now)
     if not is_same_intent(memory, own_intent.hint) or memory.last_action_at == own_intent.written.last_action_at:
         _restore_earlier_hint(ledger, own_intent)
 
@@ -95,14 +108,12 @@ def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:
         ledger.remove_unfinished(hint.target, hint.id)
 
 
-def record_owner_told(
-    ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory
-) -> None:
+def record_owner_told(ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = unchanged) -> None:
     """Record that its owner got the result, with whatever else `change` does to the row, and remove the hint.
 
     The hint of an interrupted action stays until that is put back. Raises CloudError if the ledger can't be written.
     """
-    memory = _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
+    memory = update_intent(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
     if is_same_intent(memory, hint) and not memory_updates.is_interrupted(memory):
         ledger.remove_unfinished(hint.target, hint.id)
 
@@ -112,22 +123,13 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
     return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
 
 
-def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
-    return update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> None:
+    """Close an open action with an unknown result, whatever the row's version is. `memory`: the row as read before. Raises CloudError."""
 
+    def close(memory: Memory) -> Memory:
+        return memory_updates.with_unknown_result(memory) if memory_updates.is_unfinished(memory) else memory
 
-def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:
-    """Close an open action with an unknown result, whatever the row's version is, and return the memory.
-
-    Raises CloudError.
-    """
-    return update_memory(
-        ledger,
-        resource_id,
-        lambda m: memory_updates.with_unknown_result(m) if memory_updates.is_unfinished(m) else m,
-        now,
-        memory,
-    )
+    update_memory(ledger, resource_id, close, now, memory)
 
 
 def own_outcome(memory: Memory, run_id: str, action: StepName) -> Outcome | None:
@@ -160,7 +162,7 @@ def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Led
     While an attempt has no result, its outcome is only planned: another process may still be at it, and conclude looks again.
     """
     try:
-        memory = ledger.recall([resource_id], now).get(resource_id, Memory())
+        memory = ledger.memory(resource_id, now)
     except ReaperError as error:
         return Outcome(result=Result.REFUSED, because=f"the ledger couldn't be read before the action: {error}")
     outcome = own_outcome(memory, run_id, action)

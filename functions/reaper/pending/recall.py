@@ -1,6 +1,6 @@
-"""Reads the ledger for deciding: which targets this run has leased, their memories, and the actions that earlier runs left open, which it closes.
+"""Reads the ledger for `decide`: leases targets, recalls memories, and closes the actions that earlier runs left open.
 
-Failures are added to `rows`, the rows of the coverage.
+Each function adds what fails to `rows`, the rows of the coverage.
 """
 
 from __future__ import annotations

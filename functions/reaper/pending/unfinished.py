@@ -1,4 +1,4 @@
-"""What earlier runs began and didn't get to report: closed if its result is unknown, and reported to its owner.
+"""Actions that earlier runs began and didn't report: each is closed if its result is unknown, and its owner gets a mail about it.
 
 An action leaves a hint before its first call, which is removed once its owner knows. The hints that remain show where a run ended early.
 """
@@ -49,16 +49,15 @@ class UntoldAction:
     is_open: bool = False
 
 
-def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
+def unfinished_entry(resource: Resource, owner: Owner, action: StepName, run: str, at: datetime) -> Unfinished:
     """The hint of an action of that run."""
-    resource = case.resource
     return Unfinished(
         target=resource.target,
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         region=resource.region,
-        owner=case.owner.address,
+        owner=owner.address,
         action=action,
         run=run,
         at=at,
@@ -105,7 +104,8 @@ def close_unfinished_actions(
     ]
     for resource_id in unfinished_ids:
         intents.close_unfinished(ledger, resource_id, memories[resource_id], now)
-    memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
+    if unfinished_ids:
+        memories = memories.with_newer(ledger.recall(unfinished_ids, now))
     lost = list(_lost_hints(hints, cases, memories, run_id))
     for hint in lost:
         ledger.add_unfinished(hint)
@@ -133,7 +133,8 @@ def _lost_hints(hints: Iterable[Unfinished], cases: Mapping[str, Case], memories
     for resource_id in cases.keys() - known:
         memory = readable.get(resource_id, Memory())
         if memory_updates.is_interrupted(memory, run_id) and memory.last_action and memory.last_action_at:
-            yield unfinished_entry(cases[resource_id], memory.last_action, memory.last_action_run or "", memory.last_action_at)
+            case, run = cases[resource_id], memory.last_action_run or ""
+            yield unfinished_entry(case.resource, case.owner, memory.last_action, run, memory.last_action_at)
 
 
 def open_actions(hints: Iterable[Unfinished], memories: Recalled) -> list[UntoldAction]:
@@ -177,30 +178,21 @@ def settle_told_actions(
             continue
         announced = mail.because.endswith(AND_THE_REST)
         finding = untold_finding(action, cases.get(hint.id))
-        change = change_after_mail(finding, mail.by, mail.when) if announced else unchanged
+        change = change_after_mail(finding, mail.by, mail.when) if announced else intents.unchanged
         intents.record_owner_told(ledger, hint, mail.when, change)
-        memories = _with_rows_read_again(memories, [hint.id], ledger, now)
+        memories = memories.with_newer(ledger.recall([hint.id], now))
     return memories, untold
 
 
 def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
-    """Whether the row still has the hint's intent, with a result whose mail the owner hasn't got yet."""
+    """Whether the row still has the hint's intent, with a result that its owner has no mail about yet."""
     return (
         intents.is_same_intent(memory, hint)
         and not memory.last_action_told_at
         and memory.last_action_result is not None
-        and not _is_in_weekly_summary(memory)
+        # The weekly summary is enough for the owner of what was started. A stop by office hours leaves no hint, so one with a hint gets a mail.
+        and (memory.last_action, memory.last_action_result) != (StepName.START, Result.DONE)
     )
-
-
-def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger, now: datetime) -> Recalled:
-    if not ids:
-        return memories
-    updated = ledger.recall(ids, now)
-    errors = {resource_id: memories.error_of(resource_id) for resource_id in memories.unreadable} | {
-        resource_id: updated.error_of(resource_id) for resource_id in updated.unreadable
-    }
-    return Recalled({**{resource_id: m for resource_id, m in memories.items() if resource_id not in errors}, **updated}, errors)
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
@@ -226,21 +218,11 @@ def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Me
     return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` undoes it{more}")
 
 
-def _is_in_weekly_summary(memory: Memory) -> bool:
-    """Whether the weekly summary is enough for its owner. A stop by office hours leaves no hint, so one with a hint gets a mail."""
-    return memory.last_action is StepName.START and memory.last_action_result is Result.DONE
-
-
 def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
     """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
     texts = {history_reason(entry), history_reason(entry, rest=True)}
     entries = ledger.history(entry.id, entry.at - idle_period.MAX_CLOCK_SKEW, MAX_ENTRIES)
     return next((e for e in entries if e.what == TOLD_ENTRY and e.because in texts), None)
-
-
-def unchanged(memory: Memory) -> Memory:
-    """The row unchanged, for a mail that announced nothing more."""
-    return memory
 
 
 def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:

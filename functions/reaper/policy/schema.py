@@ -6,14 +6,12 @@ https://json-schema.org/draft/2020-12
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from reaper import duration
 from reaper.model import Ceiling, Confidence, Hours
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
@@ -35,10 +33,8 @@ class OfficeHours(Section):
         description="what is started when the hours begin: only what the reaper stopped (ours), or everything that is stopped (all)",
     )
     force: bool = Field(False, description="also stop what is busy; only for kinds that can be restarted")
-    override: Length = Field(
-        timedelta(hours=4),
-        description="how long the reaper leaves alone what a person started outside the hours",
-        examples=["4h"],
+    override: Length = Field(  # type: ignore[assignment]
+        "4h", description="how long the reaper leaves alone what a person started outside the hours", examples=["4h"]
     )
 
     @model_validator(mode="after")
@@ -87,14 +83,12 @@ class Defaults(Section):
     """The values that apply unless a rule sets its own. The default action only sends notices."""
 
     action: Ceiling = Field(Ceiling.NOTIFY, description=ACTION_HELP)
-    idle_after: IdleAfter = Field(timedelta(hours=24), description=IDLE_AFTER_HELP, examples=["24h"])
-    grace: Length = Field(timedelta(days=3), description=GRACE_HELP, examples=["3d"])
-    remind_every: Length = Field(timedelta(days=7), description=REMIND_EVERY_HELP, examples=["7d"])
-    snooze_max: SnoozeLength = Field(timedelta(days=30), description=SNOOZE_MAX_HELP, examples=["30d"])
-    lookback: Length = Field(
-        timedelta(days=14),
-        description="how much history of the signals is read; extended if an idle_after is longer",
-        examples=["14d"],
+    idle_after: IdleAfter = Field("1d", description=IDLE_AFTER_HELP, examples=["24h"])  # type: ignore[assignment]
+    grace: Length = Field("3d", description=GRACE_HELP, examples=["3d"])  # type: ignore[assignment]
+    remind_every: Length = Field("7d", description=REMIND_EVERY_HELP, examples=["7d"])  # type: ignore[assignment]
+    snooze_max: SnoozeLength = Field("30d", description=SNOOZE_MAX_HELP, examples=["30d"])  # type: ignore[assignment]
+    lookback: Length = Field(  # type: ignore[assignment]
+        "2w", description="how much history of the signals is read; extended if an idle_after is longer", examples=["14d"]
     )
     act_on: Confidence = Field(Confidence.PROVEN, description=ACT_ON_HELP)
     tags_may: list[TagPermission] = Field([TagPermission.PROTECT, TagPermission.TIGHTEN], description=TAGS_MAY_HELP)
@@ -108,7 +102,7 @@ class RunLimits(Section):
 
     max_acts: int = Field(200, ge=0, description="the most stops and deletes of one sweep over all accounts")
     max_share: Percentage = Field(
-        default="25%", description="the largest share of a kind over all accounts that one sweep may stop or delete"
+        "25%", description="the largest share of a kind over all accounts that one sweep may stop or delete"
     )  # type: ignore[assignment]
     max_usd_per_hour: float = Field(
         2000,
@@ -126,11 +120,11 @@ class Limits(Section):
 
     max_acts: int = Field(20, ge=0, description="the most stops and deletes of one sweep in one account or subscription")
     max_share: Percentage = Field(
-        default="25%",
+        "25%",
         description="the largest share of a kind in one account that one sweep may stop or delete; above it, that kind is put on hold there",
     )  # type: ignore[assignment]
     max_jump: Percentage = Field(
-        default="25%",
+        "25%",
         description="how much a kind's idle share in one place may exceed its usual share before all actions and notices there are put on hold",
     )  # type: ignore[assignment]
     max_usd_per_hour: float = Field(
@@ -195,7 +189,6 @@ def policy_schema(kinds: Sequence[str]) -> dict[str, Any]:
     for section in (schema, *schema["$defs"].values()):
         for key, description in section.get("properties", {}).items():
             section["properties"][key] = _without_pydantic_keys(description)
-    _spell_defaults(schema)
     _name_kinds(schema["$defs"]["Match"]["properties"]["kind"], kinds)
     return SCHEMA_HEAD | schema | SCHEMA_HEAD
 
@@ -206,24 +199,6 @@ def _without_pydantic_keys(key: dict[str, Any]) -> dict[str, Any]:
     if "default" in key and isinstance(key["default"], str | int | float | list):
         cleaned["default"] = key["default"]
     return cleaned
-
-
-def _spell_defaults(schema: dict[str, Any]) -> None:
-    """Write default durations as a file has them: `24h`, not pydantic's P1D."""
-    for section, model in _models_of(Policy):
-        properties = (schema if model is Policy else schema["$defs"].get(section, {})).get("properties", {})
-        for name, field in model.model_fields.items():
-            if isinstance(field.default, timedelta):
-                properties[field.alias or name]["default"] = duration.policy_duration(field.default)
-
-
-def _models_of(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The model and the models of its keys, by name."""
-    yield model.__name__, model
-    for field in model.model_fields.values():
-        for annotation in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                yield from _models_of(annotation)
 
 
 def _name_kinds(key: dict[str, Any], kinds: Sequence[str]) -> None:

@@ -29,24 +29,18 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _parse_length(value: object, shortest: timedelta = timedelta(0), expected: str = "") -> timedelta:
-    """A duration of at least `shortest`, which the error spells as `expected`."""
-    if not isinstance(value, str | timedelta):
-        raise ValueError(f"expected {duration.EXPECTED_DURATION}")
-    length = duration.parse_duration(value) if isinstance(value, str) else value
-    if length < shortest:
-        raise ValueError(f"expected at least {expected}")
-    return length
+def _length(shortest: timedelta = timedelta(0), expected: str = "") -> BeforeValidator:
+    """Parses a duration of at least `shortest`, which the error spells as `expected`."""
 
+    def parse(value: object) -> timedelta:
+        if not isinstance(value, str | timedelta):
+            raise ValueError(f"expected {duration.EXPECTED_DURATION}")
+        length = duration.parse_duration(value) if isinstance(value, str) else value
+        if length < shortest:
+            raise ValueError(f"expected at least {expected}")
+        return length
 
-def _parse_idle_after(value: object) -> timedelta:
-    """Metrics are hourly and arrive late, so less than half an hour of silence proves nothing."""
-    return _parse_length(value, MIN_IDLE_AFTER, f"{duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late")
-
-
-def _parse_snooze_max(value: object) -> timedelta:
-    """Every resource can be snoozed."""
-    return _parse_length(value, timedelta(days=1), "1d: snooze links offer whole days")
+    return BeforeValidator(parse)
 
 
 def _parse_percentage(value: object) -> float:
@@ -96,9 +90,10 @@ def _scalar_text(value: object) -> object:
 
 
 _DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": duration.DURATION_PATTERN})
-IdleAfter = Annotated[timedelta, BeforeValidator(_parse_idle_after), _DURATION_SCHEMA]
-Length = Annotated[timedelta, BeforeValidator(lambda value: _parse_length(value)), _DURATION_SCHEMA]
-SnoozeLength = Annotated[timedelta, BeforeValidator(_parse_snooze_max), _DURATION_SCHEMA]
+Length = Annotated[timedelta, _length(), _DURATION_SCHEMA]
+_SHORTEST = f"{duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late"
+IdleAfter = Annotated[timedelta, _length(MIN_IDLE_AFTER, _SHORTEST), _DURATION_SCHEMA]
+SnoozeLength = Annotated[timedelta, _length(timedelta(days=1), "1d: snooze links offer whole days"), _DURATION_SCHEMA]
 Percentage = Annotated[
     float,
     BeforeValidator(_parse_percentage),

@@ -129,7 +129,7 @@ def _reply_to_form(request: Request, link: SnoozeLink, context: SnoozeContext) -
 
 
 def _form_page(form: SnoozeForm, link: SnoozeLink, context: SnoozeContext, problem: str = "") -> Reply:
-    memory = record.read_memory(link.resource, context.ledger(), context.now)
+    memory = context.ledger().memory(link.resource, context.now)
     return pages.form_page(form, link, memory, context.now, record.may_shorten(memory, link), problem)
 
 

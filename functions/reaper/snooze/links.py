@@ -21,11 +21,10 @@ LINK_VALID_FOR = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """What signs links: the address of the page without its path (`base`), the keys, and how long links are valid."""
+    """What signs links: the address of the page without its path (`base`), and the keys."""
 
     base: str
     keys: Keys
-    valid_for: timedelta = LINK_VALID_FOR
 
 
 def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
@@ -73,7 +72,7 @@ def _link_for(finding: Finding, signer: LinkSigner, now: datetime) -> SnoozeLink
     place = {"aws": "AWS account", "azure": "Azure subscription"}.get(resource.target.cloud, resource.target.cloud)
     return SnoozeLink(
         resource=resource.id,
-        expires=now + signer.valid_for,
+        expires=now + LINK_VALID_FOR,
         max_days=finding.case.rule.snooze_max // timedelta(days=1),
         kind=resource.kind,
         name=resource.name,

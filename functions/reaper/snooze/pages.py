@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from hashlib import sha256
@@ -26,6 +26,8 @@ from reaper.text import format_time, format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+NO_HEADERS: Mapping[str, str] = {}
 
 
 def form_page(form: SnoozeForm, link: SnoozeLink, memory: Memory, now: datetime, may_shorten: bool, problem: str = "") -> Reply:
@@ -76,8 +78,8 @@ def not_found(path: str) -> Reply:
 
 def method_not_allowed(method: str) -> Reply:
     """The reply to a method other than GET, HEAD and POST."""
-    reply = _text_reply(405, "Not supported", "You can only open this page or send its form.", repr(method[:20]))
-    return _with_header(reply, "allow", "GET, HEAD, POST")
+    text = "You can only open this page or send its form."
+    return _text_reply(405, "Not supported", text, repr(method[:20]), {"allow": "GET, HEAD, POST"})
 
 
 def body_too_long(length: int) -> Reply:
@@ -94,33 +96,28 @@ def invalid_link(now: datetime, detail: str) -> Reply:
 
 def too_many_requests(detail: str) -> Reply:
     """The reply over a rate limit."""
-    reply = _text_reply(429, "Too many requests", "Nothing was changed. Try again in a minute.", detail)
-    return _with_header(reply, "retry-after", "60")
+    return _text_reply(429, "Too many requests", "Nothing was changed. Try again in a minute.", detail, {"retry-after": "60"})
 
 
 def keys_unavailable(now: datetime, detail: str) -> Reply:
     """The reply if the keys can't be read."""
     text = "This link can't be checked right now. Nothing was changed. Try again in a few minutes."
     body = _render_page("refused", "Try again later", text=text, until=snooze_end(now, 7))
-    return _with_header(_reply(503, body, detail), "retry-after", "120")
+    return _reply(503, body, detail, {"retry-after": "120"})
 
 
 def ledger_unavailable(link: SnoozeLink, until: datetime, detail: str) -> Reply:
     """The reply if the ledger fails."""
     body = _render_page("unavailable", "Try again later", link=link, until=until)
-    return _with_header(_reply(503, body, f"{link.resource}: {detail}"), "retry-after", "120")
+    return _reply(503, body, f"{link.resource}: {detail}", {"retry-after": "120"})
 
 
-def _text_reply(status: int, title: str, text: str, note: str) -> Reply:
-    return _reply(status, _render_page("plain", title, text=text, until=None), note)
+def _text_reply(status: int, title: str, text: str, note: str, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+    return _reply(status, _render_page("plain", title, text=text, until=None), note, headers)
 
 
-def _reply(status: int, body: str, note: str) -> Reply:
-    return Reply(status=status, headers=page_headers(), body=body, note=note, failed=status >= 500)
-
-
-def _with_header(reply: Reply, name: str, value: str) -> Reply:
-    return replace(reply, headers={**reply.headers, name: value})
+def _reply(status: int, body: str, note: str, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+    return Reply(status=status, headers={**page_headers(), **headers}, body=body, note=note, failed=status >= 500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

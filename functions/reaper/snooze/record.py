@@ -57,12 +57,6 @@ def record_history(resource_id: str, memory: Memory, ledger: Ledger, now: dateti
     return None
 
 
-def read_memory(resource_id: str, ledger: Ledger, now: datetime) -> Memory:
-    """The memory of the resource. Raises CloudError if the ledger fails."""
-    memory: Memory = ledger.recall([resource_id], now).get(resource_id, Memory())
-    return memory
-
-
 def _snoozed_by(form: SnoozeForm, link: SnoozeLink, memory: Memory) -> str:
     """The owner whose link it was. A name in the form proves nothing, so it's only added.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reaper.act import act, refuse_target
-from reaper.acting.executor import ActContext
+from reaper.acting.task import ActContext
 from reaper.conclude import leases_of
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason

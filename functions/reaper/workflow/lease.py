@@ -1,10 +1,10 @@
-"""The lease of a whole run: one workflow at a time per ledger. Rows and intents prevent conflicts; the lease saves a run that would find none free.
+"""The lease of a whole run: one workflow at a time per ledger. It only saves work: the row versions and intents are what prevents conflicts.
 
 It is a named row of the ledger with the holder: the execution of the workflow. A holder that no longer runs, or whose time is over, has lost it.
-A run that takes it over from such a holder may take the leases of that run's targets, too: they would be given back by no run.
+A run that takes it over from such a holder may take the leases of that run's targets, too, because no run would give them back.
 
-The engine repeats a step once it gave up on a process, so the latest process has the claim to conclude a run. An earlier one that still runs stops
-at its next message; what it has sent, the latest one finds in the ledger.
+The engine repeats a step once it has given up on a process, so the latest process has the claim to conclude a run. An earlier one that still runs
+stops before its next message. The latest one finds in the ledger what was sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow, parse_time, sortable_time
-from reaper.ledger.update import write_until_accepted
+from reaper.ledger.update import update_row
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.run import conclude_context, open_ledger
@@ -48,51 +48,49 @@ class RunLease:
 
 
 def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
-    """Take the lease, also from a holder that no longer runs. Returns the lease in the way, or None once it is taken. Raises CloudError."""
+    """Take the lease, also from a holder that no longer runs. Returns None once it is taken, else the lease of the run that has it.
+
+    Raises CloudError.
+    """
     in_the_way: list[RunLease] = []
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(LEASE_ROW)
-        other = _lease_of(row)
+    def take(row: NamedRow) -> Mapping[str, str] | None:
+        other = _lease_in(row.values)
         if other and other.holder != wanted.holder and other.until > now and is_running(other.holder):
             in_the_way.append(other)
-            return True
-        return ledger.write_row(LEASE_ROW, _row_of(_after(other, wanted)), row.version, now) or None
+            return None
+        return _row_of(_after(other, wanted))
 
-    write_until_accepted(attempt, "the lease of the run")
+    update_row(ledger, LEASE_ROW, take, now, "the lease of the run")
     return in_the_way[0] if in_the_way else None
 
 
 def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
     """The lease, if this run has it and this execution is its holder. Raises CloudError."""
-    lease = _lease_of(ledger.read_row(LEASE_ROW))
+    lease = _lease_in(ledger.read_row(LEASE_ROW).values)
     return lease if lease and (lease.run, lease.holder) == (run, holder) else None
 
 
 def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
     """Give the lease back if this run still has it. Raises CloudError."""
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(LEASE_ROW)
-        lease = _lease_of(row)
-        return lease is None or lease.run != run or ledger.write_row(LEASE_ROW, {}, row.version, now) or None
+    def give_back(row: NamedRow) -> Mapping[str, str] | None:
+        lease = _lease_in(row.values)
+        return {} if lease and lease.run == run else None
 
-    write_until_accepted(attempt, "the lease of the run")
+    update_row(ledger, LEASE_ROW, give_back, now, "the lease of the run")
 
 
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
-    """Claim the sending of a run's messages for one process, also if another one has it: the engine repeats a step once it gave that one up.
+    """Claim the sending of a run's messages for this process, even if another one has the claim: the engine has given that one up.
 
-    The row has the claims of all runs: that of another run may be under way, and must not be lost. Raises CloudError.
+    The row has the claims of all runs. Those of other runs stay. Raises CloudError.
     """
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(CONCLUDE_ROW)
-        return (
-            ledger.write_row(CONCLUDE_ROW, _claims_row({**_current_claims(row, now), claim.run: claim}), row.version, now) or None
-        )
+    def add(row: NamedRow) -> Mapping[str, str]:
+        return _claims_row({**_current_claims(row, now), claim.run: claim})
 
-    write_until_accepted(attempt, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, add, now, "the claim to conclude")
 
 
 def has_claim(ledger: Ledger, claim: RunLease) -> bool:
@@ -104,15 +102,12 @@ def has_claim(ledger: Ledger, claim: RunLease) -> bool:
 def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
     """Give the claim back if this process still has it. Raises CloudError."""
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(CONCLUDE_ROW)
+    def remove(row: NamedRow) -> Mapping[str, str] | None:
         claims = _current_claims(row, now)
         found = claims.pop(claim.run, None)
-        if found is None or found.holder != claim.holder:
-            return True
-        return ledger.write_row(CONCLUDE_ROW, _claims_row(claims), row.version, now) or None
+        return _claims_row(claims) if found and found.holder == claim.holder else None
 
-    write_until_accepted(attempt, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, remove, now, "the claim to conclude")
 
 
 def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
@@ -124,7 +119,7 @@ def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
 
 
 def _current_claims(row: NamedRow, now: datetime | None) -> dict[str, RunLease]:
-    """The claims, by run; those that still last if `now` says when that is. One that can't be understood is none."""
+    """The claims by run. With `now`, only those that still last. A claim that can't be understood is left out."""
     try:
         claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
     except (ValueError, TypeError):
@@ -141,12 +136,8 @@ def _row_of(lease: RunLease) -> Mapping[str, str]:
     return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until), **dead_runs}
 
 
-def _lease_of(row: NamedRow) -> RunLease | None:
-    """The lease in the row. One that can't be understood is none: it would block every later run."""
-    return _lease_in(row.values)
-
-
 def _lease_in(values: Mapping[str, str]) -> RunLease | None:
+    """The lease in a row. One that can't be understood is none: it would block every later run."""
     try:
         dead_runs = tuple(values.get("dead_runs", "").split())
         return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any, TypeVar
 
 from reaper import handover
@@ -92,12 +91,12 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     Raises ReaperError if the store fails or the run isn't the caller's; failures of the ledger are in the coverage.
     """
     stored = require_run(context.store, engine)
-    decided = _read_decided(context, stored)
+    decided = _read_handed_over(DECIDED, context, stored)
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
         missing = _note_missing(missing_items(items, context.store, failures), context)
-        parts = observed_parts(stored, items, context.store, missing, context.clock())
+        parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)
         if not context.store.create(DECIDED, handover.dump(decided)):
             decided = _require_decided(context, stored)  # a repeated call was quicker
@@ -137,7 +136,7 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
     policy, because = current_policy(context, engine)
     with lease.claimed(stored, context, lease.open_context(stored, context, policy, because)) as opened:
         missing = _read_missing(context)
-        parts = observed_parts(stored, stored.items(), context.store, missing, context.clock())
+        parts = observed_parts(stored, stored.items(), context.store, missing)
         acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
@@ -180,10 +179,6 @@ def _decided_name(number: int) -> str:
     return f"decided/{number}.json"
 
 
-def _read_decided(context: WorkflowContext, stored: StoredRun) -> Decided | None:
-    return _read_handed_over(DECIDED, context, stored)
-
-
 def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) -> Decided | None:
     text = context.store.read(name)
     if text is None:
@@ -198,7 +193,7 @@ def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) ->
 
 
 def _require_decided(context: WorkflowContext, stored: StoredRun) -> Decided:
-    decided = _read_decided(context, stored)
+    decided = _read_handed_over(DECIDED, context, stored)
     if decided is None:
         raise CloudError(Reason.GONE, "workflow", f"the run wasn't decided ({DECIDED} is missing)")
     return decided
@@ -224,18 +219,16 @@ def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures)
     return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
 
 
-def observed_parts(
-    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures, now: datetime
-) -> Iterator[Observed]:
+def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures) -> Iterator[Observed]:
     """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
     for item in items:
         because, part = missing.get(item.item, NO_REASON), None
         try:
-            text = _read_part(store, f"observed/{item.item}.json") if item.item not in missing else None
-            part = _of_run(handover.load_observed(text), stored) if text is not None else None
+            if item.item not in missing:
+                part = _read_part(f"observed/{item.item}.json", handover.load_observed, stored, store)
         except ValueError as error:
             because = f"what it observed can't be read ({_first_line(error)})"
-        yield part or _missing_part(stored, item, because, now)
+        yield part or _missing_part(stored, item, because)
 
 
 def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
@@ -244,8 +237,7 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
     for number, target in enumerate(targets):
         because, part = failures.get(number, NO_REASON), None
         try:
-            text = _read_part(store, f"acted/{number}.json")
-            part = _of_run(handover.load_acted(text), stored) if text is not None else None
+            part = _read_part(f"acted/{number}.json", handover.load_acted, stored, store)
             if part and part.target != target:
                 raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
@@ -257,24 +249,24 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
 Part = TypeVar("Part", Observed, Acted)
 
 
-def _of_run(part: Part, stored: StoredRun) -> Part:
-    """The part. Raises ValueError if another run left it."""
-    if part.run != stored.run:
-        raise ValueError(OTHER_RUN)
-    return part
+def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store: RunStore) -> Part | None:
+    """What a step left; None if it left nothing.
 
-
-def _read_part(store: RunStore, name: str) -> str | None:
-    """The part's text; None if there is none. Raises ValueError if it isn't text, and CloudError if the store fails."""
+    Raises ValueError if that can't be understood or another run left it, and CloudError if the store fails.
+    """
     try:
-        return store.read(name)
+        text = store.read(name)
     except CloudError as error:
         if error.reason is not Reason.UNREADABLE:
             raise
         raise ValueError(str(error)) from error
+    part = load(text) if text is not None else None
+    if part and part.run != stored.run:
+        raise ValueError(OTHER_RUN)
+    return part
 
 
-def _missing_part(stored: StoredRun, item: RunItem, because: str, now: datetime) -> Observed:
+def _missing_part(stored: StoredRun, item: RunItem, because: str) -> Observed:
     account = stored.account(item.account)
     rows = tuple(
         Coverage(

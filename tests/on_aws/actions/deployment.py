@@ -11,7 +11,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, policy
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.acting.executor import ActContext
+from reaper.acting.task import ActContext
 from reaper.aws import targets
 from reaper.case import Finding, Report
 from reaper.ledger.lease import RunLeases

@@ -25,7 +25,7 @@ from reaper.acting.contract import (
     UndoResult,
 )
 from reaper.acting.manifest import Archive, require_own_form
-from reaper.acting.permit import CallPermit, Look, hints_inside
+from reaper.acting.permit import CallPermit, hints_inside
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
 from reaper.ledger.rows import Unfinished
@@ -118,10 +118,8 @@ class Stage:
             action=move, run="r1", at=NOW,
         )  # fmt: skip
         return CallPermit(
-            look=Look(
-                resource=resource, memories={}, read=lambda: functions.read_now(self.cloud(), resource),
-                look=lambda now, before: None,
-            ),
+            resource=resource, memories={}, read=lambda: functions.read_now(self.cloud(), resource),
+            look_again=lambda now, before: None,
             own_intent=Intent(before=Memory(), written=Memory(), hint=hint),
             ledger=ledger,
             clock=lambda: NOW,

@@ -1,0 +1,1 @@
+"""Where texts are stored: in a cloud or in a folder."""
