@@ -89,6 +89,17 @@ def test_an_unreadable_row_of_endpoints_hides_no_other(
     assert result.coverage(DEPLOYMENT).status == "partial"
 
 
+@pytest.mark.parametrize("path", ["/onlineEndpoints", "/in-lost/deployments"])
+def test_a_row_from_elsewhere_is_a_gap_and_hides_no_other(server: Server, vision: Workspace, run_sweep: Sweep, path: str):
+    for name in ("lost", "found"):
+        silent(vision, f"in-{name}", name)
+    server.rules.append(on("POST", GRAPH, NOT_IN_GRAPH))
+    server.rules.append(changed(server, path, lambda body: body["value"][0].update(id="/subscriptions/other/odd")))
+    result = run_sweep(DEPLOYMENT)
+    assert {name: result.verdict(name) for name in result.findings} == {"found": PROVEN}
+    assert result.coverage(DEPLOYMENT).status == "partial"
+
+
 def test_a_workspace_without_an_id_hides_no_other(server: Server, vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("found"), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/workspaces", lambda body: body["value"].append({"name": "odd"})))
