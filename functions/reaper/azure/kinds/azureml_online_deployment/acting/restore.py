@@ -154,7 +154,7 @@ def set_traffic(cloud: CloudSession, endpoint: Json, share: Share) -> None:
 
 
 def wait_until_settled(cloud: CloudSession, endpoint_id: str) -> None:
-    """Wait up to a minute until the endpoint's new traffic is in place: Azure deletes nothing that gets details. Raises CloudError."""
+    """Wait up to a minute until the endpoint's new traffic is in place: Azure deletes nothing that gets traffic. Raises CloudError."""
     state = ""
     for reads in range(MAX_READS):
         if reads:
