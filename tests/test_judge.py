@@ -25,6 +25,12 @@ def verdict(*readings: Reading, **fields: object):
     return judge_resource(observed.resource, observed, holds, NOW)
 
 
+def cut_off(hours: int) -> Series:
+    """A silent series whose query ended so many hours early."""
+    whole = series({})
+    return replace(whole, values=whole.values[:-hours])
+
+
 def test_silence_with_a_live_heartbeat_is_proven_idle():
     judgement = verdict(activity(), heartbeat())
     assert (judgement.state, judgement.confidence) == (State.IDLE, Confidence.PROVEN)
@@ -62,6 +68,7 @@ def test_idle_period_begins_after_the_last_busy_hour():
         ),
         pytest.param([activity(complete=False), heartbeat()], State.UNKNOWN, id="partial activity"),
         pytest.param([activity(), heartbeat(complete=False)], State.UNKNOWN, id="partial heartbeat"),
+        pytest.param([activity(series=cut_off(5)), heartbeat()], State.UNKNOWN, id="activity was asked for too early an end"),
         pytest.param([heartbeat()], State.UNKNOWN, id="nothing that could show use"),
         pytest.param([], State.UNKNOWN, id="no reading"),
         pytest.param(
