@@ -14,6 +14,9 @@ from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Endpoint, Notebook, Variant
 from reaper_sandbox.aws.sagemaker.listing import settle
 
+INSTANCES, COPIES = 2, 2
+"""Of a host, and of each component on it."""
+
 
 class OnAws(Thing):
     """What one AWS account has in one region."""
@@ -160,8 +163,13 @@ class AwsHost(AwsEndpoint):
     """An endpoint that hosts inference components. Nobody calls itself; it is used where they are."""
 
     def make(self) -> None:
-        host = Variant(name="v0", instance="ml.m5.xlarge", count=2, model=None, scaling=(0, 4))
+        host = Variant(name="v0", instance="ml.m5.xlarge", count=INSTANCES, model=None, scaling=(0, 4))
         self.account.endpoint(self.name, variants=(host,), created=self.born, tags={"owner": self.owner})
+
+    def level(self) -> int:
+        """As made while a component has fewer copies: then SageMaker itself sets its instances by what its components need."""
+        level = super().level()
+        return level if all(guest.level() == COPIES for guest in self.guests) else self.exists() * INSTANCES
 
     def least(self) -> int:
         return 0
@@ -188,7 +196,7 @@ class AwsComponent(OnAws):
         super().__init__(account, name, owner, plan, born)
 
     def make(self) -> None:
-        self.account.component(self.name, self.host, copies=2, created=self.born, tags={"owner": self.owner})
+        self.account.component(self.name, self.host, copies=COPIES, created=self.born, tags={"owner": self.owner})
         scaled.wake(self.account, scaled.copies(self.account, self.name), name=f"wake-{self.name}")
 
     @property

@@ -48,6 +48,8 @@ class Claims:
     taken: dict[tuple[str, str], datetime] = field(default_factory=dict)
     jumps: dict[Place, datetime] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    could_doubt: bool = True
+    """Whether the run before was undisturbed: it sees the use and remembers its doubt, and the next one looks far enough back to be sure."""
 
     def saw(self, scene: Scene) -> Iterator[str]:
         """What is wrong about the notices of one command, and about what it took back or didn't."""
@@ -56,8 +58,9 @@ class Claims:
             for name in mail.corrects:
                 yield from self._taken_back(name, mail, scene)
             self.made += self._claims(mail, scene)
-        if scene.undisturbed:
+        if scene.undisturbed and self.could_doubt:
             yield from self._owed(scene)
+        self.could_doubt = scene.undisturbed or (self.could_doubt and scene.verb != "sweep")
 
     def _claims(self, mail: Mail, scene: Scene) -> Iterator[Claim]:
         for notice in mail.notices:

@@ -134,7 +134,7 @@ def announced(play: Season, since: datetime, until: datetime) -> Iterator[tuple[
 def _last_minute(play: Season, thing: Thing, date: datetime, since: datetime, until: datetime) -> None:
     """Minutes before the announced stop something happens to it."""
     choice, when = play.dice.random(), max(since, min(date, until) - play.dice.randint(9, 25) * MINUTE)
-    if choice < 0.2:
+    if choice < 0.2 and (not thing.guests or any(guest.exists() for guest in thing.guests)):  # a host is used where they are
         play.say(f"{thing.name} is used at {when:%H:%M}, shortly before {date:%H:%M}")
         thing.use(when, when + 6 * MINUTE)
         play.counts["used just before its date"] += 1
