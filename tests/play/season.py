@@ -184,11 +184,9 @@ class Season:
         self.counts["restored"] += wanted is not None
         for one in (thing, gone):
             self.oracle.undone(one.name if one else "")
-        for _ in range(4):
-            result = self.command("restore", (gone or thing).id, "--role-name", town.RESTORER, mode="restore")
-            self.clock.to(self.clock.now + 10 * MINUTE)
-            if result.status == 0:
-                break
+        result = self._restored(gone or thing)
+        if gone and not thing.exists():  # it was deleted by an action of its own, before its host
+            result = self._restored(thing)
         if wanted is None or thing.name in self.drifted or self.today.outage in {"ledger", "writes", "permission"}:
             return
         now = thing.portrait() if thing.exists() else None
@@ -197,6 +195,15 @@ class Season:
                 (self.clock.now, f"{thing.name} ({thing.kind}) is not as it was before: {_differ(wanted, now)}; {result.stdout}")
             )
         self.before_act.pop(thing.name, None)
+
+    def _restored(self, thing: Thing) -> Done:
+        """The last of up to four tries."""
+        for _ in range(4):
+            result = self.command("restore", thing.id, "--role-name", town.RESTORER, mode="restore")
+            self.clock.to(self.clock.now + 10 * MINUTE)
+            if result.status == 0:
+                break
+        return result
 
     def end(self, calm_since: datetime, most: int = 1000) -> None:
         """What must hold when nothing has been out of order since that moment: nothing is stuck, and everything can be brought back.
