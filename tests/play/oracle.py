@@ -276,6 +276,8 @@ class Oracle:
         allowed |= (
             {2} if scene.verb in {"restore", "release", "plan", "apply"} and scene.out_of_order & {"ledger", "writes"} else set()
         )
+        if scene.verb == "restore" and "restores both" in scene.stderr:  # its host went with it: that is what to ask for
+            allowed |= {2}
         allowed |= {-9} if "kill" in scene.out_of_order else set()
         if scene.verb == "apply" and not scene.out_of_order and not self.halves.open:
             allowed -= {3}
