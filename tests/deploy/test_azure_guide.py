@@ -39,13 +39,14 @@ FILLED_IN = {
     "GROUP_ID": "ml-platform",
     "RUN_ID": "0123456789ab",
 }
-BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+PAGES = GUIDE.read_text() + (ROOT / "docs/uninstall.md").read_text()
+BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", PAGES, re.M | re.S)
 OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
 """What every curl since 7.10 has. --json came with 7.82, --fail-with-body with 7.76: long-lived systems have neither."""
 
 
 def blocks(heading: str) -> list[str]:
-    """The shell commands below a heading of the guide, block by block, with the placeholders filled in."""
+    """The shell commands below a heading of the guide or of the page to uninstall, block by block, with the placeholders filled in."""
     names, under = [], ""
     for heading_, block in BLOCKS:
         under = heading_ or under
@@ -66,7 +67,7 @@ ROLES_OF_GROUP, DROP_GROUP = blocks("A management group")
 [DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
 [LIFT] = blocks("Immutable manifests")
 SWEEP, ASK, TIMER = blocks("Try it")
-WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")
+WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("On Azure")
 REMOVE = f"{WHOSE}\n{DELETE}"
 
 
@@ -499,7 +500,7 @@ def test_the_pipeline_signs_in_from_one_environment_only(newcomer: Newcomer) -> 
 
 
 def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:
-    commands = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
+    commands = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", PAGES, flags=re.M | re.S))
     assert len(commands) > 3
     for command in commands:
         az.parse(shlex.split(command)[1:])
@@ -512,7 +513,7 @@ def test_the_pretend_cli_refuses_what_the_real_one_does() -> None:
 
 
 def test_the_pretend_cli_knows_no_command_that_the_guide_does_not_use() -> None:
-    guide = re.sub(r"\s+", " ", GUIDE.read_text())
+    guide = re.sub(r"\s+", " ", PAGES)
     assert [command for command in az.OPTIONS if f"az {command}" not in guide] == []
 
 
