@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -113,6 +114,15 @@ def test_a_summary_is_as_quiet_on_both_clouds_unless_asked():
     [azure] = re.findall(r"param quiet bool = (\w+)", (ROOT / "infra/main.bicep").read_text())
     assert aws == azure
     assert f"| `quiet` | `{azure}` |" in PAGES["docs/deploy-azure.md"]
+
+
+def test_the_comparison_has_the_measured_figures():
+    measured = json.loads((ROOT / "benchmarks/results.json").read_text())["peers"]
+    wrong = {fleet: measured[f"{fleet}: custodian"]["wrongly_idle"] for fleet in ("mixed", "hard")}
+    page = " ".join(PAGES["docs/comparison.md"].split())
+    assert (
+        f"it called {wrong['mixed']} endpoints idle that weren't, on a fleet of nothing but hard cases {wrong['hard']}:" in page
+    )
 
 
 def test_every_picture_is_on_a_page():
