@@ -25,7 +25,7 @@ def anchors(page: Path) -> set[str]:
 
 def links(page: Path) -> list[tuple[Path, str]]:
     """Where a page's own links lead to: a file, and the place in it."""
-    found = re.findall(r"\]\(((?!https?:)[^)\s]+)\)", prose(page))
+    found = ["".join(both) for both in re.findall(r"\]\(((?!https?:)[^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"", prose(page))]
     return [((page.parent / name).resolve() if name else page, anchor) for name, _, anchor in (f.partition("#") for f in found)]
 
 
