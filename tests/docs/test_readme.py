@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,9 @@ mkdir ml-idle-reaper && ln -s {ROOT}/* ml-idle-reaper/
 rm ml-idle-reaper/demo 2>/dev/null
 ln -s {sys.prefix} ml-idle-reaper/.venv
 """
-"""`git clone` without a network: links to these very files, and to the environment of the tests instead of one that `make` would fill for minutes."""
+"""`git clone` without a network: links to these very files, and to the environment of the tests."""
+MAKE = f'#!/bin/sh\nexec {shutil.which("make")} --assume-old=.venv/.demo "$@"\n'
+"""`make` that finds that environment filled, or it would install into it."""
 
 
 def test_the_readme_is_short_enough_to_be_read():
@@ -38,12 +41,12 @@ def test_prerequisites_come_before_the_first_command():
 def test_the_first_screen_works_as_pasted(tmp_path: Path):
     (home := tmp_path / "home").mkdir()
     (tools := tmp_path / "tools").mkdir()
-    (tools / "git").write_text(CLONE)
-    (tools / "git").chmod(0o755)
+    for name, script in {"git": CLONE, "make": MAKE}.items():
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
     lines = re.findall(r"^\$ (.*)$", SCREEN, re.MULTILINE)
     assert lines[1:3] == ["make demo", 'export PATH="$PWD/.venv/bin:$PATH"']
-    # Nothing of ours is on the PATH. MAKEFLAGS: that the environment is filled already, or make would install into the tests' own.
-    environ = {"HOME": str(home), "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin", "MAKEFLAGS": "--assume-old=.venv/.demo"}
+    environ = {"HOME": str(home), "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin"}
     done = subprocess.run(
         ["sh", "-e"], input="\n".join(lines) + "\n", env=environ, cwd=home,
         capture_output=True, text=True, timeout=200, check=False,
