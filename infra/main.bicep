@@ -126,7 +126,7 @@ var installation = uniqueString(suffix, deployment().location)
 var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrstuvwxyz0123456789-', toLower(substring(name, i, 1))))
 var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
 
-// The same for addresses. A parameter file that nobody filled in has no address, and every summary to it would fail.
+// The same for addresses. The example's placeholder isn't one, and every summary to it would fail.
 var odd = filter(admins, address => !contains(address, '@') || contains(address, ' '))
 var complaint = fits ? 'admins: write your email addresses in the parameter file, without spaces' : '${name}: letters, digits and inner hyphens only'
 var groupName = { fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]
