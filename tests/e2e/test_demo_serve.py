@@ -114,7 +114,7 @@ def test_the_exports_are_shell_lines_and_lead_nowhere_else(practice: Practice):
 
 
 def test_the_readmes_practice_commands_run_in_order(practice: Practice, tmp_path: Path):
-    section = README[README.index("## Practice\n") : README.index("## Why another tool\n")]
+    section = README.split("\n## Practice\n")[1].split("\n## ")[0]
     first, *commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
     assert first == "reaper demo --serve"
     run_id = ""
