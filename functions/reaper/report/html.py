@@ -27,7 +27,7 @@ from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, format_time, format_usd, usd_cell
+from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
@@ -59,7 +59,7 @@ def render(report: Report) -> str:
         groups=summary.action_groups(report),
         nothing=summary.nothing_idle_text(report),
         nothing_read=summary.could_read_nothing(report),
-        acted=summary.acted_clause(report),
+        wasted=wasted_words(report),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
@@ -82,7 +82,7 @@ def _csp_hash(content: str) -> str:
 
 @cache
 def _script() -> str:
-    return "".join(["'use strict';\n", *(_asset(name) for name in ("draw.js", "detail.js", "table.js"))])
+    return "".join(["'use strict';\n", *(_asset(name) for name in ("draw.js", "detail.js", "group.js", "table.js"))])
 
 
 @cache
@@ -104,7 +104,7 @@ def _template() -> Template:
         "length": format_duration,
         "short": short_duration,
         "money": format_usd,
-        "cell": usd_cell,
+        "monthly": monthly_usd,
         "moment": format_time,
         "owner": owner_text,
         "word": summary.action_word,
@@ -133,7 +133,14 @@ def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
     words = WordList()
     rows = [_page_row(finding, words, run) for finding in findings]
     states, fields = [s.value for s in STATE_ORDER], list(rows[0]) if rows else []
-    head = {"now": _epoch(run.finished_at), "keep": keep_tag(run.finished_at), "states": states, "fields": fields}
+    head = {
+        "now": _epoch(run.finished_at),
+        "keep": keep_tag(run.finished_at),
+        "month": HOURS_A_MONTH,
+        "tags": [clean_line(key, MAX_LONG_TEXT) for key in run.report_tags],
+        "states": states,
+        "fields": fields,
+    }
     lines = ",\n".join(_json_text(list(row.values())) for row in rows)
     return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words.places))}}}'
 
@@ -146,6 +153,20 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
         return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
 
     return sorted(findings, key=place)
+
+
+def monthly_usd(usd_per_hour: float) -> str:
+    """The page's one unit of money: `$2,056`, what it costs in a month."""
+    return format_usd(usd_per_hour * HOURS_A_MONTH)
+
+
+def wasted_words(report: Report) -> str:
+    """`wasted since Mon 9 Nov`: the beginning of the longest idle period that cost money."""
+    longest = max((f.case.verdict.idle_for for f in report.idle if f.wasted_usd and f.case.verdict.idle_for), default=None)
+    if longest is None:
+        return "wasted"
+    now, since = report.run.finished_at, report.run.finished_at - longest
+    return f"wasted since {format_day(since)}{'' if since.year == now.year else f' {since.year}'}"
 
 
 def owner_text(finding: Finding) -> str:
@@ -161,7 +182,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
     return {
         "state": STATE_ORDER.index(verdict.state),
         "confidence": words(verdict.confidence),
-        "name": words(resource.name),
+        "name": words(resource.name, MAX_LONG_TEXT),
         "kind": words(resource.kind),
         "cloud": words(resource.target.cloud),
         "account": words(resource.target.account),
@@ -183,7 +204,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "because": words(verdict.because, MAX_LONG_TEXT),
         "rule": words(rule.name),
         "notes": [words(note, MAX_LONG_TEXT) for note in (*rule.notes, rule.protected_because) if note],
-        "tags": None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())],
+        "tags": None if tags is None else [[words(text, MAX_LONG_TEXT) for text in tag] for tag in sorted(tags.items())],
         "step": words(finding.step.name),
         "stepBecause": words(planned, MAX_LONG_TEXT),
         "heading": words(heading),
