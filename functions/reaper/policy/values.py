@@ -7,8 +7,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from annotated_types import MaxLen, MinLen
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
+from annotated_types import MinLen
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from reaper import duration
 from reaper.notices.message import is_plain_address
@@ -116,11 +116,10 @@ Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 TagKeys = Annotated[
-    list[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]],
+    list[str],
     BeforeValidator(as_list),
     AfterValidator(_require_different_keys),
-    MaxLen(10),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 10}]}),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
