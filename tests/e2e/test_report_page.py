@@ -408,6 +408,10 @@ def test_five_thousand_rows_in_groups_are_pages_too(show: Open):
     assert tab.locator("#resources tr").count() < 55
     tab.get_by_role("button", name="p59@example.com continued").click()
     assert tab.locator("#page").inner_text() == "Page 1 of 2", "the page follows the heading"
+    tab.get_by_role("button", name="p10@example.com 84 resources").click()
+    assert (headings(tab)[0].split(", ")[0], len(names(tab))) == ("p10@example.com continued", 50), (
+        "no row would be in sight above"
+    )
 
 
 def test_long_names_stay_distinct_and_are_whole_on_demand(show: Open):

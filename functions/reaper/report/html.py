@@ -52,7 +52,7 @@ def render(report: Report) -> str:
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
-        charts=[("kind", costs_by_kind(report)), ("owner", costs_by_owner(report))],
+        charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
         missing=coverage_map.missing_permissions(report),
@@ -72,12 +72,9 @@ def render(report: Report) -> str:
 
 def content_security_policy() -> str:
     """The page's content security policy: this style, this script, images inside the page, and nothing else."""
-    style, script = _csp_hash(_asset("report.css")), _csp_hash(_script())
-    return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-def _csp_hash(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    style, script = (b64encode(sha256(text.encode()).digest()).decode() for text in (_asset("report.css"), _script()))
+    allowed = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 @cache
@@ -169,6 +166,11 @@ def wasted_words(report: Report) -> str:
     return f"wasted since {format_day(since)}{'' if since.year == now.year else f' {since.year}'}"
 
 
+def kind_text(finding: Finding) -> str:
+    """The kind's name."""
+    return clean_line(finding.case.resource.kind)
+
+
 def owner_text(finding: Finding) -> str:
     """The owner's address, with a note if it may not be mailed, or `no owner`."""
     return clean_line(owners.shown(finding.owner) or "no owner")
@@ -233,42 +235,22 @@ def _json_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
-    """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest`: it combines all that have no bar of their own."""
+    """What a group has idle; `proven` and `likely` are percentages of the longest bar."""
 
-    label: str
-    usd: float
+    group: summary.CostGroup
     proven: float
     likely: float
-    count: int
-    unpriced: int
-    rest: bool = False
 
 
-def costs_by_kind(report: Report) -> list[ChartBar]:
-    """One bar per kind with idle resources."""
-    return _chart_bars(report, lambda finding: clean_line(finding.case.resource.kind))
-
-
-def costs_by_owner(report: Report) -> list[ChartBar]:
-    """One bar per owner of idle resources, and one for those without an owner."""
-    return _chart_bars(report, owner_text)
-
-
-def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
+def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
+    """One bar for each label of idle resources, most expensive first."""
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
     longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
-    return [_chart_bar(group, longest) for group in groups]
-
-
-def _chart_bar(group: summary.CostGroup, longest: float) -> ChartBar:
-    money = group.money
-    likely = money_of(f for f in group.findings if f.case.verdict.confidence is Confidence.LIKELY).usd_per_hour
-    return ChartBar(
-        label=group.name,
-        usd=money.usd_per_hour * HOURS_A_MONTH,
-        proven=round(100 * (money.usd_per_hour - likely) / longest, 2),
-        likely=round(100 * likely / longest, 2),
-        count=money.count,
-        unpriced=money.unpriced,
-        rest=group.others > 0,
-    )
+    shares = [
+        [
+            round(100 * money_of(f for f in group.findings if f.case.verdict.confidence is sure).usd_per_hour / longest, 2)
+            for sure in (Confidence.PROVEN, Confidence.LIKELY)
+        ]
+        for group in groups
+    ]
+    return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]

@@ -173,7 +173,7 @@ function recall() {
   const params = new URLSearchParams(location.hash.slice(1));
   for (const field of ['q', ...FILTERS]) view[field] = params.get(field) ?? '';
   view.states = new Set((params.get('state') ?? '').split(',').map((name) => DATA.states.indexOf(name)).filter((place) => place >= 0));
-  view.group = [...by('group').options].find(({ value }) => value === params.get('group'))?.value ?? '';
+  view.group = [...by('group').options].find(({ value }) => value.toLowerCase() === params.get('group')?.toLowerCase())?.value ?? '';
   const sort = params.get('sort') ?? '', field = sort.replace(/^-/, '');
   [view.sort, view.way] = Object.hasOwn(ORDERS, field) ? [field, sort === field ? 1 : -1] : ['', 1];
   fields();
@@ -208,10 +208,11 @@ function toggle(place) {
   if (open) row.after(detail(ROWS[place])); else row.nextElementSibling.remove();
 }
 
-// The keyboard stays on the heading, and the page follows it.
+// The page follows the heading, or the first row below it, and the keyboard stays on the heading.
 function toggleGroup(place) {
-  unfold([groups[place]], !unfolded(groups[place]));
-  view.page = Math.floor(lines.indexOf(groups[place]) / PAGE);
+  const open = !unfolded(groups[place]);
+  unfold([groups[place]], open);
+  view.page = Math.floor((lines.indexOf(groups[place]) + open) / PAGE);
   show();
   table.querySelector(`[data-group="${place}"]`).focus();
 }
