@@ -17,7 +17,7 @@ from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
-from reaper.policy.values import Domain, IdleAfter, Length, Percentage, PlainAddress, Section, SnoozeLength, TagPermission
+from reaper.policy.values import Domain, IdleAfter, Length, Percentage, PlainAddress, Section, SnoozeLength, TagPermission, Zone
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
@@ -146,6 +146,11 @@ class Owners(Section):
         None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]
     )
     contact: PlainAddress = Field(None, description="the contact at the end of owners' mails. Default: the fallback")
+    tz: Zone = Field(
+        "UTC",
+        description="the IANA time zone of the times in mails; a rule's office hours have their own",
+        examples=["Europe/Berlin"],
+    )
 
 
 class Policy(Section):
