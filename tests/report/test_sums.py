@@ -65,7 +65,7 @@ def test_report_and_mail_separate_what_was_acted_on():
     run_report = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
         assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(run_report)
-    subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
+    subject = "1 action taken, saving $730 a month"
     assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
     assert mail(run_report).startswith(f"{subject}; 1 new\n")
     totals = json.report_json(run_report)["totals"]
@@ -140,7 +140,7 @@ def test_unnamed_groups_are_counted_with_their_cost():
     run_report = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     summary = admin_summary(run_report, occasion())
     assert summary is not None
-    assert "and 3 others: $6.00 an hour, 3 idle" in summary.text
+    assert "and 3 others: $4,380 a month, 3 idle" in summary.text
     assert "and 3 others" in summary.html
     assert "others" not in admin_summary(report(*run_report.findings[:7]), occasion()).text
 
