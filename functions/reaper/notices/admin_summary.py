@@ -17,7 +17,7 @@ from reaper.ledger.ledger import target_from_text
 from reaper.limits import account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, has_cost, kind_title, notice_item, rate_text, wasted_text, with_settings
+from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
@@ -266,7 +266,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
 
 def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False) -> str:
     """`2 actions taken, saving $869 a month`; empty if they save nothing."""
-    saved = sum(f.saved_usd_per_hour for f in actions.done)
+    saved = sum(map(lasting_saving, actions.done))
     return f"{_count_text(actions.done, brief)} taken, saving {context.rate(saved)}" if saved else ""
 
 

@@ -19,6 +19,7 @@ from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import NoticeContext
+from reaper.planning import possible_actions
 from reaper.text import SMALLEST_SHOWN_USD, format_day, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
@@ -142,6 +143,12 @@ def kind_title(kind: str) -> str:
     return known.title if known else kind
 
 
+def lasting_saving(finding: Finding) -> float:
+    """The dollars an hour that its action saves from now on. Not if office hours end it: a rate of a month would promise too much."""
+    usual = possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
+    return 0.0 if usual else finding.saved_usd_per_hour
+
+
 def has_cost(money: Money) -> bool:
     """Whether more than almost nothing is known of what it costs."""
     return money.unpriced < money.count and not (money.unpriced and money.usd_per_hour < SMALLEST_SHOWN_USD)
@@ -241,7 +248,7 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
         return Cost(label="Cost", figure=rate, besides=wasted_text([finding], context))
     if finding.outcome.result is not Result.DONE:
         return Cost(label="Cost", figure=rate, besides="if it still runs")
-    if saved := finding.saved_usd_per_hour:
+    if saved := lasting_saving(finding):
         return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 

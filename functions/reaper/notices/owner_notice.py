@@ -15,7 +15,7 @@ from reaper.case import Finding, Money, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import ActionForecast, NoticeContext
-from reaper.notices.item import has_cost, keep_tag, notice_item, rate_text, shown_name, wasted_text
+from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
@@ -281,7 +281,7 @@ def _action_phrases(letter: Letter) -> list[str]:
 
 def _saving_phrase(letter: Letter) -> str:
     """`, saving $24.00 a day`; empty if what was done saves nothing, or the price is unknown."""
-    saves = sum(f.saved_usd_per_hour for f in letter.done)
+    saves = sum(map(lasting_saving, letter.done))
     return f", saving {letter.context.rate(saves)}" if saves else ""
 
 
