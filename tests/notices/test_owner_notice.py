@@ -87,12 +87,12 @@ def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes
         ),
         pytest.param(
             [finding("a", 4), finding("b", 3.09)],
-            "2 idle ML resources cost $170 a day; 2 will be scaled in from Tue 24 Nov",
+            "2 idle ML resources cost $170 a day; all will be scaled in from Tue 24 Nov",
             id="two",
         ),
         pytest.param(
             [finding("a", 4), finding("b", None)],
-            "2 idle ML resources cost at least $96.00 a day; 2 will be scaled in from Tue 24 Nov",
+            "2 idle ML resources cost at least $96.00 a day; all will be scaled in from Tue 24 Nov",
             id="one unpriced",
         ),
         pytest.param(

@@ -251,7 +251,7 @@ def _subject_forms(letter: Letter) -> list[str]:
 def _consequences(letter: Letter, *, brief: bool) -> list[str]:
     """What happens next and when: `1 will be scaled in from Tue 24 Nov`; if `brief`, `1 will be acted on from Tue 24 Nov`."""
     coming, enrolled, today = letter.coming, letter.enrolled, letter.today
-    who = "it" if len(letter.findings) == 1 else ""
+    who = "it" if len(letter.findings) == 1 else "all" if coming and coming.count == len(letter.findings) else ""
     parts = [f"{who or coming.count} {_how_phrase(coming, brief)} {coming.day}"] if coming else []
     parts += [f"{enrolled.count} {_how_phrase(enrolled, brief)} outside office hours {enrolled.day}"] if enrolled else []
     return parts + ([f"{today.count} {_how_phrase(today, brief)} {today.today}, even while used"] if today else [])
