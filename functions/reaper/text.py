@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -36,6 +37,18 @@ def format_day(when: datetime, tz: str = UTC) -> str:
 def format_clock(when: datetime, tz: str = UTC) -> str:
     """`10:00 UTC`: never without the zone's name."""
     return f"{when.astimezone(ZoneInfo(tz)):%H:%M} {tz}"
+
+
+def with_local_times(text: str, tz: str) -> str:
+    """`text` with every time such as `2026-11-28 10:00 UTC` as `format_time` shows it in that zone."""
+
+    def local(match: re.Match[str]) -> str:
+        try:
+            return format_time(datetime.fromisoformat(f"{match[1]}+00:00"), tz)
+        except (ValueError, OverflowError):  # other people's words
+            return match[0]
+
+    return re.sub(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b", local, text, flags=re.ASCII)
 
 
 def format_usd(usd: float, decimals: int | None = None) -> str:

@@ -130,6 +130,11 @@ def test_the_example_policies_exist():
             id="zone",
         ),
         pytest.param(
+            "version: 1\nowners: {tz: Berlin}",
+            "policy.yaml:2: owners.tz: 'Berlin' is not valid: unknown time zone 'Berlin': expected an IANA time zone; did you mean Europe/Berlin?",
+            id="zone of mails",
+        ),
+        pytest.param(
             "version: 1\nlimits: {max_scheduled: -1}",
             "policy.yaml:2: limits.max_scheduled: -1 is not valid: expected greater than or equal to 0",
             id="fewer than no stops",

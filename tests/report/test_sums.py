@@ -68,7 +68,7 @@ def test_report_and_mail_separate_what_was_acted_on():
     page = " ".join(html.render(run_report).split())
     assert '1 action saves <span class="saved">$730 a month</span>' in page
     assert "2 idle when judged, at $7,300 a month: 1 acted on." in page
-    subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
+    subject = "1 action taken, saving $730 a month"
     assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
     assert mail(run_report).startswith(f"{subject}; 1 new\n")
     totals = json.report_json(run_report)["totals"]
@@ -143,7 +143,7 @@ def test_unnamed_groups_are_counted_with_their_cost():
     run_report = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     summary = admin_summary(run_report, occasion())
     assert summary is not None
-    assert "and 3 others: $6.00 an hour, 3 idle" in summary.text
+    assert "and 3 others: $4,380 a month, 3 idle" in summary.text
     assert "and 3 others" in summary.html
     assert "others" not in admin_summary(report(*run_report.findings[:7]), occasion()).text
 

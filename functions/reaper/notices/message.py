@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
-from reaper.text import UTC, format_time, format_usd, tidy_line
+from reaper.text import format_time, tidy_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SENDER_NAME = "ML Idle Reaper"
+ABOUT = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/got-a-mail.md"
+"""The page for owners who got a mail."""
 MAX_SUBJECT = 150
 MAX_SHORT_SUBJECT = 99
 """Characters of a subject that every channel accepts: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
@@ -125,6 +127,6 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals["UTC"] = UTC
-    pages.filters |= {"moment": format_time, "money": format_usd, "length": format_duration, "tidy": tidy_line}
+    pages.globals["ABOUT"] = ABOUT
+    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line}
     return pages

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Wit
 
 from reaper import duration
 from reaper.notices.message import is_plain_address
+from reaper.policy import office_hours
 from reaper.policy.tags import MIN_IDLE_AFTER
 
 
@@ -111,6 +112,7 @@ Comparison = Annotated[
     BeforeValidator(_parse_comparison),
     WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"}),
 ]
+Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).key)]
 PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
