@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.extras import install_command
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs, Sns
 
@@ -148,7 +149,7 @@ def _open_sender(spec: Any, context: ChannelContext) -> Sender:
     try:
         sender: Sender = import_module(module).CHANNEL(spec, context)
     except ImportError as error:
-        why = f"it needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        why = f"it needs an extra: {install_command(extra)} ({error})"
         return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))
     return sender
 
