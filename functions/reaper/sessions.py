@@ -171,16 +171,21 @@ def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
     is_named = settings.cloud == cloud or _is_named(settings, cloud)
     try:
-        targets = import_module(f"reaper.{cloud}.targets")
+        import_module(f"reaper.{cloud}.targets")
     except ImportError as error:
         if is_named:
             raise SettingsError(f"{cloud} needs an extra: {install_command(cloud)} ({error})") from error
         progress(f"{cloud}: skipped, its SDK isn't installed")
         return False
-    if settings.cloud == "all" and not is_named and not targets.has_credentials():
+    if settings.cloud == "all" and not is_named and not has_credentials(cloud):
         progress(f"{cloud}: skipped, no credentials found. Use --cloud {cloud} to make this an error")
         return False
     return True
+
+
+def has_credentials(cloud: str) -> bool:
+    """Whether there seems to be a way to sign in to a cloud whose SDK is installed. Makes no call."""
+    return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
 
 
 def _is_named(settings: Settings, cloud: str) -> bool:

@@ -89,6 +89,11 @@ def short_repr(value: object) -> str:
     return text[: MAX_VALUE_LENGTH - 3] + "..." if cut else text
 
 
+def validation_text(message: str) -> str:
+    """The message of one of pydantic's errors without the words that it puts before ours."""
+    return message.removeprefix("Value error, ")
+
+
 def first_few(values: Sequence[str]) -> str:
     """The first of them, shortened, and how many more there are: `a, b, c and 8,997 more`."""
     more = len(values) - MAX_NAMED

@@ -19,7 +19,7 @@ from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.model import ACTIONS, Ceiling, StepName
-from reaper.sessions import CloudSession, is_available, list_accounts, open_sessions
+from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, open_sessions
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
@@ -92,7 +92,8 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
         role = settings.role if settings.role and settings.role.split(":")[4] in names else None
         advice = _advice(cloud, missing, text, role)
         if UNKNOWN_ACCOUNT in names:
-            yield to_fix(f"credentials.{cloud}", text, advice, missing)
+            found = missing is not None or has_credentials(cloud)
+            yield to_fix(f"credentials.{cloud}", text, advice if found else SIGN_IN, missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
             yield to_fix(f"targets.{cloud}", because, advice, missing)

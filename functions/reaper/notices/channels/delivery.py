@@ -20,6 +20,7 @@ from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs, Sns
+from reaper.text import validation_text
 
 MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
@@ -189,7 +190,7 @@ def _validated(model: type[Spec], values: Mapping[str, Any]) -> Spec:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {first['msg']}") from None
+        raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {validation_text(first['msg'])}") from None
 
 
 def _admins_only(spec: Acs | Sns) -> Acs | Sns:
