@@ -5,6 +5,10 @@ Where a package came from: https://packaging.python.org/en/latest/specifications
 
 from __future__ import annotations
 
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from shlex import quote
 
 from reaper import __version__
@@ -13,33 +17,19 @@ DISTRIBUTION = "ml-idle-reaper"
 
 
 def install_command(*extras: str) -> str:
-    """`/home/me/.venv/bin/python -m pip install '/home/me/reaper[demo]'`, which works in any folder.
+    """`/home/me/.venv/bin/python -m pip install '/home/me/reaper[demo]'`: the clone or wheel that this was installed from.
 
-    If it isn't known where this came from, as in a bundle, it names a clone and a wheel.
+    If that isn't known, as in a bundle, both ways are named.
     """
-    import sys  # all of this loads only when something is missing
-    from importlib.util import find_spec
-
-    python = quote(sys.executable or "python3")
-    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
-    return f"{pip} {_requirement(','.join(extras))}"
-
-
-def _requirement(extras: str) -> str:
-    """The clone or wheel that this was installed from, with the extras."""
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution
-    from pathlib import Path
-    from urllib.parse import urlsplit
+    from importlib.metadata import Distribution  # slow to load, and only needed when something is missing
     from urllib.request import url2pathname
 
-    try:
-        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        origin = {}
-    url = urlsplit(origin.get("url", ""))
-    path = url2pathname(url.path)
-    if url.scheme == "file" and Path(path).exists():
+    python, added = quote(sys.executable), f"[{','.join(extras)}]"
+    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    found = next(iter(Distribution.discover(name=DISTRIBUTION)), None)
+    origin = json.loads((found and found.read_text("direct_url.json")) or '{"url": ""}')
+    path = url2pathname(origin["url"].removeprefix("file://"))
+    if origin["url"].startswith("file://") and Path(path).exists():
         editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
-        return editable + quote(f"{path}[{extras}]")
-    return f"'.[{extras}]' in a clone, or 'ml_idle_reaper-{__version__}-py3-none-any.whl[{extras}]' in the folder of that file"
+        return f"{pip} {editable}{quote(path + added)}"
+    return f"{pip} '.{added}' in a clone, or 'ml_idle_reaper-{__version__}-py3-none-any.whl{added}' in the folder of that file"

@@ -240,11 +240,10 @@ def _require_plausible(region: str, known: Sequence[str]) -> None:
 
     A new number, as in `eu-west-9`, and a new country are plausible: AWS adds regions faster than the SDK is updated here.
     """
-    country, area = region.partition("-")[0], region.rstrip("0123456789")
-    is_spelled = REGION_NAME.fullmatch(region) is not None
-    if is_spelled and any(name.rstrip("0123456789") == area for name in known):
+    country, is_spelled = region.partition("-")[0], REGION_NAME.fullmatch(region) is not None
+    if is_spelled and any(name[:-1] == region[:-1] for name in known):
         return
-    compared = [name for name in known if name.partition("-")[0] == country] if is_spelled and len(country) == 2 else known
+    compared = [name for name in known if name.startswith(f"{country}-")] if is_spelled and len(country) == 2 else known
     near = did_you_mean(region, compared, 0.85 if is_spelled else 0.6)
     if near or not is_spelled:
         raise SettingsError(f"unknown AWS region {shorten(region)}{near or '; use a name such as us-east-1, or all'}")

@@ -69,7 +69,7 @@ def head_notes(report: Report) -> list[str]:
 
 
 def _swept_places(report: Report) -> Iterator[str]:
-    """A line for each cloud if it was read in full and has nothing: its kinds and places."""
+    """If everything could be read and nothing is there, a line for each cloud: its places and kinds."""
     by_cloud: dict[str, list[Coverage]] = defaultdict(list)
     for row in report.cloud_rows if not (report.findings or report.gaps) else ():
         by_cloud[row.cloud].append(row)
