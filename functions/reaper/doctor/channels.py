@@ -14,6 +14,7 @@ from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import folder_checks
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.message import Audience
 from reaper.snooze.links import LinkSigner, link_address, open_signer
@@ -69,7 +70,7 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     try:
         yield from _examiner(spec.type)(spec, name, context)
     except ImportError as error:
-        yield to_fix(name, f"its SDK isn't installed: {error}", "pip install 'ml-idle-reaper[aws,azure,chat]'")
+        yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
         advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy.").format(spec)
         yield of_error(name, error, advice_for(error, "", advice))

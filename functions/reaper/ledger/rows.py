@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_ori
 
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory, SideChange, StepName, Target
+from reaper.text import validation_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -254,7 +255,9 @@ def _unreadable(subject: str) -> Iterator[None]:
 
         reasons = str(error)
         if isinstance(error, ValidationError):
-            reasons = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+            reasons = "; ".join(
+                f"{'.'.join(map(str, e['loc']))}: {validation_text(e['msg'])}" for e in error.errors(include_url=False)
+            )
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
 
 

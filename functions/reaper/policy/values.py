@@ -30,12 +30,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _length(shortest: timedelta = timedelta(0), expected: str = "") -> BeforeValidator:
+def _length(shortest: timedelta = timedelta(0), expected: str = "1m, such as 30m, 4h or 3d") -> BeforeValidator:
     """Parses a duration of at least `shortest`, which the error spells as `expected`."""
 
     def parse(value: object) -> timedelta:
         if not isinstance(value, str | timedelta):
             raise ValueError(f"expected {duration.EXPECTED_DURATION}")
+        if isinstance(value, str) and re.fullmatch(r"\s*0+[mhdw]?\s*", value):
+            raise ValueError(f"expected at least {expected}")
         length = duration.parse_duration(value) if isinstance(value, str) else value
         if length < shortest:
             raise ValueError(f"expected at least {expected}")

@@ -58,6 +58,7 @@ def render(report: Report) -> str:
         missing=coverage_map.missing_permissions(report),
         groups=summary.action_groups(report),
         nothing=summary.nothing_idle_text(report),
+        notes=summary.head_notes(report),
         nothing_read=summary.could_read_nothing(report),
         wasted=wasted_words(report),
         paused=clean_line(paused_sentence(report.run.pause), 300),
