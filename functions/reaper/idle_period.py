@@ -141,12 +141,9 @@ def notice_was_for_another(case: Case, memory: Memory) -> bool:
 
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner."""
-    return (
-        memory.notified_owner is not None
-        and case.owner.address is not None
-        and memory.notified_owner.lower() != case.owner.address.lower()
-    )
+    """Whether the last notice went to an earlier owner, or to one who said that it isn't theirs."""
+    told, present = (memory.notified_owner or "").lower(), case.owner.address or ""
+    return bool(told) and (told != present.lower() if present else told == (case.owner.disowned_by or "").lower())
 
 
 def notice_was_for_part(memory: Memory) -> bool:

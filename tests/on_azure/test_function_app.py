@@ -26,7 +26,7 @@ from on_azure.functions_host import KEY
 from reaper import registry
 from reaper.azure.functions import starting
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM
-from reaper.snooze.token import Keys, SnoozeLink, sign_link
+from reaper.snooze.token import Keys, sign_link
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 
@@ -170,8 +170,7 @@ def settings(azure: Server, blobs: str | None) -> dict[str, str]:
 def snooze_link(deployment: str) -> str:
     """A token as a sweep of that deployment signs it."""
     expires = datetime.now(UTC) + timedelta(days=30)
-    link = SnoozeLink(resource=f"{SITE}/x", expires=expires, max_days=7, kind="azureml-compute-instance", name="churn")
-    return sign_link(link, Keys(current="k1", ring={"k1": b"s" * 40}, deployment=deployment))
+    return sign_link("one-mail-one-visit-one", expires, Keys(current="k1", ring={"k1": b"s" * 40}, deployment=deployment))
 
 
 def plain() -> dict[str, str]:

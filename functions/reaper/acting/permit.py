@@ -161,11 +161,13 @@ class CallPermit:
         return Outcome(result=Result.DONE, because=because, already_done=True, host_id=resource.id)
 
 
-def hints_inside(resource: Resource, chain: Owners, action: StepName, run: str, at: datetime) -> dict[str, Unfinished]:
+def hints_inside(
+    resource: Resource, memories: Mapping[str, Memory], chain: Owners, action: StepName, run: str, at: datetime
+) -> dict[str, Unfinished]:
     """The hint of each resource inside, should the action end it, with its owner by the policy: its kind may not have been swept."""
     return {
         inner.id: unfinished.unfinished_entry(
-            inner, owners.owner(inner, chain.tags, chain.domains, chain.fallback), action, run, at
+            inner, owners.present_owner(inner, memories.get(inner.id, Memory()), chain), action, run, at
         )
         for inner in resource.contained
     }

@@ -89,7 +89,7 @@ class Item:
     owner: str
 
 
-def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = False) -> Item:
+def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict = finding.case.resource, finding.case.verdict
     acted = finding.is_action
@@ -114,7 +114,7 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         cost=_item_cost(finding, acted),
         acted=acted,
         next_sentence=forecast.next_sentence(finding, context),
-        snooze_link=_safe_link(context.snooze_link(resource.id)) if not acted else None,
+        snooze_link=_safe_link(snooze_link),
         tag_command=keep_command(resource, context.now),
         stop=stop_command(finding.case) if idle else None,
         console=_safe_link(console_address(resource)) if idle else None,

@@ -19,7 +19,7 @@ from reaper.notices.item import cost_text, keep_tag, notice_item, rate_text, sho
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
-from reaper.text import format_usd, tidy_line
+from reaper.text import UTC, format_usd, tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
 MAX_NAMED = 5
@@ -129,7 +129,10 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
 
 def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Message:
     findings, context = letter.findings, letter.context
-    items = [notice_item(f, context, for_admins=not letter.to_owner) for f in findings]
+    zones = {forecast.time_zone_of(f) for f in findings}
+    links = context.open_visit(address, letter.to_owner, zones.pop() if len(zones) == 1 else UTC, findings)
+    keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
+    items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
     subject = _subject_line(letter, part)
     text, html = render_mail(
         "owner",
@@ -141,6 +144,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         only_hours=letter.only_hours,
         sums=letter.idle,
         coming=letter.coming,
+        keep_all=links.to_keep_all() if links else None,
         tag=keep_tag(context.now),
         part=part,
         context=context,
@@ -164,6 +168,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
             "usd_per_hour": round(letter.idle.usd_per_hour, 4),
         },
         resource_ids=tuple(f.case.resource.id for f in findings),
+        visit=links.visit if links else None,
     )
 
 

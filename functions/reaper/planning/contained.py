@@ -43,7 +43,7 @@ def _unnotified_because(
     inner: Resource, case: Case, memories: Mapping[str, Memory], action: StepName, chain: Owners, now: datetime
 ) -> str | None:
     memory, host_warned_at = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
-    inner_owner = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
+    inner_owner = owners.present_owner(inner, memory, chain).address
     is_current = _is_same_owner(memory.notified_owner or inner_owner, inner_owner)
     if is_current and not idle_period.notice_lapsed(case, memory, now) and _is_announced(memory, action):
         return _too_early_because(inner, memory, now)
