@@ -263,10 +263,10 @@ def test_the_snooze_page_is_anonymous_and_leaves_no_trace_in_the_log(page: Runni
     mine, foreign = snooze_link(SITE), snooze_link(f"{SITE}-2")
     assert [page.ask(f"/api/keep?t={token}", key=None)[0] for token in ("x", "", foreign)] == [403] * 3
     status, shown = page.ask(f"/api/keep?t={mine}", key=None)
-    assert (status, "churn" in shown.decode()) == (200, True)
-    assert page.ask("/api/keep", f"t={mine}&days=3".encode(), key=None)[0] == 200
+    assert (status, "This link isn" in shown.decode()) == (410, True), "its ledger is empty"
+    assert page.ask("/api/keep", f"t={mine}&r=1&days=3".encode(), key=None)[0] == 410
     log = page.log.read_text()
-    assert "snoozed until" in log
+    assert "the ledger has no resources for this link" in log
     assert "another deployment" in log
     assert "Traceback" not in log
     assert mine[-43:] not in log

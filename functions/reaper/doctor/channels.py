@@ -134,7 +134,7 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
     if deployment:
         yield ok("deployment", f"links are signed for {deployment}")
     else:
-        because = "REAPER_DEPLOYMENT isn't set, so any deployment with the same keys accepts these links"
+        because = "REAPER_DEPLOYMENT isn't set, so no deployed page accepts these links"
         yield to_fix("deployment", because, DEPLOYMENT_ADVICE)
     yield _page_check(url, signer, context)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,10 +26,11 @@ MAX_NAME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """What signs links: the address of the page without its path (`base`), and the keys."""
+    """What signs links: the address of the page without its path (`base`), the keys, and where the random IDs come from."""
 
     base: str
     keys: Keys
+    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ def open_visit(
     if not resources:
         return None
     visit = Visit(
-        id=secrets.token_urlsafe(16),
+        id=signer.new_id(),
         address=address,
         is_owner=is_owner,
         sent_at=now,
