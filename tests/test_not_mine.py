@@ -96,9 +96,10 @@ def test_the_fallback_gets_a_notice_and_a_full_grace(disowned: FakeDeployment):
 
 def test_the_admins_hear_of_it_once(disowned: FakeDeployment):
     sweep(disowned, hours=1)
-    [line] = [line for line in to_admins(disowned).splitlines() if "isn't theirs; " in line]
+    lines = to_admins(disowned).splitlines()
+    [line] = [line for line in lines if "isn't theirs" in line]
     assert line.startswith(f"- {DANA} says nb-7 (")
-    assert line.endswith(f"isn't theirs; notices now go to {ADMINS}.")
+    assert f"NOT THEIRS (1): notices now go to {ADMINS}; correct the owner's tag" in lines
     sweep(disowned, days=1)
     disowned.cloud.add("another", tags={"owner": LEE})
     sweep(disowned, days=1)
@@ -179,6 +180,18 @@ def test_a_click_before_the_recheck_withdraws_the_stop(deployment: FakeDeploymen
     report = run_phases(opened, deployment.hand_over)
     finding = finding_of(report, "nb-7")
     assert (finding.step.name, finding.outcome.result) == (StepName.STOP, Result.REFUSED)
+
+
+def test_an_earlier_notice_to_the_fallback_does_not_count_again(deployment: FakeDeployment):
+    [mail] = to_owners(deployment)
+    deployment.cloud.things["nb-7"].tags = {}
+    sweep(deployment, hours=1)
+    assert [m.to for m in to_owners(deployment)] == [ADMINS]
+    deployment.cloud.things["nb-7"].tags = {"owner": DANA}
+    deployment.now += DAY
+    click(deployment, mail)
+    report = sweep(deployment, days=3)
+    assert (finding_of(report, "nb-7").step.name, [m.to for m in to_owners(deployment)]) == (StepName.WARN, [ADMINS])
 
 
 def test_not_mine_protects_nothing_and_unprotects_nothing(disowned: FakeDeployment):

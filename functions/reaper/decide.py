@@ -207,8 +207,8 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
 
 def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
     """Plan each case once. What needs no decision is only counted."""
-    known, chain = dict(memories), phase.context.policy.owners
-    cases = [owners.with_present_owner(case, known.get(case.resource.id), chain) for case in cases]
+    known, fallback = dict(memories), phase.context.policy.owners.fallback
+    cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     by_id = {case.resource.id: case for case in cases}
     planned: list[Planned] = []
     counted: list[Case] = []

@@ -55,12 +55,7 @@ def test_one_link_lists_each_idle_resource_with_its_facts():
     assert (visit.sent_at, visit.expires) == (NOW, NOW + 30 * DAY)
     assert (first.name, first.usd_per_hour, first.max_days) == ("churn", 1.408, 30)
     assert (first.where, first.idle_since) == (f"AWS account {TARGET.account}, us-east-1", NOW - 9 * DAY)
-    assert links.to_keep_all() == links.address
     assert [links.to_keep(id) for id in (first.id, "two", "busy")] == [f"{links.address}&r=1", f"{links.address}&r=2", None]
-
-
-def test_a_mail_about_one_resource_has_one_link():
-    assert opened(finding()).to_keep_all() is None
 
 
 def test_nothing_that_can_be_kept_has_no_link():

@@ -75,7 +75,7 @@ def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
 def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
     """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
     action, now, chain = task.action, task.context.clock(), task.context.policy.owners
-    case = owners.with_present_owner(case, memories.get(case.resource.id), chain)
+    case = owners.with_present_owner(case, memories.get(case.resource.id), chain.fallback)
     _require_same_step(action, case, memories, now)
     snoozed = contained.snoozed_inside(case.resource, memories, now)
     if because := snoozed or contained.untold_inside(case, memories, action, chain, now):

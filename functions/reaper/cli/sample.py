@@ -20,8 +20,8 @@ from reaper.snooze.links import LinkSigner
 from reaper.snooze.token import Keys
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SAMPLE_KEYS = Keys(current="sample", ring={"sample": bytes(32)})
-SAMPLE_SIGNER = LinkSigner(base="https://sample.invalid", keys=SAMPLE_KEYS, new_id=lambda: "sample".ljust(22, "-"))
+KEYS = Keys(current="k", ring={"k": bytes(32)})
+SIGNER = LinkSigner(base="https://sample.invalid", keys=KEYS, new_id=lambda: "sample".ljust(22, "-"))
 VIRGINIA = Target(cloud="aws", account="123456789012", region="us-east-1")
 AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
 ENDPOINTS = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
@@ -44,7 +44,7 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
         mode=Mode.ENFORCE,
         owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
         run_id="sample",
-        open_visit=partial(links.open_visit, SAMPLE_SIGNER, now),
+        open_visit=partial(links.open_visit, SIGNER, now),
     )
 
 

@@ -141,9 +141,8 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
 
 def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> Check:
     """The page is opened with a link to nothing, which only a page with the same keys and deployment accepts."""
-    address = f"{url.rstrip('/')}{PAGE_PATH}"
-    if signer:
-        address = link_address(url, sign_link(NO_VISIT, context.clock() + LINK_VALID_FOR, signer.keys))
+    token = sign_link(NO_VISIT, context.clock() + LINK_VALID_FOR, signer.keys) if signer else ""
+    address = link_address(url, token) if token else f"{url.rstrip('/')}{PAGE_PATH}"
     try:
         status = http_reply(address, "GET").status
     except CloudError as error:

@@ -112,12 +112,12 @@ class Ledger:
 
     def add_visit(self, visit: Visit) -> None:
         """Store what a mail's link opens. It is retained until the link expires."""
-        touched = sortable_time(visit.expires - RETENTION)
-        self.store.put(_visit_key(visit.id), rows.visit_columns(visit), touched, AtVersion(version=0))
+        key, touched = Key(Category.VISIT, "", visit.id), sortable_time(visit.expires - RETENTION)
+        self.store.put(key, rows.visit_columns(visit), touched, AtVersion(version=0))
 
     def visit(self, visit_id: str, now: datetime) -> Visit | None:
         """What the link with that ID opens; None if there is no such row, or none any longer. Raises CloudError also if it can't be read."""
-        row = self.store.get(_visit_key(visit_id))
+        row = self.store.get(Key(Category.VISIT, "", visit_id))
         return rows.visit_from_row(row.columns, row.version) if row and not row.is_lapsed(_retained_since(now)) else None
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
@@ -214,10 +214,6 @@ def _hint_key(target: Target, resource_id: str) -> Key:
 
 def _state_key(name: str) -> Key:
     return Key(Category.STATE, "", name)
-
-
-def _visit_key(visit_id: str) -> Key:
-    return Key(Category.VISIT, "", visit_id)
 
 
 def _lease_key(target: Target) -> Key:

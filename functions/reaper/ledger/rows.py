@@ -229,9 +229,8 @@ def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
     with _unreadable(subject):
         stored = json.loads(values.get("resources", ""))
         resources = [_row_of(VisitResource).validate_python(row) for row in (stored if isinstance(stored, list) else [stored])]
-        visit = Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
-        office_hours.time_zone(visit.tz)
-        return visit
+        office_hours.time_zone(values.get("tz", ""))
+        return Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
 
 
 def unfinished_columns(entry: Unfinished) -> dict[str, str]:

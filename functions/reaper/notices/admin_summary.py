@@ -17,7 +17,7 @@ from reaper.ledger.ledger import target_from_text
 from reaper.limits import account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, cost_text, kind_title, notice_item, rate_text, shown_name, shown_place, with_settings
+from reaper.notices.item import Item, cost_text, kind_title, notice_item, rate_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
@@ -110,8 +110,7 @@ def compose_summary(
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
-    known = known_topics or ()
-    disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in known]
+    disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
@@ -123,6 +122,7 @@ def compose_summary(
         "not_done": [f for f in actions.lost if not _is_unsure(f)],
         "unsure": [f for f in actions.lost if _is_unsure(f)],
         "idle": report.idle,
+        "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
@@ -147,8 +147,6 @@ def compose_summary(
         },
         jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
         more_jumps=max(0, len(jumps) - MAX_ROWS),
-        disowned=[_disowned_line(f) for f in disowned[:MAX_ROWS]],
-        more_disowned=max(0, len(disowned) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
@@ -240,13 +238,6 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
 
 def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
-
-
-def _disowned_line(finding: Finding) -> str:
-    """Who said of which resource that it isn't theirs, and where its notices go."""
-    resource, address = finding.case.resource, finding.owner.address
-    to = f"notices now go to {address}" if address else "it has no owner address now: set owners.fallback"
-    return f"{finding.owner.disowned_by} says {shown_name(resource)} ({kind_title(resource.kind)}, {shown_place(resource)}) isn't theirs; {to}"
 
 
 def _is_partly_deleted(finding: Finding) -> bool:

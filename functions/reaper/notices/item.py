@@ -87,6 +87,7 @@ class Item:
     undo: str | None
     undo_needs_admin: bool
     owner: str
+    disowned_by: str
 
 
 def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
@@ -121,6 +122,7 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
         owner=tidy_line(finding.owner.source, 200),
+        disowned_by=tidy_line(finding.owner.disowned_by or "", 120),
     )
 
 

@@ -144,7 +144,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         only_hours=letter.only_hours,
         sums=letter.idle,
         coming=letter.coming,
-        keep_all=links.to_keep_all() if links else None,
+        keep_all=links.address if links and len(links.visit.resources) > 1 else None,
         tag=keep_tag(context.now),
         part=part,
         context=context,

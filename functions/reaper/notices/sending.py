@@ -90,16 +90,14 @@ def send_owner_notices(
                 if mails.context.is_repeated:
                     raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
                 return parts
-            ready, failed = _with_stored_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
+            ready, failed = _with_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
             sent = delivery.deliver(ready, mails.context.channels, misses)
             parts += [failed, Part(deliveries=sent)]
             parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
     return parts
 
 
-def _with_stored_visit(
-    message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound
-) -> tuple[Message, Part]:
+def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound) -> tuple[Message, Part]:
     """The message, once the ledger has what its links open. If that can't be stored, the message without links, which offers the tag alone."""
     visit = message.visit
     if visit is None or not (errors := attempt(lambda: mails.ledger.add_visit(visit))):

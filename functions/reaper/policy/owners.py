@@ -13,7 +13,6 @@ from reaper.case import Case, Claim, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.model import Memory, Resource
 from reaper.notices.message import is_deliverable, is_plain_address
-from reaper.policy.schema import Owners
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
@@ -34,28 +33,25 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     return Owner(address=fallback, source=source, claimed=next(claims, None))
 
 
-def present_owner(resource: Resource, memory: Memory, chain: Owners) -> Owner:
-    """The owner by the policy; the fallback if that owner said that it isn't theirs."""
-    return _unless_disowned(owner(resource, chain.tags, chain.domains, chain.fallback), resource, memory, chain)
-
-
-def with_present_owner(case: Case, memory: Memory | None, chain: Owners) -> Case:
-    """The case with the fallback as owner if the one that was found said that it isn't theirs."""
-    return replace(case, owner=_unless_disowned(case.owner, case.resource, memory, chain)) if memory else case
-
-
-def _unless_disowned(found: Owner, resource: Resource, memory: Memory, chain: Owners) -> Owner:
-    if not is_disowned(resource, memory, found.address):
+def present_owner(found: Owner, resource: Resource, memory: Memory | None, fallback: str | None) -> Owner:
+    """The owner that was found; the fallback if that one said that it isn't theirs."""
+    if memory is None or not is_disowned(resource, memory, found.address):
         return found
-    source = f"{'fallback' if chain.fallback else 'no owner'}; {found.address} said it isn't theirs"
-    return Owner(address=chain.fallback, source=source, disowned_by=found.address)
+    source = f"{'fallback' if fallback else 'no owner'}; {found.address} said it isn't theirs"
+    return Owner(address=fallback, source=source, disowned_by=found.address)
+
+
+def with_present_owner(case: Case, memory: Memory | None, fallback: str | None) -> Case:
+    """The case with its present owner, given what the ledger has on it."""
+    return replace(case, owner=present_owner(case.owner, case.resource, memory, fallback)) if memory else case
 
 
 def is_disowned(resource: Resource, memory: Memory, address: str | None) -> bool:
     """Whether this address, as the one found, said that it isn't theirs, about this very resource and not an earlier one with the same ID."""
     at, created = memory.disowned_at, resource.created
-    is_recreated = at is not None and created is not None and created > at + MAX_CLOCK_SKEW
-    return address is not None and not is_recreated and (memory.disowned_by or "").casefold() == address.casefold()
+    if at is None or address is None or (created is not None and created > at + MAX_CLOCK_SKEW):
+        return False
+    return (memory.disowned_by or "").casefold() == address.casefold()
 
 
 def shown(owner: Owner) -> str | None:

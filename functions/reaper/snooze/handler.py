@@ -139,10 +139,8 @@ def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource])
 
 
 def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
-    now = context.now
-    memories = dict(context.ledger().recall([resource.id for resource in visit.resources], now))
-    current = [memory for memory in memories.values() if memory.snoozed_until and memory.snoozed_until > now]
-    may = {"shorten": any(record.may_shorten(each, visit) for each in current), "disown": record.may_disown(visit)}
+    memories, now = dict(context.ledger().recall([each.id for each in visit.resources], context.now)), context.now
+    may = {"shorten": any(record.may_shorten(each, visit, now) for each in memories.values()), "disown": record.may_disown(visit)}
     return pages.form_page(sent, visit, memories, now, may, problem)
 
 

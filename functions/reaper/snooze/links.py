@@ -45,10 +45,6 @@ class MailLinks:
         numbers = [number for number, each in enumerate(self.visit.resources, 1) if each.id == resource_id]
         return f"{self.address}&r={numbers[0]}" if numbers else None
 
-    def to_keep_all(self) -> str | None:
-        """The link with everything preselected; None if that is only one resource."""
-        return self.address if len(self.visit.resources) > 1 else None
-
 
 def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
     """The signer that REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None if no address is set: notices then offer only the tag.
@@ -71,16 +67,9 @@ def open_visit(
     resources = tuple(_visit_resource(finding, now) for finding in findings if _may_be_kept(finding))
     if not resources:
         return None
-    visit = Visit(
-        id=signer.new_id(),
-        address=address,
-        is_owner=is_owner,
-        sent_at=now,
-        expires=now + LINK_VALID_FOR,
-        tz=tz,
-        resources=resources,
-    )
-    return MailLinks(visit=visit, address=link_address(signer.base, sign_link(visit.id, visit.expires, signer.keys)))
+    new, end = signer.new_id(), now + LINK_VALID_FOR
+    visit = Visit(id=new, address=address, is_owner=is_owner, sent_at=now, expires=end, tz=tz, resources=resources)
+    return MailLinks(visit=visit, address=link_address(signer.base, sign_link(new, end, signer.keys)))
 
 
 def link_address(base: str, token: str) -> str:

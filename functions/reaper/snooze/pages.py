@@ -63,25 +63,10 @@ def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], now:
     what = f"“{done[0].resource.name}” is" if len(done) == 1 else f"{len(done)} resources are"
     title = f"{what} {'marked as not yours' if form.disowns else 'snoozed'}" if done else "Nothing was saved"
     body = _render_page(
-        "result",
-        title,
-        visit=visit,
-        form=form,
-        done=done,
-        failed=failed,
-        until=snooze_end(now, 7),
-        again=f"{PAGE_PATH[1:]}?t={form.token}",
+        "result", title, visit=visit, form=form, done=done, failed=failed, until=snooze_end(now, 7), path=PAGE_PATH[1:]
     )
-    reply = _reply(200 if done else 503, body, "; ".join(map(_log_line, written)))
+    reply = _reply(200 if done else 503, body, "; ".join(f"{each.resource.id}: {each.log_text}" for each in written))
     return replace(reply, failed=bool(failed) or any(each.problem for each in written))
-
-
-def _log_line(written: Written) -> str:
-    memory = written.memory
-    result = f"snoozed until {memory.snoozed_until} by {memory.snoozed_by}" if written.changed else "already snoozed"
-    if memory.disowned_by:
-        result = f"not theirs, says {memory.disowned_by}"
-    return f"{written.resource.id}: {written.error or '; '.join(filter(None, (result, written.problem)))}"
 
 
 def invalid_request(detail: str) -> Reply:
@@ -159,14 +144,9 @@ def snooze_choices(chosen: Sequence[VisitResource], visit: Visit, now: datetime)
     most = max(days_for(MAX_DAYS, resource) for resource in visit.resources)
     choices = sorted({days for days in (1, 3, 7) if days < most} | {most})
     preset = max([days for days in choices if days <= 3], default=choices[0])
+    costs = {days: _cost_text(chosen, days) for days in choices}
     return [
-        Choice(
-            days=days,
-            label=_days_label(days),
-            until=snooze_end(now, days),
-            cost=_cost_text(chosen, days),
-            checked=days == preset,
-        )
+        Choice(days=days, label=_days_label(days), until=snooze_end(now, days), cost=costs[days], checked=days == preset)
         for days in choices
     ]
 

@@ -17,7 +17,6 @@ from reaper.snooze.request import SnoozeForm
 from reaper.text import format_time
 
 HOLDER = "the holder of the link"
-OTHER_OWNER = "another owner has it now, who said that it isn't theirs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,13 @@ class Written:
     changed: bool = False
     error: str = ""
     problem: str = ""
+
+    @property
+    def log_text(self) -> str:
+        """What became of it, for the log."""
+        snoozed = f"snoozed until {self.memory.snoozed_until} by {self.memory.snoozed_by}" if self.memory.snoozed_until else ""
+        disowned = f"not theirs, says {self.memory.disowned_by}" if self.memory.disowned_by else ""
+        return "; ".join(filter(None, (self.error or ("" if self.changed else "unchanged"), snoozed, disowned, self.problem)))
 
 
 def write_choices(
@@ -54,8 +60,6 @@ def _write_choice(
         memory = update_memory(ledger, resource.id, choose, now, known, fields=SNOOZE_FIELDS)
     except ReaperError as error:
         return Written(resource=resource, memory=known or Memory(), error=str(error))
-    if form.disowns and not is_disowned_by(memory, visit.address):
-        return Written(resource=resource, memory=memory, error=OTHER_OWNER)
     problem = _record_history(form, resource.id, memory, ledger, now) if changed else ""
     return Written(resource=resource, memory=memory, changed=changed, problem=problem)
 
@@ -68,7 +72,7 @@ def with_snooze(memory: Memory, form: SnoozeForm, resource: VisitResource, visit
     until, current = pages.snooze_end(now, pages.days_for(form.days or 1, resource)), memory.snoozed_until
     if is_disowned_by(memory, visit.address):
         memory = replace(memory, disowned_by=None, disowned_at=None)
-    if current and (current == until or (current > until and not (form.shorten and may_shorten(memory, visit)))):
+    if current and (current == until or (current > until and not (form.shorten and may_shorten(memory, visit, now)))):
         return memory
     # A name in the form proves nothing, so it's only added. An address that was removed from the ledger isn't written again.
     owner = visit.address if is_plain_address(visit.address) else HOLDER
@@ -89,8 +93,10 @@ def is_disowned_by(memory: Memory, address: str) -> bool:
     return (memory.disowned_by or "").casefold() == address.casefold()
 
 
-def may_shorten(memory: Memory, visit: Visit) -> bool:
+def may_shorten(memory: Memory, visit: Visit, now: datetime) -> bool:
     """Whether the person who got the mail gave the present snooze."""
+    if memory.snoozed_until is None or memory.snoozed_until <= now:
+        return False
     by, owner = (memory.snoozed_by or "").casefold(), visit.address.casefold()
     return is_plain_address(owner) and (by == owner or by.endswith(f" ({owner})"))
 

@@ -70,10 +70,8 @@ def network_of(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeForm:
-    """A sent form, cleaned. `rows`: the chosen resources, counted from 1. `disowns`: they are "not mine", and not kept.
-
-    `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner.
-    """
+    """A sent form, cleaned. `rows`: the chosen resources, from 1 on. `disowns`: they are "not mine", and not kept. `days` is None without a
+    usable choice. `shorten`: also if that ends an earlier snooze sooner."""
 
     token: str
     rows: frozenset[int] = frozenset()
