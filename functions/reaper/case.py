@@ -49,11 +49,13 @@ class Owner:
     """The address to notify and its source; `address` is None if no owner is known.
 
     `claimed`: the owner that a tag or the cloud names, if no address of the resource's own may be mailed. Nothing is ever sent there.
+    `disowned_by`: the owner that a tag or the cloud names, who said that it isn't theirs.
     """
 
     address: str | None
     source: str
     claimed: Claim | None = None
+    disowned_by: str | None = None
 
 
 NO_OWNER = Owner(address=None, source="no owner was looked for")

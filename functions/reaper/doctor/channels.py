@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from typing import Any
@@ -19,7 +20,7 @@ from reaper.notices.channels.delivery import ChannelContext, tls_context, with_d
 from reaper.notices.message import Audience
 from reaper.snooze.links import LinkSigner, link_address, open_signer
 from reaper.snooze.request import PAGE_PATH
-from reaper.snooze.token import SnoozeLink, sign_link
+from reaper.snooze.token import sign_link
 from reaper.urls import split_address
 
 CLOUD_BY_TYPE = {"sns": "aws", "ses": "aws", "acs": "azure"}
@@ -35,8 +36,8 @@ KEYS_ADVICE = "Check REAPER_SNOOZE_KEYS, and whether this identity may read that
 DEPLOYMENT_ADVICE = "Set REAPER_DEPLOYMENT to the stack's ARN or the function app's resource ID."
 PAGE_ADVICE = "Compare REAPER_SNOOZE_URL, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT here with those of the page's function, and read its log."
 LINK_VALID_FOR = timedelta(minutes=5)
-NO_RESOURCE = "reaper-doctor"
-"""The resource of the link that the page is asked for. Opening a link changes nothing, and none is ever sent."""
+NO_VISIT = "reaper-doctor".ljust(22, "-")
+"""The ID in the link that the page is asked for. The ledger has no such visit, so the page says that it is gone."""
 TIMEOUT_S = 10
 
 
@@ -134,29 +135,20 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
     if deployment:
         yield ok("deployment", f"links are signed for {deployment}")
     else:
-        because = "REAPER_DEPLOYMENT isn't set, so any deployment with the same keys accepts these links"
+        because = "REAPER_DEPLOYMENT isn't set, so no deployed page accepts these links"
         yield to_fix("deployment", because, DEPLOYMENT_ADVICE)
     yield _page_check(url, signer, context)
 
 
 def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> Check:
     """The page is opened with a link to nothing, which only a page with the same keys and deployment accepts."""
-    address = f"{url.rstrip('/')}{PAGE_PATH}"
-    if signer:
-        link = SnoozeLink(
-            resource=NO_RESOURCE,
-            expires=context.clock() + LINK_VALID_FOR,
-            max_days=1,
-            kind="doctor",
-            name=NO_RESOURCE,
-            where="nowhere",
-        )
-        address = link_address(url, sign_link(link, signer.keys))
+    token = sign_link(NO_VISIT, context.clock() + LINK_VALID_FOR, signer.keys) if signer else ""
+    address = link_address(url, token) if token else f"{url.rstrip('/')}{PAGE_PATH}"
     try:
         status = http_reply(address, "GET").status
     except CloudError as error:
         return of_error("links.page", error, PAGE_ADVICE)
-    if status >= 500 or (signer and status != 200):
+    if status >= 500 or (signer and status != HTTPStatus.GONE):
         refused = "refused a link that was signed here" if status < 500 else "failed"
         return to_fix("links.page", f"{url} {refused} ({status})", PAGE_ADVICE)
     return ok("links.page", f"{url} accepts links that are signed here" if signer else f"{url} answers ({status})")

@@ -53,13 +53,14 @@ NOTHING_ON_HOLD = OnHold()
 
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, and what
-    is missing from the coverage.
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
+    "not mine", and what is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped})
+    disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -110,6 +111,7 @@ def compose_summary(
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
+    disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
@@ -121,6 +123,7 @@ def compose_summary(
         "not_done": [f for f in actions.lost if not _is_unsure(f)],
         "unsure": [f for f in actions.lost if _is_unsure(f)],
         "idle": report.idle,
+        "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
@@ -231,6 +234,10 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
     release = with_settings(f"reaper release {options}", context.location_settings)
     since = f", since {format_time(jump.since, context.owners.tz)}" if jump.since else ""
     return f"{jump.kind} in {where}{since}: {jump.because}. If they are idle, run `{release}`."
+
+
+def _disowned_topic(finding: Finding) -> str:
+    return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
 def _is_partly_deleted(finding: Finding) -> bool:

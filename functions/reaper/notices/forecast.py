@@ -20,6 +20,9 @@ from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
+    from reaper.snooze.links import MailLinks
+
+OpenVisit = Callable[[str, bool, str, Sequence[Finding]], "MailLinks | None"]
 
 ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
@@ -30,7 +33,8 @@ COSTS_ON = "It keeps costing money until you stop it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeContext:
-    """What every message of one run shares. `snooze_link` returns the signed link of a resource id, or None if there is none.
+    """What every message of one run shares. `open_visit` makes the links of one mail from its address, whether that is the
+    owner's, the zone of its times and its findings; None if there are none.
 
     `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
@@ -47,7 +51,7 @@ class NoticeContext:
     report_address: str = ""
     sample: bool = False
     audience: Audience = Audience.OWNERS
-    snooze_link: Callable[[str], str | None] = lambda resource_id: None
+    open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
     def memory(self, finding: Finding) -> Memory:
         """What the ledger has on its resource."""

@@ -89,9 +89,10 @@ class Item:
     undo: str | None
     undo_needs_admin: bool
     owner: str
+    disowned_by: str
 
 
-def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = False) -> Item:
+def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
     acted = finding.is_action
@@ -116,13 +117,14 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         cost=_item_cost(finding, context),
         acted=acted,
         next_sentence=with_local_times(forecast.next_sentence(finding, context), zone),
-        snooze_link=_safe_link(context.snooze_link(resource.id)) if not acted else None,
+        snooze_link=_safe_link(snooze_link),
         tag_command=keep_command(resource, context.now),
         stop=stop_command(finding.case) if idle else None,
         console=_safe_link(console_address(resource)) if idle else None,
         undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
         owner=tidy_line(finding.owner.source, 200),
+        disowned_by=tidy_line(finding.owner.disowned_by or "", 120),
     )
 
 

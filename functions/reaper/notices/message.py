@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
+from reaper.ledger.rows import Visit
 from reaper.text import format_time, tidy_line
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ AttributeValue = str | float | tuple[str, ...]
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are the resources in it. Raises ValueError for an address or a subject that
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. Raises ValueError for an address or a subject that
     no header may have, and for empty text.
     """
 
@@ -66,6 +67,7 @@ class Message:
     audience: Audience = Audience.OWNERS
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()
+    visit: Visit | None = None
 
     def __post_init__(self) -> None:
         if self.to and not is_plain_address(self.to):

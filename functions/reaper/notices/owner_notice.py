@@ -132,7 +132,10 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
 
 def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Message:
     findings, context = letter.findings, letter.context
-    items = [notice_item(f, context, for_admins=not letter.to_owner) for f in findings]
+    zones = {context.time_zone(f) for f in findings}
+    links = context.open_visit(address, letter.to_owner, zones.pop() if len(zones) == 1 else context.owners.tz, findings)
+    keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
+    items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
     subject = _subject_line(letter, part)
     text, html = render_mail(
         "owner",
@@ -145,6 +148,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         sums=letter.idle,
         wasted=letter.wasted,
         coming=letter.coming,
+        keep_all=links.address if links and len(links.visit.resources) > 1 else None,
         tag=keep_tag(context.now),
         part=part,
         context=context,
@@ -168,6 +172,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
             "usd_per_hour": round(letter.idle.usd_per_hour, 4),
         },
         resource_ids=tuple(f.case.resource.id for f in findings),
+        visit=links.visit if links else None,
     )
 
 

@@ -91,10 +91,20 @@ def send_owner_notices(
                 if mails.context.is_repeated:
                     raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
                 return parts
-            sent = delivery.deliver(message, mails.context.channels, misses)
-            parts.append(Part(deliveries=sent))
+            ready, failed = _with_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
+            sent = delivery.deliver(ready, mails.context.channels, misses)
+            parts += [failed, Part(deliveries=sent)]
             parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
     return parts
+
+
+def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound) -> tuple[Message, Part]:
+    """The message, once the ledger has what its links open. If that can't be stored, the message without links, which offers the tag alone."""
+    visit = message.visit
+    if visit is None or not (errors := attempt(lambda: mails.ledger.add_visit(visit))):
+        return message, Part()
+    [plain] = owner_notices(about, replace(notices, open_visit=lambda *_: None))
+    return plain, Part(errors=errors)
 
 
 def send_take_backs(mails: NoticeRound) -> list[Part]:
