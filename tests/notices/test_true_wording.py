@@ -11,7 +11,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
-from reaper.case import Coverage, Finding, Outcome, Step
+from reaper.case import Coverage, Finding, HoldReason, Outcome, Step
 from reaper.cli import sample
 from reaper.model import Memory, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
@@ -51,14 +51,13 @@ def test_a_refused_action_is_listed_with_its_reason():
 
 
 def test_holds_name_one_release_command_with_its_ledger():
-    because = (
-        "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
-    )
-    made = admin_mail(finding("a", move=StepName.HOLD, step=Step(name=StepName.HOLD, because=because)), location_settings=PLACES)
+    why = HoldReason(because="5 acts are more than max_acts: 4", since=NOW, release="--account 123456789012")
+    step = Step(name=StepName.HOLD, because="Run `reaper release` to allow it", held=StepName.STOP, hold_reasons=(why,))
+    made = admin_mail(finding("a", step=step), finding("b", step=step), location_settings=PLACES)
     for body in (made.text, made.html):
         assert body.count("reaper release") == 1
         assert "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper release" in body
-        assert "5 acts are more than max_acts: 4." in body
+        assert body.count("5 acts are more than max_acts: 4, since 2026-11-21 10:17 UTC.") == 1
 
 
 # --- how often

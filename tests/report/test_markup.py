@@ -38,7 +38,7 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     "html": lambda of: plain(html.render(of)),
     "csv": csv.render,
     "json": json.render,
-    "summary": brief.render,
+    "coverage": brief.coverage_text,
 }
 
 

@@ -101,7 +101,7 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:
     if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
-    sys.stdout.write(text or f"{resource_id}: not found, but the coverage is incomplete:\n{brief.render(report)}")
+    sys.stdout.write(text or f"{resource_id}: not found, but the coverage is incomplete:\n{brief.coverage_text(report)}\n")
     raise typer.Exit(exit_status(report, None))
 
 

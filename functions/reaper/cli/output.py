@@ -23,6 +23,7 @@ from rich.text import Text
 
 from reaper.case import Report
 from reaper.errors import SettingsError
+from reaper.report.table import WIDE
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
@@ -83,12 +84,12 @@ def check_writable(output: str) -> None:
         raise SettingsError(f"--output {output!r}: can't be written: {error}") from error
 
 
-def write_report(report: Report, format: Format, output: str, origin: str = "") -> None:
+def write_report(report: Report, format: Format, output: str, origin: str = "", *, wide: bool = False) -> None:
     """Write the report. `origin` is what `reaper explain` needs on its command line to explain the same report."""
     if format is Format.TEXT and output == "-":
-        sys.stdout.write(_terminal_text(report, origin))
+        sys.stdout.write(_terminal_text(report, origin, wide))
         return
-    write_output(output, lambda: _rendered(report, format))
+    write_output(output, lambda: _rendered(report, format, wide))
 
 
 def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
@@ -122,8 +123,15 @@ def flush_error() -> OSError | None:
     return None
 
 
-def report_width(console: Console, environ: Mapping[str, str]) -> int:
-    """The columns of a report on standard output: the terminal's or COLUMNS, at most 200, else 120."""
+def has_colour(console: Console) -> bool:
+    """Whether what is printed there may have colors."""
+    return console.is_terminal and not console.no_color
+
+
+def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = False) -> int:
+    """The columns of a report: the terminal's or COLUMNS, at most 200, else 120; if `wide`, so many that nothing is cut."""
+    if wide:
+        return WIDE
     is_known = console.is_terminal or environ.get("COLUMNS", "").isdecimal()
     return min(console.width, MAX_WIDTH) if is_known else DEFAULT_WIDTH
 
@@ -138,23 +146,25 @@ def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     return called.name if is_on_path or called.name == argv[0] else shlex.quote(argv[0])
 
 
-def _terminal_text(report: Report, origin: str) -> str:
+def _terminal_text(report: Report, origin: str, wide: bool) -> str:
     from reaper.report import text
 
     console = Console(highlight=False)
     return text.render(
         report,
-        width=report_width(console, os.environ),
-        colour=console.is_terminal and not console.no_color,
+        width=report_width(console, os.environ, wide=wide),
+        colour=has_colour(console),
         explain=f"{own_command(sys.argv, os.environ)} explain NAME{origin}",
     )
 
 
-def _rendered(report: Report, format: Format) -> Iterable[str]:
+def _rendered(report: Report, format: Format, wide: bool) -> Iterable[str]:
     """The report in pieces. Each format's module, with what it needs, loads only when it's used."""
     module = import_module(f"reaper.report.{format.value}")
-    pieces: Iterable[str] = module.chunks(report) if format is Format.JSON else [module.render(report)]
-    return pieces
+    if format is Format.JSON:
+        pieces: Iterable[str] = module.chunks(report)
+        return pieces
+    return [module.render(report, WIDE) if wide and format is Format.TEXT else module.render(report)]
 
 
 @contextmanager

@@ -1,75 +1,14 @@
-"""The report in brief as plain text, for the command line: money first, then idle by cost, then unknown, then coverage."""
+"""What a report lacks, as plain text for the command line: the coverage and its gaps, or one line about them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-from reaper.case import Coverage, Finding, Report
-from reaper.duration import format_duration
-from reaper.model import Target
-from reaper.pending.stop_switch import paused_sentence
+from reaper.case import Coverage, Report
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, count_noun, format_usd
-
-MAX_ROWS = 25
+from reaper.text import clean_line, count_noun
 
 
-def render(report: Report, rows: int = MAX_ROWS) -> str:
-    """The report, at most `rows` lines of each sort, with a count of the rest."""
-    places = coverage_map.locations(report.findings)
-    blocks = [
-        _money_lines(report),
-        clean_line(paused_sentence(report.run.pause), 300),
-        *(_block(group.title.upper(), group.findings, _action_line, rows) for group in summary.action_groups(report)),
-        _block("IDLE, most expensive first", report.idle, lambda f: _finding_line(f, places), rows),
-        _block("UNKNOWN, never acted on", report.unknown, lambda f: _unknown_line(f, places), rows),
-        _coverage_lines(report),
-        _footer(report),
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _block(title: str, findings: Sequence[Finding], line: Callable[[Finding], str], rows: int) -> str:
-    """The first lines under a title, and how many more there are; empty if there are none."""
-    more = [f"  ... and {len(findings) - rows} more"] if len(findings) > rows else []
-    return "\n".join([title, *map(line, findings[:rows]), *more]) if findings else ""
-
-
-def _money_lines(report: Report) -> str:
-    sums, unpriced = report.totals, summary.unpriced_clause(report)
-    states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "none"
-    dollars = (
-        f"{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month, "
-        f"{format_usd(sums.wasted_usd)} wasted"
-    )
-    idle_now = f"Idle now: {dollars}{summary.acted_clause(report)}{f' ({unpriced})' if unpriced else ''}"
-    head = idle_now if report.idle else f"{summary.nothing_idle_text(report)}."
-    remedies = [f"  {line}" for line in summary.access_remedies(report)]
-    return "\n".join([head, *remedies, f"{count_noun(sums.resources, 'resource')}: {states}"])
-
-
-def _action_line(finding: Finding) -> str:
-    resource, reason = finding.case.resource, clean_line(summary.outcome_reason(finding), 300)
-    return f"- {summary.action_word(finding)}: {clean_line(resource.name)} ({resource.kind}): {reason}"
-
-
-def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
-    resource, verdict = finding.case.resource, finding.case.verdict
-    money = f"{format_usd(finding.price.usd_per_hour)}/hour" if finding.price else "price unknown"
-    wasted = f", {format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd is not None else ""
-    length = format_duration(verdict.idle_for) if verdict.idle_for else ""
-    owner = f", owner {clean_line(finding.owner.address)}" if finding.owner.address else ""
-    head = f"- {clean_line(resource.name)} ({resource.kind}, {clean_line(resource.size) or 'size unknown'}, {places[resource.target, resource.region]}): {money}{wasted}"
-    return f"{head}, idle for {length} ({verdict.confidence}){owner}\n    {clean_line(verdict.because)}"
-
-
-def _unknown_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
-    resource = finding.case.resource
-    where = f"{resource.kind}, {places[resource.target, resource.region]}"
-    return f"- {clean_line(resource.name)} ({where}): {clean_line(finding.case.verdict.because)}"
-
-
-def _coverage_lines(report: Report) -> str:
+def coverage_text(report: Report) -> str:
+    """The coverage, its gaps, and what failed in the reaper itself."""
     counts = f"{summary.complete_count(report)} complete, {count_noun(report.totals.calls, 'API call')}"
     gaps = [f"- {gap.status} {gap.why}\n    {gap.places}" for gap in coverage_map.coverage_gaps(report)]
     blocks = ["\n".join([f"COVERAGE{' INCOMPLETE' if gaps else ''}: {counts}", *gaps])]
@@ -97,8 +36,3 @@ def failure_line(row: Coverage) -> str:
 
 def _missing_permission(row: Coverage) -> str:
     return f", missing permission {row.missing}" if row.missing else ""
-
-
-def _footer(report: Report) -> str:
-    mode = "Audit mode: nothing was changed." if not report.run.mode.writes else f"Mode: {report.run.mode}."
-    return f"{mode} Costs are list prices before discounts. Run {report.run.id}."

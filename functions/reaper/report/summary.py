@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from typing import Generic, TypeVar
 
 from reaper import registry
-from reaper.case import Finding, Money, Report, money_of
+from reaper.case import Finding, HoldReason, Money, Report, money_of
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices import forecast
 from reaper.text import format_usd
 
+Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 
@@ -22,6 +25,49 @@ class ActionGroup:
     title: str
     findings: tuple[Finding, ...]
     needs_attention: bool = False
+
+    @property
+    def holds(self) -> list[HoldGroup[Finding]]:
+        """Those on hold, by reason; empty for any other group."""
+        return holds_of(f for f in self.findings if f.step.name is StepName.HOLD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldGroup(Generic[Item]):
+    """What one limit or jump holds. What several of them hold is in the group of each."""
+
+    reason: HoldReason
+    items: tuple[Item, ...]
+
+
+def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> list[HoldGroup[Item]]:
+    """What is on hold, by reason."""
+    by_reason: dict[HoldReason, list[Item]] = defaultdict(list)
+    for item in items:
+        for reason in reasons_of(item):
+            by_reason[reason].append(item)
+    return [HoldGroup(reason=reason, items=tuple(group)) for reason, group in by_reason.items()]
+
+
+def holds_of(findings: Iterable[Finding]) -> list[HoldGroup[Finding]]:
+    """These findings, all of them on hold, by reason."""
+    return hold_groups(findings, lambda f: f.step.hold_reasons or (HoldReason(because=f.step.because),))
+
+
+def hold_sentence(reason: HoldReason) -> str:
+    """`9 actions in account 123456789012 exceed max_acts: 8, since 2026-11-25 18:53 UTC.`"""
+    since = f", since {reason.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if reason.since else ""
+    return f"{reason.because[:1].upper()}{reason.because[1:]}{since}."
+
+
+def release_command(reason: HoldReason) -> str:
+    """The command that allows what is on hold; empty if none does."""
+    return f"reaper release {reason.release}" if reason.release else ""
+
+
+def release_note(reason: HoldReason) -> str:
+    """What else a release leads to, as a clause; mostly empty."""
+    return " (owners get a new notice first)" if reason.after else ""
 
 
 def acted_clause(report: Report) -> str:
@@ -116,9 +162,9 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 
 def action_word(finding: Finding) -> str:
-    """`stop` or `hold`: the step, or once it is done the words of the kind, such as `scaled in`."""
+    """`stop`: the step, also of what is on hold, or once it is done the words of the kind, such as `scaled in`."""
     done = finding.is_action and finding.outcome.result is Result.DONE
-    return forecast.done_participle(finding) if done else finding.step.name.value
+    return forecast.done_participle(finding) if done else (finding.step.held or finding.step.name).value
 
 
 def outcome_reason(finding: Finding) -> str:
