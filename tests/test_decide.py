@@ -191,7 +191,9 @@ def test_a_plan_file_narrows_what_is_decided(deployment: FakeDeployment, agreed:
         id=thing.id, kind=thing.kind, name=thing.name, target=thing.target, region=thing.region,
         action=StepName(agreed.get("move", "stop")), saves_usd_per_hour=None, owner=None, state=state,
     )  # fmt: skip
-    file = PlanFile(actions_by_id={thing.id: action} if agreed else {}, held=(), scope={}, policy_sha256="", made_at=deployment.now)
+    file = PlanFile(
+        actions_by_id={thing.id: action} if agreed else {}, held=(), scope={}, policy_sha256="", made_at=deployment.now
+    )
     decision = only(decide([observed], replace(opened.decide, agreed=file)))
     assert (decision.step.name, decision.outcome.result) == (step, result)
 

@@ -11,12 +11,15 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
+import typer
 from rich.console import Console
 from rich.status import Status as Spinner
 from rich.text import Text
@@ -123,17 +126,26 @@ def flush_error() -> OSError | None:
     return None
 
 
+def leave(status: int) -> NoReturn:
+    """End the process. A call that hangs can't be stopped, and the interpreter would wait for the pool of its threads."""
+    sys.stdout.flush()
+    if any(thread.is_alive() for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stderr.flush()
+        os._exit(status)
+    raise typer.Exit(status)
+
+
 def has_colour(console: Console) -> bool:
     """Whether what is printed there may have colors."""
     return console.is_terminal and not console.no_color
 
 
-def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = False) -> int:
-    """The columns of a report: the terminal's or COLUMNS, at most 200, else 120; if `wide`, so many that nothing is cut."""
+def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = False, otherwise: int = DEFAULT_WIDTH) -> int:
+    """The columns of a report: the terminal's or COLUMNS, at most 200, else `otherwise`; if `wide`, so many that nothing is cut."""
     if wide:
         return WIDE
     is_known = console.is_terminal or environ.get("COLUMNS", "").isdecimal()
-    return min(console.width, MAX_WIDTH) if is_known else DEFAULT_WIDTH
+    return min(console.width, MAX_WIDTH) if is_known else otherwise
 
 
 def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:

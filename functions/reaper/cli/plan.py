@@ -77,7 +77,7 @@ def apply_plan(
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
     from reaper.report.plan import result_lines
-    from reaper.report.text import print_lines
+    from reaper.report.table import print_lines
 
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
@@ -109,7 +109,7 @@ def apply_plan(
 
 def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
     from reaper.report.plan import plan_lines
-    from reaper.report.text import print_lines
+    from reaper.report.table import print_lines
 
     width = report_width(console, os.environ, wide=wide)
     return print_lines(plan_lines(plan, width), width, has_colour(console))

@@ -6,10 +6,12 @@ stays whole and runs over the edge: it is for copying.
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 COLUMN_GAP = 2
@@ -66,6 +68,17 @@ def table_lines(rows: Sequence[Row], stages: Stages, width: int) -> Iterator[Tex
         for cell, row in zip(cells[name], rows, strict=True)
     ):
         yield from wrap(Text(CUT_HINT, style="dim"), width)
+
+
+def print_lines(lines: Iterable[Text], width: int, colour: bool) -> str:
+    """The lines as they are, with or without terminal colors."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def wrap(text: Text | str, width: int, indent: int = 0) -> Iterator[Text]:

@@ -5,12 +5,10 @@ Numbers are never cut or wrapped: names, sizes and evidence shrink first, then l
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from rich.console import Console
 from rich.text import Text
 
 from reaper.case import Coverage, Finding, Report
@@ -19,7 +17,7 @@ from reaper.model import NOTICES, Confidence, Resource, Result, Role, State, Sta
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
-from reaper.report.table import REASON, WIDE, Row, table_lines, wrap
+from reaper.report.table import REASON, WIDE, Row, print_lines, table_lines, wrap
 from reaper.text import clean_line, count_noun, format_usd, usd_cell
 
 Item = TypeVar("Item")
@@ -56,17 +54,6 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
     """The report as text of `width` columns (`table.WIDE`: uncut), with or without terminal colors. `explain`: the command for one resource."""
     width = max(width, MIN_WIDTH)
     return print_lines(_report_lines(report, width, explain), width, colour)
-
-
-def print_lines(lines: Iterable[Text], width: int, colour: bool) -> str:
-    """The lines as they are, with or without terminal colors."""
-    out = io.StringIO()
-    console = Console(
-        file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
-    )
-    for line in lines:
-        console.print(line, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
