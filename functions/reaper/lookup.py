@@ -20,7 +20,10 @@ def is_id(wanted: str) -> bool:
 
 
 def find_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
-    """The IDs that may be meant, of those in `names`, by ID. The ID itself wins over names, and a whole name over parts."""
+    """The IDs that may be meant, of those in `names`, by ID. The ID itself wins over names, and a whole name over parts.
+
+    A part is one of the name, or the end of the ID: an account that only one of them is in names nothing.
+    """
     if is_id(wanted):
         key = comparable_id(wanted)
         return [known for known in names if comparable_id(known) == key] or [i for i in names if i.lower() == wanted.lower()]
@@ -32,7 +35,7 @@ def find_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     pattern = re.compile(".+".join(pieces), re.IGNORECASE)
     if CUT in wanted:
         return [known for known, name in names.items() if pattern.fullmatch(name)]
-    return [known for known, name in names.items() if pattern.search(name) or pattern.search(known)]
+    return [known for known, name in names.items() if pattern.search(name) or known.lower().endswith(wanted.lower())]
 
 
 def candidate_lines(command: str, ids: Sequence[str]) -> str:

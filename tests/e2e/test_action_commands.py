@@ -65,15 +65,17 @@ class Desk:
     def counts(self) -> list[int]:
         return [self.account.contents.endpoints[name].variants[0].count for name in ("a", "b", "c")]
 
-    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def environ(self, **environ: str) -> dict[str, str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
         ours = {
             "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db",
             "REAPER_MANIFESTS": str(self.home / "manifests"),
             "REAPER_POLICY": str(self.home / "policy.yaml"),
         }
-        env = {**plain, **self.server.env, **ours, **environ}
-        return forks.reaper(*arguments, env=env, cwd=self.home)
+        return {**plain, **self.server.env, **ours, **environ}
+
+    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return forks.reaper(*arguments, env=self.environ(**environ), cwd=self.home)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from reaper.case import Report
 from reaper.errors import SettingsError
-from reaper.report.table import WIDE
+from reaper.report.table import WIDE, wrap
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
@@ -196,18 +196,19 @@ def fit_one_line(text: str, width: int) -> Text:
     return line
 
 
-def print_message(text: str) -> None:
-    """Print a line to standard error, as long as it is."""
-    error_console.print(text, soft_wrap=True)
+def print_message(text: str, kind: str = "", style: str = "") -> None:
+    """Print to standard error. On a terminal, lines break between words; one that is indented is for pasting and stays whole."""
+    width = error_console.width if error_console.is_terminal else WIDE
+    for line in Text.assemble((kind, style), " " if kind else "", text).split("\n", allow_blank=True):
+        for part in [line] if line.plain.startswith("  ") else wrap(line, width):
+            error_console.print(part, soft_wrap=True)
 
 
 def print_warning(text: str) -> None:
     """Print a warning to standard error."""
-    error_console.print("warning", style="yellow", end=" ")
-    print_message(text)
+    print_message(text, "warning", "yellow")
 
 
 def print_error(text: str) -> None:
     """Print an error to standard error."""
-    error_console.print("error", style="bold red", end=" ")
-    print_message(text)
+    print_message(text, "error", "bold red")

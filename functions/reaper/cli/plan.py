@@ -128,10 +128,10 @@ def _is_agreed(plan: PlanFile) -> bool:
 
 
 def _next_command(output: str | None, places: PlaceOptions) -> str:
-    scope = " and the same options for accounts" if places.organization or places.ou or places.account else ""
     if output is None:
-        return "To carry this out, write it to a file with --output plan.json, review it, and run: reaper apply plan.json"
-    return f"Wrote {output}. To carry it out, use `reaper apply {shlex.quote(output)}`{scope}."
+        return "To carry this out, write it to a file with --output FILE, and give that to `reaper apply`."
+    scope = " (with the same options for accounts)" if places.organization or places.ou or places.account else ""
+    return f"Wrote {output}. To carry it out, run{scope}:\n  reaper apply {shlex.quote(output)}"
 
 
 def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:

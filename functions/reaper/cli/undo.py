@@ -61,7 +61,7 @@ def restore_resource(
     try:
         result = restore.restore_resource(found, context, manifest_address, is_trusted=trust_manifest)
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(f"The undo may have begun. To finish it, run: reaper restore {found}") from interrupt
+        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {found}") from interrupt
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
@@ -91,7 +91,7 @@ def undo_run(
                 is_complete &= _is_restored(result)
     except KeyboardInterrupt as interrupt:
         done = f"What was done until then is above ({count_noun(count, 'resource')}). The next one may have been begun."
-        raise Interrupted(f"{done} To go on, run: reaper undo --run {run_id}{' --deletes' if deletes else ''}") from interrupt
+        raise Interrupted(f"{done} To go on, run:\n  reaper undo --run {run_id}{' --deletes' if deletes else ''}") from interrupt
     raise typer.Exit(0 if is_complete else 3)
 
 

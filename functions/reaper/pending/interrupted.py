@@ -34,8 +34,8 @@ def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: d
         for state in ("Done", "Not done", "May have been done", "Not begun")
         if by_state[state]
     ]
-    undo = f"The next sweep notifies the owners. To undo what was done, run: reaper undo --run {run.id}"
-    return "\n".join(["What this run did:", *(f"  {line}" for line in lines), undo])
+    undo = f"The next sweep notifies the owners. To undo what was done, run:\n  reaper undo --run {run.id}"
+    return "\n".join(["What this run did:", *lines, undo])
 
 
 def _state(decision: Decision, run: Run, ledger: Ledger, now: datetime) -> str:
