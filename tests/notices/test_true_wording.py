@@ -18,7 +18,8 @@ from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
-from reaper.report import brief
+from reaper.report.table import WIDE
+from reaper.report.text import render
 
 BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 BUENOS_AIRES = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
@@ -262,9 +263,9 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
 def test_a_summary_lists_one_cause_once_with_its_places():
     run_report = report(finding("a"), coverage=rows())
     summary = compose_summary(run_report, occasion())
-    assert "0 of 3 complete" in brief.render(run_report)
+    assert "0 of 3 complete" in render(run_report, WIDE)
     assert "coverage 0 of 3" in summary.subject
-    for wording in (brief.render(run_report), summary.text, summary.html):
+    for wording in (render(run_report, WIDE), summary.text, summary.html):
         assert wording.count("not allowed") == 1
         for n in (1, 2, 3):
             assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in wording
@@ -272,7 +273,7 @@ def test_a_summary_lists_one_cause_once_with_its_places():
 
 def test_a_summary_says_what_to_do_if_nothing_was_read():
     run_report = report(coverage=rows())
-    for wording in (brief.render(run_report), compose_summary(run_report, occasion()).text):
+    for wording in (render(run_report, WIDE), compose_summary(run_report, occasion()).text):
         assert wording.startswith("Nothing could be read.\n")
         assert "aws sts get-caller-identity" in wording
         assert "Planning" not in wording
@@ -282,4 +283,4 @@ def test_a_summary_says_what_to_do_if_nothing_was_read():
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
 def test_complete_coverage_is_counted_in_every_mode(mode: Mode):
     run_report = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 complete" in brief.render(replace(run_report, run=replace(run_report.run, mode=mode)))
+    assert "1 of 1 complete" in render(replace(run_report, run=replace(run_report.run, mode=mode)), WIDE)

@@ -46,8 +46,8 @@ def test_each_reason_is_shown_once_with_its_resources(render):
 
 def test_a_hold_without_a_structured_reason_is_not_lost():
     lost = finding("a", step=Step(name=StepName.HOLD, because="on hold, because the ledger can't be read"))
-    [group] = summary.holds_of([lost])
-    assert (group.reason.because, group.items) == (lost.step.because, (lost,))
+    [(reason, findings)] = summary.holds_of([lost]).items()
+    assert (reason.because, findings) == (lost.step.because, [lost])
 
 
 def test_a_hold_that_no_release_ends_names_no_command():

@@ -72,7 +72,9 @@ def gaps(word: str) -> tuple[Coverage, ...]:
 def test_text_in_brackets_is_unchanged_in_every_format(format_: str, word: str):
     shown, usual = (FORMATS[format_](report(*hostile(w), coverage=gaps(w))) for w in (word, "q" * len(word)))
     assert (
-        (shown.replace("\\\\", "\\") if format_ in {"json", "html"} else shown).count(word) == usual.lower().count("q" * len(word)) > 8
+        (shown.replace("\\\\", "\\") if format_ in {"json", "html"} else shown).count(word)
+        == usual.lower().count("q" * len(word))
+        > 8
     ), shown
     assert "\x1b]8" not in shown
 

@@ -175,7 +175,7 @@ def test_indirect_evidence_is_shown_in_few_words(because: str, message: str):
 
 def test_counts_of_one_are_singular():
     one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
-    shown = "\n".join(form(one) for form in (text.render, markdown.render, brief.coverage_text))
+    shown = "\n".join(form(one) for form in (text.render, markdown.render))
     assert "1 resource " in shown
     assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
 

@@ -11,7 +11,7 @@ from fakes.sample_findings import finding, occasion, report
 from reaper.case import Coverage, Outcome, Report
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
-from reaper.report import brief, html, json, markdown, text
+from reaper.report import html, json, markdown, text
 from reaper.report.summary import exit_status
 
 LISTED = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind="sagemaker-endpoint", status=Status.OK)
@@ -94,7 +94,6 @@ def test_a_failed_action_is_no_target_in_any_format():
     run_report = report(OTHER, coverage=(LISTED, FAILED))
     assert "failed: acts: the call was throttled" in text.render(run_report)
     assert "1 of 1 complete, 1 target, 0 API calls" in text.render(run_report)
-    assert "FAILED\n- acts: the call was throttled" in brief.coverage_text(run_report)
     assert "## Failed\n\n- acts: the call was throttled" in markdown.render(run_report)
     assert "coverage complete" in html.render(run_report)
     assert "Coverage is incomplete" not in html.render(run_report)

@@ -23,9 +23,8 @@ from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
-from reaper.report import brief
 from reaper.report.summary import exit_status
-from reaper.report.table import WIDE, wrap
+from reaper.report.table import WIDE, print_lines, wrap
 from reaper.run import run
 from reaper.sessions import target_of
 from reaper.settings import Settings
@@ -78,7 +77,7 @@ def _explain_saved(file: Path, name: str, other_options: Sequence[str], wide: bo
     text = saved.render(report, name)
     if text is None and report.is_complete:
         raise SettingsError(_not_found_text(name, [row.name for row in report.findings], f"{str(file)!r} lists the IDs"))
-    sys.stdout.write(_wrapped(text, wide) if text else f"{name}: not found, but the coverage of {file} is incomplete\n")
+    sys.stdout.write(_wrapped(text or f"{name}: not found, but the coverage of {file} is incomplete\n", wide))
     raise typer.Exit(0 if report.is_complete else 3)
 
 
@@ -109,6 +108,7 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
 def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bool) -> None:
     """Explain the resource as it is now."""
     from reaper.report import explain
+    from reaper.report.text import coverage_lines
 
     source = load_policy(base.policy if policy is None else policy)
     audit = replace(base, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ))
@@ -118,11 +118,8 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
     if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
-    sys.stdout.write(
-        _wrapped(text, wide)
-        if text
-        else f"{resource_id}: not found, but the coverage is incomplete:\n{brief.coverage_text(report)}\n"
-    )
+    gaps = "" if text else print_lines(coverage_lines(report, WIDE), WIDE, False)
+    sys.stdout.write(_wrapped(text or f"{resource_id}: not found, but the coverage is incomplete:\n{gaps}", wide))
     raise typer.Exit(exit_status(report, None))
 
 

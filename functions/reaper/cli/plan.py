@@ -22,8 +22,8 @@ from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.file import PolicySource, load_policy
-from reaper.report import brief
 from reaper.report.summary import exit_status
+from reaper.report.table import print_lines
 from reaper.run import run
 from reaper.settings import Settings
 from reaper.text import count_noun
@@ -77,7 +77,6 @@ def apply_plan(
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
     from reaper.report.plan import result_lines
-    from reaper.report.table import print_lines
 
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
@@ -109,7 +108,6 @@ def apply_plan(
 
 def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
     from reaper.report.plan import plan_lines
-    from reaper.report.table import print_lines
 
     width = report_width(console, os.environ, wide=wide)
     return print_lines(plan_lines(plan, width), width, has_colour(console))
@@ -144,8 +142,11 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
 
 
 def _print_if_incomplete(report: Report) -> None:
+    from reaper.report.text import coverage_lines
+
     if not report.is_complete:
-        print_message(brief.coverage_text(report))
+        width = report_width(error_console, os.environ)
+        sys.stderr.write(print_lines(coverage_lines(report, width), width, has_colour(error_console)))
 
 
 def _read_plan(file: Path) -> str:

@@ -142,8 +142,8 @@ def compose_summary(
         more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
         on_hold=[
-            (tidy_line(summary.hold_sentence(group.reason), 300), _first_items(group.items, context, MAX_NEW_ROWS))
-            for group in holds[:MAX_ROWS]
+            (tidy_line(summary.hold_sentence(reason), 300), _first_items(held, context, MAX_NEW_ROWS))
+            for reason, held in list(holds.items())[:MAX_ROWS]
         ],
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),

@@ -53,11 +53,11 @@ def _group_lines(group: summary.ActionGroup) -> Iterator[str]:
     """A line for each action; what is on hold below its reason."""
     if not group.holds:
         yield from map(_action_line, group.findings)
-    for hold in group.holds:
-        command = summary.release_command(hold.reason)
-        allow = f" To allow{summary.release_note(hold.reason)}: `{command}`" if command else ""
-        yield f"- {_escaped(summary.hold_sentence(hold.reason), 300)}{allow}"
-        yield from (f"  - {summary.action_word(finding)} {_label(finding)}" for finding in hold.items)
+    for reason, findings in group.holds.items():
+        command = summary.release_command(reason)
+        allow = f" To allow{summary.release_note(reason)}: `{command}`" if command else ""
+        yield f"- {_escaped(summary.hold_sentence(reason), 300)}{allow}"
+        yield from (f"  - {summary.action_word(finding)} {_label(finding)}" for finding in findings)
 
 
 def _action_line(finding: Finding) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from reaper import registry
 from reaper.case import Finding, HoldReason, Money, Report, money_of
@@ -27,29 +27,21 @@ class ActionGroup:
     needs_attention: bool = False
 
     @property
-    def holds(self) -> list[HoldGroup[Finding]]:
+    def holds(self) -> dict[HoldReason, list[Finding]]:
         """Those on hold, by reason; empty for any other group."""
         return holds_of(f for f in self.findings if f.step.name is StepName.HOLD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldGroup(Generic[Item]):
-    """What one limit or jump holds. What several of them hold is in the group of each."""
-
-    reason: HoldReason
-    items: tuple[Item, ...]
-
-
-def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> list[HoldGroup[Item]]:
-    """What is on hold, by reason."""
-    by_reason: dict[HoldReason, list[Item]] = defaultdict(list)
+def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> dict[HoldReason, list[Item]]:
+    """What is on hold, by reason. What several limits or jumps hold is below each of them."""
+    groups: dict[HoldReason, list[Item]] = {}
     for item in items:
         for reason in reasons_of(item):
-            by_reason[reason].append(item)
-    return [HoldGroup(reason=reason, items=tuple(group)) for reason, group in by_reason.items()]
+            groups.setdefault(reason, []).append(item)
+    return groups
 
 
-def holds_of(findings: Iterable[Finding]) -> list[HoldGroup[Finding]]:
+def holds_of(findings: Iterable[Finding]) -> dict[HoldReason, list[Finding]]:
     """These findings, all of them on hold, by reason."""
     return hold_groups(findings, lambda f: f.step.hold_reasons or (HoldReason(because=f.step.because),))
 

@@ -6,12 +6,12 @@ Numbers are never cut or wrapped: names, sizes and evidence shrink first, then l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage, Finding, HoldReason, Report
 from reaper.duration import short_duration
 from reaper.model import NOTICES, Confidence, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
@@ -71,7 +71,7 @@ def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
         yield from _first_rows([_unknown_row(f) for f in report.unknown], width)
-    yield from _coverage_lines(report, width)
+    yield from coverage_lines(report, width)
 
 
 def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
@@ -79,17 +79,15 @@ def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
     return Text(), Text(text, style=style)
 
 
-def hold_lines(groups: Iterable[summary.HoldGroup[Item]], row: Callable[[Item], Row], width: int) -> Iterator[Text]:
+def hold_lines(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item], Row], width: int) -> Iterator[Text]:
     """What is on hold: each reason once, with the command that allows it and its rows."""
-    for index, group in enumerate(groups):
+    for index, (reason, items) in enumerate(groups.items()):
         yield from [Text()] if index else []
-        yield from wrap(Text(clean_line(summary.hold_sentence(group.reason), 300), style="bold"), width)
-        if command := summary.release_command(group.reason):
-            yield from wrap(
-                Text(f"To allow {'it' if len(group.items) == 1 else 'them'}{summary.release_note(group.reason)}:"), width
-            )
+        yield from wrap(Text(clean_line(summary.hold_sentence(reason), 300), style="bold"), width)
+        if command := summary.release_command(reason):
+            yield from wrap(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:", width)
             yield Text(f"  {command}")
-        yield from _first_rows([{**row(item), REASON: ""} for item in group.items], width)
+        yield from _first_rows([{**row(item), REASON: ""} for item in items], width)
 
 
 def _head(report: Report) -> Iterator[Text]:
@@ -218,7 +216,8 @@ def _short_evidence(because: str) -> str:
     return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
-def _coverage_lines(report: Report, width: int) -> Iterator[Text]:
+def coverage_lines(report: Report, width: int) -> Iterator[Text]:
+    """The coverage, its gaps, and what failed in the reaper itself."""
     places = {(row.account, row.region) for row in report.cloud_rows}
     calls = count_noun(report.totals.calls, "API call")
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
