@@ -52,7 +52,7 @@ class PlannedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What became of an action of a plan, and why. `is_done`: it was carried out, or nothing was left to do."""
+    """The result of one action of a plan, and the reason. `is_done`: it was carried out, or nothing was left to do."""
 
     action: PlannedAction
     result: str
@@ -163,7 +163,7 @@ def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
 
 
 def action_results(plan: PlanFile, report: Report) -> list[ActionResult]:
-    """What became of each action of the plan."""
+    """The result of each action of the plan."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
     return [_action_result(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
 

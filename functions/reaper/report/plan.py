@@ -32,7 +32,7 @@ def plan_lines(plan: PlanFile, width: int) -> Iterator[Text]:
 
 
 def result_lines(plan: PlanFile, results: Sequence[ActionResult], width: int) -> Iterator[Text]:
-    """What became of each action of the plan. Why one wasn't carried out isn't in the table."""
+    """The result of each action of the plan. Why one wasn't carried out isn't in the table."""
     several = _has_several_accounts(plan)
     rows = [
         {"result": each.result, **_row(each.action, several), REASON: clean_line(each.because, 500) if each.is_done else ""}

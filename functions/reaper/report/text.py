@@ -27,8 +27,9 @@ MIN_WIDTH = 44
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
 IDLE_STAGES = (
-    ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("size", 12), ("region", 0), ("evidence", 8), ("size", 0), ("resource", 20),
-    ("owner", 16), ("resource", 16), ("owner", 12), ("kind", 9), ("where", 0), ("kind", 0), ("owner", 0), ("evidence", 6), ("evidence", 0), ("owner", 0), ("resource", 8),
+    ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("size", 12), ("region", 0), ("where", 18), ("size", 0), ("evidence", 16),
+    ("resource", 24), ("owner", 16), ("evidence", 8), ("resource", 16), ("owner", 12), ("kind", 9), ("where", 0), ("kind", 0), ("owner", 0),
+    ("evidence", 6), ("evidence", 0), ("owner", 0), ("resource", 8),
 )  # fmt: skip
 """What shrinks in the table of idle resources, first to last; 8 is the length of the heading."""
 ACTION_STAGES = (
@@ -159,7 +160,7 @@ def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> Row
 
 
 def where_cell(places: Mapping[tuple[Target, str], str], resource: Resource) -> dict[str, str]:
-    """Its region, or if there are several accounts of its cloud, where it is."""
+    """Its region; if there are several accounts of its cloud, its account and region."""
     where = places[resource.target, resource.region]
     return {"region": where} if all(place == region for (_, region), place in places.items()) else {"where": where}
 
