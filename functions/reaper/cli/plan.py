@@ -120,7 +120,7 @@ def _is_agreed(plan: PlanFile) -> bool:
     actions = plan.actions_by_id.values()
     deletes = sum(action.action is StepName.DELETE for action in actions)
     among = f", {count_noun(deletes, 'delete')} among them" if deletes else ""
-    sys.stderr.write(f"\nThis carries out {count_noun(len(actions), 'action')}{among}. Proceed? [y/N] ")
+    sys.stderr.write(f"\n{count_noun(len(actions), 'action')}{among}. Proceed? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
