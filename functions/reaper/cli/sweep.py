@@ -52,14 +52,14 @@ def sweep_once(
     chosen = settings.require_kept_memory(chosen)
     with show_progress() as progress:
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
-    for name, report_format in outputs.items():
-        write_report(report, report_format, name, wide=wide)
-        if name != "-":
-            print_message(f"Wrote {name}")
     if "-" not in outputs:
         from reaper.report.text import headline
 
         print_message("\n".join(headline(report)))
+    for name, report_format in outputs.items():
+        write_report(report, report_format, name, wide=wide)
+        if name != "-":
+            print_message(f"Wrote {name}")
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
