@@ -215,10 +215,11 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`."""
 
     finished_at: datetime
     pause: Pause | None = None
+    report_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,11 @@ def test_the_example_policies_exist():
             "version: 1\nlimits: {max_share: 250%}", "policy.yaml:2: limits.max_share: '250%' is not valid: ", id="share"
         ),
         pytest.param(
+            "version: 1\nreport: {tags: [team, Team]}",
+            "policy.yaml:2: report.tags: team is there twice; keys ignore case",
+            id="tag key twice",
+        ),
+        pytest.param(
             "version: 1\nrules: [{name: a}, {name: a}]",
             "policy.yaml:1: the policy: two rules are named 'a'; rename one",
             id="rule twice",

@@ -63,8 +63,11 @@ OTHER = finding("other", 8.0)
 
 def test_report_and_mail_separate_what_was_acted_on():
     run_report = report(STOPPED, OTHER, coverage=(LISTED,))
-    for form in (text.render, brief.render, markdown.render, html.render):
+    for form in (text.render, brief.render, markdown.render):
         assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(run_report)
+    page = " ".join(html.render(run_report).split())
+    assert '1 action saves <span class="saved">$730 a month</span>' in page
+    assert "2 idle when judged, at $7,300 a month: 1 acted on." in page
     subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
     assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
     assert mail(run_report).startswith(f"{subject}; 1 new\n")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from reaper import duration
 from reaper.notices.message import is_plain_address
@@ -69,6 +69,13 @@ def as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _require_different_keys(keys: list[str]) -> list[str]:
+    plain = [key.lower() for key in keys]
+    if repeated := next((key for key in keys if plain.count(key.lower()) > 1), None):
+        raise ValueError(f"{repeated} is there twice; keys ignore case")
+    return keys
+
+
 def _parse_comparison(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*", value):
         raise ValueError('expected a comparison in US dollars such as ">= 5"')
@@ -108,6 +115,12 @@ PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+TagKeys = Annotated[
+    list[str],
+    BeforeValidator(as_list),
+    AfterValidator(_require_different_keys),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
 }

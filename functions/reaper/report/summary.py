@@ -84,6 +84,13 @@ def groups_by_cost(findings: Iterable[Finding], label: Callable[[Finding], str],
     return [*groups[:most], CostGroup(name=f"{others} others", findings=rest, money=money_of(rest), others=others)]
 
 
+def tag_value(finding: Finding, key: str) -> str | None:
+    """The value of the resource's tag, whatever the case of its key; None without such a tag, and if its tags couldn't be read."""
+    tags = finding.case.resource.tags or {}
+    values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
+    return ", ".join(values) if values else None
+
+
 def complete_count(report: Report) -> str:
     """`13 of 14`: how much of the coverage is complete."""
     rows = len(report.cloud_rows)
