@@ -25,6 +25,9 @@ class Category(StrEnum):
     STATE = "state"
     LEASE = "lease"
     STATISTICS = "summary"
+    SAVING = "saving"
+    SAVED = "saved"
+    TREND = "trend"
 
 
 READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE})
