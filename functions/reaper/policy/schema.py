@@ -27,6 +27,7 @@ from reaper.policy.values import (
     SnoozeLength,
     TagKeys,
     TagPermission,
+    Zone,
 )
 
 MAX_RULES = 500
@@ -156,6 +157,11 @@ class Owners(Section):
         None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]
     )
     contact: PlainAddress = Field(None, description="the contact at the end of owners' mails. Default: the fallback")
+    tz: Zone = Field(
+        "UTC",
+        description="the IANA time zone of the times in mails; a rule's office hours have their own",
+        examples=["Europe/Berlin"],
+    )
 
 
 class ReportKeys(Section):

@@ -58,6 +58,7 @@ def render(report: Report) -> str:
         missing=coverage_map.missing_permissions(report),
         groups=summary.action_groups(report),
         nothing=summary.nothing_idle_text(report),
+        notes=summary.head_notes(report),
         nothing_read=summary.could_read_nothing(report),
         wasted=wasted_words(report),
         paused=clean_line(paused_sentence(report.run.pause), 300),
@@ -106,6 +107,9 @@ def _template() -> Template:
         "owner": owner_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
+        "held": summary.hold_sentence,
+        "release": summary.release_command,
+        "note": summary.release_note,
     }
     return page.get_template("report.html.j2")
 
