@@ -63,6 +63,10 @@ def hours(since: float, until: float) -> Span:
     return Span(NOV + since * HOUR, NOV + until * HOUR)
 
 
+def seconds(since: float, until: float) -> tuple[int, int]:
+    return tuple(int(moment.timestamp()) for moment in hours(since, until))  # type: ignore[return-value]
+
+
 def test_an_open_saving_comes_back_as_it_was(ledger: Ledger):
     first = saving(fingerprint="1 x M", resting=False)
     book.add_open(ledger, first, NOV)
@@ -87,8 +91,8 @@ def test_a_repeated_credit_changes_nothing(ledger: Ledger):
     assert ledger.store.query(Category.SAVED, "2026-11") == stored
     [row] = book.read_saved(ledger, NOV, NOV + DAY)
     first, second = row.actions
-    assert first.spans == (hours(0, 12), hours(20, 22))
-    assert (first.usd_per_hour, second.usd_per_hour, second.spans) == (2.0, 5.0, (hours(2, 4),))
+    assert first.spans == (seconds(0, 12), seconds(20, 22))
+    assert (first.usd_per_hour, second.usd_per_hour, second.spans) == (2.0, 5.0, (seconds(2, 4),))
 
 
 def test_another_writer_at_the_same_moment_loses_nothing(ledger: Ledger):
@@ -106,7 +110,7 @@ def test_another_writer_at_the_same_moment_loses_nothing(ledger: Ledger):
 
     book.add_credits(Ledger(Racing()), [(one, hours(0, 6))], NOV)  # type: ignore[arg-type]
     [row] = book.read_saved(ledger, NOV, NOV + DAY)
-    assert [action.spans for action in row.actions] == [(hours(0, 12),)]
+    assert [action.spans for action in row.actions] == [(seconds(0, 12),)]
 
 
 def test_a_saving_over_months_is_split_and_read_as_one(ledger: Ledger):

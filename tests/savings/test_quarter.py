@@ -69,9 +69,11 @@ def judge(played: Quarter, horizon: timedelta) -> None:
         print(f"{name:10} really {real:9.2f}  saved {saved[name]:9.2f}  in {actions}")
         if saved[name] > real + CENT * (1 + actions):
             wrong.append(f"{name}: {saved[name]} is more than the {real:.2f} that it really saved")
-    for row in savings["actions"]:
-        if row["cause"] == "ours" and row["saved_usd"] < (least := least_usd(played, row, horizon)):
-            wrong.append(f"{row['name']}: {row['action']} of {row['at']}: {row['saved_usd']} is less than {least:.2f}")
+    wrong += [
+        f"{row['name']}: {row['action']} of {row['at']}: {row['saved_usd']} is less than {least:.2f}"
+        for row in savings["actions"]
+        if row["cause"] == "ours" and row["saved_usd"] < (least := least_usd(played, row, horizon))
+    ]
     stops = [(name, what) for _, name, what in played.done if what in {"stop", "delete"} and name != "watch-n0"]
     counted = [row for row in savings["actions"] if row["cause"] == "ours"]
     last = [name for when, name, what in played.done if what in {"stop", "delete"} and when == played.sweeps[-1]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -31,19 +31,21 @@ COLUMN = "facts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedAction:
-    """What one action saved: its rate in US dollars an hour, None if a price is unknown, and the times that count, oldest first."""
+    """What one action saved: its rate in US dollars an hour, None if a price is unknown, and the times that count, oldest first, each from one
+    second since 1970 to another.
+    """
 
     action: StepName
     at: datetime
     usd_per_hour: float | None
     price_source: str | None = None
     price_as_of: str | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
     def hours(self, since: datetime, until: datetime) -> float:
         """The hours that count of a stretch of time."""
-        parts = ((min(span.until, until) - max(span.since, since)) / timedelta(hours=1) for span in self.spans)
-        return sum((part for part in parts if part > 0), 0.0)
+        begin, end = since.timestamp(), until.timestamp()
+        return sum(max(0.0, min(last, end) - max(first, begin)) for first, last in self.spans) / 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +141,10 @@ def _with_credit(row: SavedRow, saving: Saving, new: Span) -> SavedRow:
         price_source=saving.price_source,
         price_as_of=saving.price_as_of,
     )
-    spans: list[Span] = []
-    for span in sorted([*known.spans, new]):
-        joins = bool(spans) and span.since <= spans[-1].until
-        spans[-1:] = [Span(spans[-1].since, max(spans[-1].until, span.until))] if joins else [*spans[-1:], span]
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted([*known.spans, (int(new.since.timestamp()), int(new.until.timestamp()))]):
+        joins = bool(spans) and first <= spans[-1][1]
+        spans[-1:] = [(spans[-1][0], max(spans[-1][1], last))] if joins else [*spans[-1:], (first, last)]
     by_time[saving.at] = replace(known, spans=tuple(spans))
     return replace(row, subject=saving.subject, actions=tuple(by_time[at] for at in sorted(by_time)))
 

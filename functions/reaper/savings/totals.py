@@ -62,12 +62,12 @@ def saved_since(ledger: Ledger, since: datetime, now: datetime, by: str = "kind"
 def summarize(rows: Iterable[SavedRow], since: datetime, until: datetime, by: str = "kind") -> Saved:
     """The same of rows that were read before, for any stretch of time within that."""
     require_grouping(by)
-    by_action: dict[tuple[str, Cause, datetime], list[tuple[SavedRow, SavedAction]]] = defaultdict(list)
+    by_action: dict[tuple[str, Cause, datetime], list[tuple[SavedRow, SavedAction, float]]] = defaultdict(list)
     for row in rows:
         for action in row.actions:
-            if action.hours(since, until):
-                by_action[row.subject.id.lower(), row.cause, action.at].append((row, action))
-    lines = sorted((_line(parts, since, until) for parts in by_action.values()), key=lambda line: line.action.at)
+            if hours := action.hours(since, until):
+                by_action[row.subject.id.lower(), row.cause, action.at].append((row, action, hours))
+    lines = sorted((_line(parts, until) for parts in by_action.values()), key=lambda line: line.action.at)
     by_key: dict[str, list[SavedLine]] = defaultdict(list)
     ours = [line for line in lines if line.cause is Cause.OURS]
     for line in ours:
@@ -110,15 +110,15 @@ def group_key(subject: Subject, by: str) -> str:
     return {"owner": subject.owner, "account": subject.target.account, "kind": subject.kind}[by] or NO_KEY
 
 
-def _line(parts: Sequence[tuple[SavedRow, SavedAction]], since: datetime, until: datetime) -> SavedLine:
+def _line(parts: Sequence[tuple[SavedRow, SavedAction, float]], until: datetime) -> SavedLine:
     """The line of one action, of which each month has a part."""
-    row, last = parts[-1]
-    hours = sum(action.hours(since, until) for _, action in parts)
+    row, last, _ = parts[-1]
+    hours, end = sum(hours for *_, hours in parts), until.timestamp()
     return SavedLine(
         subject=row.subject,
         cause=row.cause,
         action=last,
-        until=max(min(span.until, until) for _, action in parts for span in action.spans if span.since < until),
+        until=datetime.fromtimestamp(max(min(span[1], end) for span in last.spans if span[0] < end), UTC),
         saved_usd=round((last.usd_per_hour or 0.0) * hours, 2),
         hours=round(hours, 2),
         unpriced_hours=round(hours, 2) if last.usd_per_hour is None else 0.0,
