@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
+from reaper.case import Price
 from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
@@ -48,9 +49,7 @@ def saving(name: str = "churn", usd: float | None = 2.0, at: datetime = NOV, **f
             action=StepName.STOP,
             at=at,
             ends_at=at + 30 * DAY,
-            usd_per_hour=usd,
-            price_source=None if usd is None else "snapshot",
-            price_as_of=None if usd is None else "2026-09-24",
+            rate=None if usd is None else Price(usd_per_hour=usd, source="snapshot", as_of="2026-09-24"),
             parts_left=(BilledPart(component="Hosting", instance="ml.m5.xlarge"),),
             called_at=at,
             looked_at=at,
@@ -70,11 +69,11 @@ def seconds(since: float, until: float) -> tuple[int, int]:
 def test_an_open_saving_comes_back_as_it_was(ledger: Ledger):
     first = saving(fingerprint="1 x M", resting=False)
     book.add_open(ledger, first, NOV)
-    book.add_open(ledger, replace(first, usd_per_hour=9.0), NOV)
+    book.add_open(ledger, replace(first, rate=None), NOV)
     [row], errors = book.read_open(ledger, TARGET)
     assert (row.saving, errors) == (first, [])
     book.replace_open(ledger, row, replace(first, resting=True), NOV)
-    book.replace_open(ledger, row, replace(first, usd_per_hour=9.0), NOV)
+    book.replace_open(ledger, row, replace(first, rate=None), NOV)
     [newer], _ = book.read_open(ledger, TARGET)
     assert newer.saving == replace(first, resting=True)
     book.replace_open(ledger, newer, None, NOV)
@@ -92,7 +91,8 @@ def test_a_repeated_credit_changes_nothing(ledger: Ledger):
     [row] = book.read_saved(ledger, NOV, NOV + DAY)
     first, second = row.actions
     assert first.spans == (seconds(0, 12), seconds(20, 22))
-    assert (first.usd_per_hour, second.usd_per_hour, second.spans) == (2.0, 5.0, (seconds(2, 4),))
+    assert [action.rate and action.rate.usd_per_hour for action in row.actions] == [2.0, 5.0]
+    assert second.spans == (seconds(2, 4),)
 
 
 def test_another_writer_at_the_same_moment_loses_nothing(ledger: Ledger):
@@ -132,8 +132,8 @@ def test_totals_are_the_sums_of_their_lines(ledger: Ledger):
     ours = [line for line in saved.lines if line.cause is Cause.OURS]
     assert saved.ours.saved_usd == pytest.approx(sum(line.saved_usd for line in ours)) == sum(g.saved_usd for g in saved.groups)
     assert (saved.ours.unpriced_hours, saved.prompted.saved_usd, [g.key for g in saved.groups]) == (7.0, 6.0, ["vision"])
-    facts = [(line.action.usd_per_hour, line.action.price_source, line.action.price_as_of) for line in saved.lines]
-    assert all(usd is None or (source and as_of) for usd, source, as_of in facts)
+    rates = [line.action.rate for line in saved.lines]
+    assert all(rate is None or (rate.source and rate.as_of) for rate in rates)
     weeks = totals.saved_by_week(book.read_saved(ledger, NOV, NOV + 10 * DAY), NOV, NOV + 10 * DAY)
     assert [week.since.weekday() for week in weeks] == [4, 0, 0]
     assert sum(week.ours.saved_usd for week in weeks) == pytest.approx(saved.ours.saved_usd, abs=0.2)
@@ -168,7 +168,7 @@ def test_forgetting_a_person_removes_the_address_and_keeps_the_money(ledger: Led
     [group] = totals.saved_since(ledger, NOV, NOV + DAY, "owner").groups
     assert (group.key, group.saved_usd) == ("(forgotten)", 12.0)
     [row], _ = book.read_open(ledger, TARGET)
-    assert (row.saving.usd_per_hour, row.saving.subject.tags["team"]) == (2.0, "vision")
+    assert (row.saving.rate, row.saving.subject.tags["team"]) == (saving().rate, "vision")
 
 
 def test_the_trend_has_one_row_a_day_target_and_kind(ledger: Ledger):

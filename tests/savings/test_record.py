@@ -46,7 +46,7 @@ def test_a_stop_is_credited_from_the_next_sweep_on(deployment: FakeDeployment):
     deployment.sweep_after(hours=6)
     result = saved(deployment, "tag:team")
     [line] = result.lines
-    assert (line.hours, line.action.price_source, line.action.action) == (6.0, "snapshot", StepName.STOP)
+    assert (line.hours, line.action.rate and line.action.rate.source, line.action.action) == (6.0, "snapshot", StepName.STOP)
     assert (result.groups[0].key, result.ours.saved_usd) == ("vision", pytest.approx(6 * USD, abs=0.01))
 
 

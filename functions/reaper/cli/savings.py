@@ -102,9 +102,9 @@ def _action_json(line: SavedLine) -> dict[str, Any]:
         "hours": line.hours,
         "saved_usd": line.saved_usd,
         "unpriced_hours": line.unpriced_hours,
-        "usd_per_hour": action.usd_per_hour,
-        "price_source": action.price_source,
-        "price_as_of": action.price_as_of,
+        "usd_per_hour": action.rate and action.rate.usd_per_hour,
+        "price_source": action.rate and action.rate.source,
+        "price_as_of": action.rate and action.rate.as_of,
     }
 
 

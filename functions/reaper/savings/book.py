@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, comparable_id, target_text
 from reaper.ledger.rows import sortable_time, valid_version
@@ -31,15 +32,13 @@ COLUMN = "facts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedAction:
-    """What one action saved: its rate in US dollars an hour, None if a price is unknown, and the times that count, oldest first, each from one
-    second since 1970 to another.
+    """What one action saved: its rate, None if a price is unknown, and the times that count, oldest first, each from one second since 1970 to
+    another.
     """
 
     action: StepName
     at: datetime
-    usd_per_hour: float | None
-    price_source: str | None = None
-    price_as_of: str | None = None
+    rate: Price | None
     spans: tuple[tuple[int, int], ...] = ()
 
     def hours(self, since: datetime, until: datetime) -> float:
@@ -134,13 +133,7 @@ def _add_to_row(ledger: Ledger, key: Key, new: Sequence[tuple[Saving, Span]], kn
 def _with_credit(row: SavedRow, saving: Saving, new: Span) -> SavedRow:
     """The row with that time. Times that overlap or follow each other become one."""
     by_time = {action.at: action for action in row.actions}
-    known = by_time.get(saving.at) or SavedAction(
-        action=saving.action,
-        at=saving.at,
-        usd_per_hour=saving.usd_per_hour,
-        price_source=saving.price_source,
-        price_as_of=saving.price_as_of,
-    )
+    known = by_time.get(saving.at) or SavedAction(action=saving.action, at=saving.at, rate=saving.rate)
     spans: list[tuple[int, int]] = []
     for first, last in sorted([*known.spans, (int(new.since.timestamp()), int(new.until.timestamp()))]):
         joins = bool(spans) and first <= spans[-1][1]

@@ -119,9 +119,9 @@ def _line(parts: Sequence[tuple[SavedRow, SavedAction, float]], until: datetime)
         cause=row.cause,
         action=last,
         until=datetime.fromtimestamp(max(min(span[1], end) for span in last.spans if span[0] < end), UTC),
-        saved_usd=round((last.usd_per_hour or 0.0) * hours, 2),
+        saved_usd=round(last.rate.usd_per_hour * hours, 2) if last.rate else 0.0,
         hours=round(hours, 2),
-        unpriced_hours=round(hours, 2) if last.usd_per_hour is None else 0.0,
+        unpriced_hours=0.0 if last.rate else round(hours, 2),
     )
 
 
