@@ -97,7 +97,7 @@ def add_open(ledger: Ledger, saving: Saving, now: datetime) -> None:
 
 
 def replace_open(ledger: Ledger, row: OpenRow, saving: Saving | None, now: datetime) -> None:
-    """Store what became of a saving, or remove it. If another writer came first, that one's stays: the next look goes on from there."""
+    """Store a saving after a look, or remove it if it has ended (None). If another writer came first, that one's stays: the next look goes on from there."""
     if saving is None:
         ledger.store.delete(row.key)
     elif saving != row.saving:
@@ -180,12 +180,14 @@ def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: d
 
 
 def _columns(noun: Any) -> dict[str, str]:
-    return {COLUMN: _adapter(type(noun)).dump_json(noun, exclude_defaults=True).decode()}
+    form: Any = type(noun)
+    return {COLUMN: _adapter(form).dump_json(noun, exclude_defaults=True).decode()}
 
 
 def _parsed(noun: type[Noun], row: Row) -> Noun:
+    form: Any = noun
     try:
-        parsed: Noun = _adapter(noun).validate_json(row.texts.get(COLUMN, ""))
+        parsed: Noun = _adapter(form).validate_json(row.texts.get(COLUMN, ""))
     except ValueError as error:
         because = f"the ledger's row of savings {row.key.name} can't be read"
         raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
