@@ -85,7 +85,8 @@ class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
+    of its cost autoscaling may end without any action.
     """
 
     resource: Resource
@@ -100,6 +101,7 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+    excess_usd_per_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,8 @@ class Step:
 class Outcome:
     """The result of a step: `because` says what was done or why it was refused, `error` what failed. `already_done`: nothing was left to do.
 
-    `begun`: calls were made, or may have been. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
+    `begun`: calls were made, or may have been. `excess_usd_per_hour`: what of its saving autoscaling may have ended anyway; None if the
+    re-check doesn't say. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
     its host, whose action affected it too.
     """
 
@@ -140,14 +143,32 @@ class Outcome:
     begun: bool = False
     part_done: str | None = None
     host_id: str | None = None
+    excess_usd_per_hour: float | None = None
 
 
 PLANNED = Outcome(result=Result.PLANNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextAction:
+    """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
+
+    `at`: None if something other than a missing notice blocks it.
+    """
+
+    step: StepName
+    at: datetime | None
+    saves_usd_per_hour: float | None
+    blocked_because: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report. `memory`: its ledger record; None if none was read or there is none."""
+    """One line of the report. `memory`: its ledger record; None if none was read or there is none.
+
+    `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
+    the policy. Both are None unless it is idle.
+    """
 
     case: Case
     step: Step
@@ -157,6 +178,8 @@ class Finding:
     wasted_usd: float | None
     evidence: tuple[Evidence, ...]
     memory: Memory | None = None
+    next: NextAction | None = None
+    could: NextAction | None = None
 
     @property
     def is_action(self) -> bool:
