@@ -129,8 +129,25 @@ PLANNED = Outcome(result=Result.PLANNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextAction:
+    """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
+
+    `at`: None if something other than a missing notice blocks it.
+    """
+
+    step: StepName
+    at: datetime | None
+    saves_usd_per_hour: float | None
+    blocked_because: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report. `memory`: its ledger record; None if none was read or there is none."""
+    """One line of the report. `memory`: its ledger record; None if none was read or there is none.
+
+    `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
+    the policy. Both are None unless it is idle.
+    """
 
     case: Case
     step: Step
@@ -140,6 +157,8 @@ class Finding:
     wasted_usd: float | None
     evidence: tuple[Evidence, ...]
     memory: Memory | None = None
+    next: NextAction | None = None
+    could: NextAction | None = None
 
     @property
     def is_action(self) -> bool:

@@ -28,7 +28,7 @@ from reaper.pending.holds import KindInTarget, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import contained, dates, holding, possible_actions
+from reaper.planning import coming, contained, dates, holding, possible_actions
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.policy.schema import Policy
 
@@ -288,7 +288,10 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(_narrowed(_with_reminders(planned, phase), phase.context.agreed) for planned in limited.planned),
+        decisions=tuple(
+            _with_next(_narrowed(_with_reminders(planned, phase), phase.context.agreed), planned, phase.now)
+            for planned in limited.planned
+        ),
         untold=untold,
         interrupted=whole.interrupted,
         unusual=tuple(sorted(limited.unusual)),
@@ -348,3 +351,11 @@ def _narrowed(decision: Decision, agreed: PlanFile | None) -> Decision:
     if agreed is None or decision.outcome.result is not Result.PLANNED:
         return decision
     return plan_file.narrow_to_plan(decision, agreed)
+
+
+def _with_next(decision: Decision, planned: Planned, now: datetime) -> Decision:
+    """The decision with what the policy leads to, and what the kind could do. A hold, or whatever keeps it from being decided, blocks that."""
+    case, step = decision.reported_case, planned.decision.step
+    is_kept = planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
+    following = coming.next_action(case, planned.memory, now, step if is_kept else None)
+    return replace(decision, next=following, could=coming.possible_action(case, now))

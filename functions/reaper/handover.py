@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper import registry
-from reaper.case import PLANNED, Case, Coverage, Outcome, Step
+from reaper.case import PLANNED, Case, Coverage, NextAction, Outcome, Step
 from reaper.ledger.rows import Unfinished
 from reaper.model import Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
@@ -53,7 +53,7 @@ class Decision:
     """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
 
     `row_version`: the version of its ledger row when this was decided; None if nothing about it may be written. `needs_summary`: its weekly
-    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand.
+    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand. `next` and `could`: see `Finding`.
     """
 
     case: Case
@@ -63,6 +63,8 @@ class Decision:
     row_version: int | None = None
     needs_summary: bool = False
     on_hold_since: tuple[datetime, ...] = ()
+    next: NextAction | None = None
+    could: NextAction | None = None
 
     @property
     def reported_case(self) -> Case:

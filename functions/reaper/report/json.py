@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Coverage, Evidence, Finding, Owner, Report
+from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
 
@@ -98,6 +98,8 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "outcome": finding.outcome.result.value,
         "outcome_because": finding.outcome.because,
         "error": finding.outcome.error,
+        "next": _next_json(finding.next),
+        "could": _next_json(finding.could),
         "memory": _memory_json(finding.memory) if finding.memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
@@ -133,6 +135,10 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
 
 def _owner_json(owner: Owner) -> dict[str, Any]:
     return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
+
+
+def _next_json(action: NextAction | None) -> dict[str, Any] | None:
+    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)} if action else None
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps:
     outcome, step = outcomes.get(decision.case.resource.id, decision.outcome), decision.step
     if host := steps.get(outcome.host_id or ""):
         step = Step(name=host.name, because=outcome.because or "")
-    return finding_of(decision.reported_case, step, outcome)
+    finding = finding_of(decision.reported_case, step, outcome)
+    return finding if finding.is_done else replace(finding, next=decision.next, could=decision.could)
 
 
 def _undecided_finding(case: Case) -> Finding:
