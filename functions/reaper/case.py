@@ -103,11 +103,26 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReason:
+    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
+
+    `after`: what follows the release.
+    """
+
+    because: str
+    since: datetime | None = None
+    release: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to do now with one resource, and why."""
+    """What to do now with one resource, and why. Of a hold: the action that waits (`held`), and each limit or jump over it."""
 
     name: StepName
     because: str
+    held: StepName | None = None
+    hold_reasons: tuple[HoldReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

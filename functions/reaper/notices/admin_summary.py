@@ -5,7 +5,6 @@ Its subject begins with holds and cost; then come what was done, what failed and
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from hashlib import sha256
 
 from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
-from reaper.limits import account_text
+from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
@@ -36,9 +35,6 @@ MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
 OnHoldSince = Mapping[str, Collection[datetime]]
 """By resource id: since when the holds over it stand."""
-RELEASE_ALL = "`reaper release --all`"
-RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
-"""Where the sentence about a hold goes on to the command that releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +112,6 @@ def compose_summary(
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
-        "on_hold": actions.on_hold,
         "would": () if mode.writes else actions.planned,
         "due": actions.planned if mode.announces and not mode.acts else (),
         "done": sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)),
@@ -126,6 +121,7 @@ def compose_summary(
         "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
+    holds = summary.holds_of(actions.on_hold)
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
@@ -149,6 +145,12 @@ def compose_summary(
         jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
         more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
+        on_hold=[
+            (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
+            for reason, held in list(holds.items())[:MAX_ROWS]
+        ],
+        held=len(actions.on_hold),
+        more_holds=max(0, len(holds) - MAX_ROWS),
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -187,7 +189,9 @@ class FirstItems:
 
 
 def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    reasons = [with_local_times(_as_sentence(tidy_line(_reason_text(f), 300)), context.owners.tz) for f in findings[:rows]]
+    reasons = [
+        with_local_times(_as_sentence(tidy_line(summary.outcome_reason(f), 300)), context.owners.tz) for f in findings[:rows]
+    ]
     items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
     return FirstItems(items=items, more=max(0, len(findings) - rows))
 
@@ -204,11 +208,6 @@ def _is_unusual(finding: Finding) -> bool:
     return finding.case.rule.hours is None or finding.outcome.result in {Result.REFUSED, Result.FAILED}
 
 
-def _reason_text(finding: Finding) -> str:
-    """What was done or why not, without the command that releases it: the heading has that, with the ledger that it needs."""
-    return RELEASE_HINT.split(summary.outcome_reason(finding), maxsplit=1)[0]
-
-
 def _is_unsure(finding: Finding) -> bool:
     return finding.outcome.result is Result.FAILED and finding.outcome.begun
 
@@ -220,8 +219,8 @@ def _as_sentence(text: str) -> str:
 def _release_options(on_hold: Sequence[Finding]) -> str:
     """The options with which `reaper release` allows these actions: `--account 123456789012`."""
     names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
-    over_run = any(RELEASE_ALL in f.step.because for f in on_hold)
-    return "--all" if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
+    over_run = any(reason.release == RELEASE_ALL for f in on_hold for reason in f.step.hold_reasons)
+    return RELEASE_ALL if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
 
 
 def _jump_line(jump: Breaker, context: NoticeContext) -> str:

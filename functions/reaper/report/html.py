@@ -107,6 +107,9 @@ def _template() -> Template:
         "owner": owner_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
+        "held": summary.hold_sentence,
+        "release": summary.release_command,
+        "note": summary.release_note,
     }
     return page.get_template("report.html.j2")
 

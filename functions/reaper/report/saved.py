@@ -19,6 +19,7 @@ from reaper.model import Status
 from reaper.report.explain import (
     clean_whole,
     explain_line,
+    explained_ids,
     hours_line,
     origin_lines,
     owner_lines,
@@ -146,8 +147,9 @@ def parse_report(text: str, where: str) -> SavedReport:
 
 
 def render(report: SavedReport, wanted: str) -> str | None:
-    """The explanation of every resource with that ID or name; None if there is none. IDs match case-insensitively."""
-    rows = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
+    """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
+    ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
+    rows = [row for row in report.findings if row.id in ids]
     return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in rows) if rows else None
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
 from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
 from reaper.text import clean_line, count_noun, first_few, format_usd
 
+Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 
@@ -23,6 +26,41 @@ class ActionGroup:
     title: str
     findings: tuple[Finding, ...]
     needs_attention: bool = False
+
+    @property
+    def holds(self) -> dict[HoldReason, list[Finding]]:
+        """Those on hold, by reason; empty for any other group."""
+        return holds_of(f for f in self.findings if f.step.name is StepName.HOLD)
+
+
+def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> dict[HoldReason, list[Item]]:
+    """What is on hold, by reason. What several limits or jumps hold is below each of them."""
+    groups: dict[HoldReason, list[Item]] = {}
+    for item in items:
+        for reason in reasons_of(item):
+            groups.setdefault(reason, []).append(item)
+    return groups
+
+
+def holds_of(findings: Iterable[Finding]) -> dict[HoldReason, list[Finding]]:
+    """These findings, all of them on hold, by reason."""
+    return hold_groups(findings, lambda f: f.step.hold_reasons or (HoldReason(because=f.step.because),))
+
+
+def hold_sentence(reason: HoldReason) -> str:
+    """`9 actions in account 123456789012 exceed max_acts: 8, since 2026-11-25 18:53 UTC.`"""
+    since = f", since {reason.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if reason.since else ""
+    return f"{reason.because[:1].upper()}{reason.because[1:]}{since}."
+
+
+def release_command(reason: HoldReason) -> str:
+    """The command that allows what is on hold; empty if none does."""
+    return f"reaper release {reason.release}" if reason.release else ""
+
+
+def release_note(reason: HoldReason) -> str:
+    """What else a release leads to, as a clause; mostly empty."""
+    return " (owners get a new notice first)" if reason.after else ""
 
 
 def acted_clause(report: Report) -> str:
@@ -154,9 +192,9 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 
 def action_word(finding: Finding) -> str:
-    """`stop` or `hold`: the step, or once it is done the words of the kind, such as `scaled in`."""
+    """`stop`: the step, also of what is on hold, or once it is done the words of the kind, such as `scaled in`."""
     done = finding.is_action and finding.outcome.result is Result.DONE
-    return forecast.done_participle(finding) if done else finding.step.name.value
+    return forecast.done_participle(finding) if done else (finding.step.held or finding.step.name).value
 
 
 def outcome_reason(finding: Finding) -> str:
