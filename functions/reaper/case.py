@@ -85,7 +85,8 @@ class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
+    of its cost autoscaling may end by itself.
     """
 
     resource: Resource
@@ -100,6 +101,7 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+    excess_usd_per_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

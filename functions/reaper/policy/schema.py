@@ -174,6 +174,14 @@ class ReportKeys(Section):
     )
 
 
+class Savings(Section):
+    """How savings are counted."""
+
+    horizon: Length = Field(  # type: ignore[assignment]
+        "30d", description="how long an action, or a stop that a notice prompted, counts as a saving", examples=["30d"]
+    )
+
+
 class Policy(Section):
     """The whole policy file."""
 
@@ -187,6 +195,7 @@ class Policy(Section):
         description="the only resources that may be stopped, deleted or started; all others get notices",
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
+    savings: Savings = Field(Savings(), description="how savings are counted")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 
