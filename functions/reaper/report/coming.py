@@ -95,7 +95,7 @@ def coming_sentence(coming: Coming, mode: Mode, rate: Callable[[float], str], tz
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComingRow:
-    """One coming action in words; `because`: what has to come first, or empty."""
+    """One coming action in words. `saves`: empty if its price is unknown. `because`: what has to come first, or empty."""
 
     day: str
     action: str
@@ -159,7 +159,7 @@ def _row(coming: ComingAction, rate: Callable[[float], str], tz: str) -> ComingR
         name=shown_name(resource),
         kind=kind_title(resource.kind),
         where=shown_place(resource),
-        saves="price unknown" if saves is None else rate(saves),
+        saves="" if saves is None else rate(saves),
         because=coming.first_notice or "",
     )
 

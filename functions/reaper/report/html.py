@@ -28,7 +28,7 @@ from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
 from reaper.report.coming import coming_table
-from reaper.savings.overview import Overview, Week, saved_text
+from reaper.savings.overview import METHOD, Overview, Week, group_text, saved_text
 from reaper.savings.totals import SavedGroup
 from reaper.text import clean_line, format_day, format_time, format_usd
 
@@ -42,8 +42,6 @@ STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMP
 """The order on the page: what costs money first, then what couldn't be proven."""
 MAX_LONG_TEXT = 1000
 """Characters of a sentence or an ID; names, tags and owners get fewer."""
-METHOD = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/savings.md"
-"""The page that says how savings are counted."""
 BASE_36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
@@ -114,6 +112,7 @@ def _template() -> Template:
         "moment": format_time,
         "day": format_day,
         "owner": owner_text,
+        "group": group_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
         "held": summary.hold_sentence,

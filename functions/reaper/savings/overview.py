@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.ledger.ledger import Ledger
 from reaper.savings.book import read_saved
-from reaper.savings.totals import TAG_PREFIX, Saved, month_begin, saved_by_week, summarize
+from reaper.savings.totals import TAG_PREFIX, Saved, SavedGroup, month_begin, saved_by_week, summarize
 from reaper.text import count_noun, format_usd
 
+METHOD = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/savings.md"
+"""The page that says how savings are counted."""
 RECENT = timedelta(days=30)
 WEEKS = 13
 """A quarter, with the week that still runs."""
@@ -37,7 +39,9 @@ class Overview:
     @property
     def has_any(self) -> bool:
         """Whether there is anything to show."""
-        return any(has_savings(saved) for saved in (self.month, self.recent)) or any(w.saved_usd or w.prompted_usd for w in self.weeks)
+        return any(has_savings(saved) for saved in (self.month, self.recent)) or any(
+            w.saved_usd or w.prompted_usd for w in self.weeks
+        )
 
 
 def has_savings(saved: Saved) -> bool:
@@ -47,9 +51,16 @@ def has_savings(saved: Saved) -> bool:
 
 def saved_text(saved: Saved) -> str:
     """`$1,204 (list price), 230 unpriced hours`: what the reaper's actions saved, without what notices prompted."""
-    hours = round(saved.unpriced_hours)
-    unpriced = f", {count_noun(hours, 'unpriced hour')}" if hours else ""
-    return f"{format_usd(saved.saved_usd)} (list price){unpriced}"
+    return f"{format_usd(saved.saved_usd)} (list price){_unpriced_text(saved)}"
+
+
+def group_text(group: SavedGroup) -> str:
+    """`$800`, or `$800, 3 unpriced hours`."""
+    return f"{format_usd(group.saved_usd)}{_unpriced_text(group)}"
+
+
+def _unpriced_text(saved: Saved | SavedGroup) -> str:
+    return f", {count_noun(max(1, round(saved.unpriced_hours)), 'unpriced hour')}" if saved.unpriced_hours else ""
 
 
 def grouping(tag_keys: Sequence[str]) -> str:
