@@ -145,7 +145,8 @@ def test_a_job_that_comes_and_goes_suspends_what_keeps_its_shape():
     idle = case(State.EXEMPT, parts=(), fingerprint="min 0 of 4")
     ran = case(State.EXEMPT, parts=(), fingerprint="min 0 of 4", changed=ACTED + 8 * HOUR)
     still, credited = played(saving(), look(6, idle), look(12, ran), look(18, ran))
-    assert still and round(credited, 1) == 12.0
+    assert still
+    assert round(credited, 1) == 12.0
     other = case(State.EXEMPT, parts=(), fingerprint="min 0 of 9", changed=ACTED + 8 * HOUR)
     assert played(saving(), look(6, idle), look(12, other)) == (None, 6.0)
 
@@ -156,13 +157,15 @@ def test_the_rate_is_that_of_the_action():
     assert (begun.at, begun.cause, begun.ends_at) == (ACTED, Cause.OURS, ACTED + MONTH)
     dearer = replace(IDLE, price=replace(PRICE, usd_per_hour=9.0), usd_per_hour=9.0)
     counted = count(begun, look(6, dearer))
-    assert counted.saving and counted.saving.usd_per_hour == 2.0
+    assert counted.saving
+    assert counted.saving.usd_per_hour == 2.0
 
 
 def test_counting_begins_once_the_call_was_made():
     called = replace(STOPPED, last_call_at=ACTED + timedelta(seconds=40, microseconds=1))
     begun = begin_saving(done(case(saves_usd_per_hour={StepName.STOP: 2.0}), memory=called), ONE, (), MONTH)
-    assert begun and (begun.at, begun.looked_at) == (ACTED, ACTED + timedelta(seconds=41))
+    assert begun
+    assert (begun.at, begun.looked_at) == (ACTED, ACTED + timedelta(seconds=41))
 
 
 SAVES = {StepName.STOP: 2.0, StepName.DELETE: 3.0}
@@ -182,7 +185,8 @@ DELETED = replace(STOPPED, last_action=StepName.DELETE)
 )
 def test_what_an_action_saves_an_hour(finding: Finding, rate: float | None):
     begun = begin_saving(finding, (), (), MONTH)
-    assert begun and begun.usd_per_hour == rate
+    assert begun
+    assert begun.usd_per_hour == rate
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,8 @@ def test_what_saves_nothing_of_its_own(finding: Finding):
 def test_only_the_policys_tags_are_kept():
     tagged = case(saves_usd_per_hour=SAVES, tags={"Team": "vision", "secret": "x"})
     begun = begin_saving(done(tagged), (), ("team",), MONTH)
-    assert begun and (begun.subject.tags, begun.subject.owner) == ({"team": "vision"}, "jo@example.com")
+    assert begun
+    assert (begun.subject.tags, begun.subject.owner) == ({"team": "vision"}, "jo@example.com")
 
 
 NOTICED = Memory(warned_at=ACTED, last_seen_idle_at=ACTED, idle_since=ACTED - DAY)
@@ -265,4 +270,5 @@ def test_credits_are_whole_seconds_that_never_overlap():
     begun = saving(looked_at=ACTED)
     first = count(begun, Look(at=ACTED + timedelta(hours=1, microseconds=7), over_at=NOW, case=IDLE, memory=STOPPED))
     assert first.credit == Span(ACTED, ACTED + HOUR)
-    assert first.saving and first.saving.looked_at == ACTED + HOUR
+    assert first.saving
+    assert first.saving.looked_at == ACTED + HOUR

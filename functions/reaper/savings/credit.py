@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reaper import idle_period
-from reaper.case import Case, Finding, Price
+from reaper.case import Case, Finding
 from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
 
@@ -118,7 +118,8 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
         at=memory.last_action_at,
         ends_at=memory.last_action_at + horizon,
         usd_per_hour=usd,
-        **_price_facts(finding.price),
+        price_source=finding.price.source if finding.price else None,
+        price_as_of=finding.price.as_of if finding.price else None,
         parts_left=parts_left,
         called_at=called_at,
         looked_at=_whole_second(called_at),
@@ -140,7 +141,8 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
         at=noticed_at,
         ends_at=noticed_at + horizon,
         usd_per_hour=finding.price.usd_per_hour if finding.price else None,
-        **_price_facts(finding.price),
+        price_source=finding.price.source if finding.price else None,
+        price_as_of=finding.price.as_of if finding.price else None,
         called_at=noticed_at,
         looked_at=_whole_second(noticed_at),
         resting=False,
@@ -288,7 +290,7 @@ def _counts(parts: tuple[BilledPart, ...]) -> Counter[tuple[str, str]]:
 
 def _was_used_since(case: Case, moment: datetime) -> bool:
     used = case.verdict.last_busy
-    return case.verdict.state is State.ACTIVE and used is None or (used is not None and used > moment)
+    return (case.verdict.state is State.ACTIVE and used is None) or (used is not None and used > moment)
 
 
 def _was_used_before(case: Case, moment: datetime) -> bool:
@@ -308,10 +310,6 @@ def subject_of(case: Case, tag_keys: Collection[str]) -> Subject:
         owner=case.owner.address,
         tags=tags,
     )
-
-
-def _price_facts(price: Price | None) -> dict[str, str]:
-    return {"price_source": price.source, "price_as_of": price.as_of} if price else {}
 
 
 def _whole_second(moment: datetime, *, up: bool = True) -> datetime:

@@ -141,7 +141,7 @@ def _line(action: SavedAction, since: datetime, until: datetime) -> SavedLine:
 def _group(key: str, lines: Sequence[SavedLine]) -> SavedGroup:
     return SavedGroup(
         key=key,
-        saved_usd=round(sum(line.saved_usd for line in lines), 2),
-        hours=round(sum(line.hours for line in lines), 2),
-        unpriced_hours=round(sum(line.unpriced_hours for line in lines), 2),
+        saved_usd=round(sum((line.saved_usd for line in lines), 0.0), 2),
+        hours=round(sum((line.hours for line in lines), 0.0), 2),
+        unpriced_hours=round(sum((line.unpriced_hours for line in lines), 0.0), 2),
     )
