@@ -46,7 +46,7 @@ def test_the_first_run_of_a_month_tells_admins_what_the_last_one_saved(deploymen
     assert "saved $300 (list price), 7 unpriced hours." in mail.text
     assert "saved $5.00 more" in mail.text
     assert "SAVED BY TEAM\n- vision: $300\n- search: $0.00, 7 unpriced hours\n" in mail.text
-    assert "SAVED BY KIND\n- sagemaker-endpoint: $300, 7 unpriced hours\n" in mail.text
+    assert "SAVED BY KIND\n- SageMaker endpoint: $300, 7 unpriced hours\n" in mail.text
     assert "WHAT COMES NEXT, before limits: If enforced from today: 1 action by " in mail.text
     assert "vision" in mail.html
 

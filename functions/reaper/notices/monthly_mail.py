@@ -15,6 +15,7 @@ from reaper.notices.admin_summary import MAX_ROWS, idle_text
 from reaper.notices.channels import delivery
 from reaper.notices.context import NoticeRound, attempt
 from reaper.notices.forecast import NoticeContext
+from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.sending import channel_failures
 from reaper.report.coming import coming_table
@@ -86,6 +87,7 @@ def monthly_message(
         saved=saved_text(whole),
         prompted=format_usd(whole.prompted_usd) if whole.prompted_usd else "",
         idle=idle,
+        sum=format_usd(whole.saved_usd),
         groups={by.removeprefix(TAG_PREFIX): _group_lines(saved) for by, saved in by_grouping.items()},
         coming=coming_table(report.findings, report.run.mode, context.rate, context.owners.tz),
         run=report.run,
@@ -106,4 +108,4 @@ def _group_lines(saved: Saved) -> list[tuple[str, str]]:
     """Each of the largest groups with what it saved, and the others together."""
     first, rest = saved.groups[:MAX_ROWS], saved.groups[MAX_ROWS:]
     others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest)))] if rest else []
-    return [*((tidy_line(group.key, 60), group_text(group)) for group in first), *others]
+    return [*((tidy_line(kind_title(group.key), 60), group_text(group)) for group in first), *others]
