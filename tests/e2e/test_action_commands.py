@@ -99,6 +99,18 @@ def test_a_plan_changes_nothing_until_applied(desk: Desk):
     assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
 
 
+def test_a_plan_for_a_pipe_is_json_only_and_needs_no_file_to_be_seen(desk: Desk):
+    assert len(json.loads(desk("plan", "--cloud", "aws", "-o", "-").stdout)["acts"]) == 3
+    shown = desk("plan", "--cloud", "aws")
+    assert ("Due (3)" in shown.stdout, "{" in shown.stdout) == (True, False)
+    assert not (desk.home / "plan.json").exists()
+
+
+def test_a_report_in_a_file_leaves_the_headline_on_stderr(desk: Desk):
+    swept = desk("sweep", "--cloud", "aws", "--output", "report.json")
+    assert (swept.stdout, "Idle now  $" in swept.stderr, "3 resources  0 active" in swept.stderr) == ("", True, True)
+
+
 def test_apply_leaves_resources_outside_the_plan_alone(desk: Desk):
     desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
     assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0

@@ -29,7 +29,7 @@ PASTED = re.compile(r"^ +(?:Fix: )?(?:reaper|aws|az|export) |^ *\S+$|^ +(?:id|Mi
 """Lines that may be longer than the terminal: a command, or one word."""
 
 
-CHANGING = {*CUT_HINT.split(), "proven", "likely"}
+CHANGING = {*CUT_HINT.replace(",", "").split(), "proven", "likely"}
 """Words that only a narrow table has."""
 
 

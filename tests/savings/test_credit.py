@@ -153,12 +153,12 @@ def test_a_job_that_comes_and_goes_suspends_what_keeps_its_shape():
 
 def test_the_rate_is_that_of_the_action():
     begun = saving()
-    assert (begun.usd_per_hour, begun.price_source, begun.price_as_of) == (2.0, "snapshot", "2026-09-24")
+    assert begun.rate == replace(PRICE, usd_per_hour=2.0)
     assert (begun.at, begun.cause, begun.ends_at) == (ACTED, Cause.OURS, ACTED + MONTH)
     dearer = replace(IDLE, price=replace(PRICE, usd_per_hour=9.0), usd_per_hour=9.0)
     counted = count(begun, look(6, dearer))
     assert counted.saving
-    assert counted.saving.usd_per_hour == 2.0
+    assert counted.saving.rate == begun.rate
 
 
 def test_counting_begins_once_the_call_was_made():
@@ -186,7 +186,7 @@ DELETED = replace(STOPPED, last_action=StepName.DELETE)
 def test_what_an_action_saves_an_hour(finding: Finding, rate: float | None):
     begun = begin_saving(finding, (), (), MONTH)
     assert begun
-    assert begun.usd_per_hour == rate
+    assert (begun.rate.usd_per_hour if begun.rate else None) == rate
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memor
     assert first
     still, credited = played(first, *(replace(one, memory=memory) for one in looks))
     assert (still is not None, credited) == (runs_on, expected)
-    assert still is None or (still.cause, still.usd_per_hour) == (Cause.PROMPTED, 3.0)
+    assert still is None or (still.cause, still.rate) == (Cause.PROMPTED, PRICE)
 
 
 @pytest.mark.parametrize(

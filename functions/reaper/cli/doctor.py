@@ -81,7 +81,8 @@ def examine_deployment(
 def render(checks: Sequence[Check], width: int = 120, colour: bool = False) -> str:
     """The checks and their number. Sentences wrap between words; commands are never cut or wrapped, so that they can be pasted."""
     width = max(width, MIN_WIDTH)
-    return print_lines([*(line for check in checks for line in _lines(check, width)), Text(summary_line(checks))], width, colour)
+    lines = (line for check in checks for line in _lines(check, width))
+    return print_lines([*lines, *wrap(summary_line(checks), width)], width, colour)
 
 
 def _lines(check: Check, width: int) -> Iterator[Text]:

@@ -27,6 +27,10 @@ from reaper.text import clean_line, format_usd
 if TYPE_CHECKING:
     from reaper.savings.totals import Saved, SavedLine
 
+COLUMNS = (
+    "id", "kind", "name", "account", "region", "owner", "tags", "action", "cause", "at", "until", "hours", "saved_usd",
+    "unpriced_hours", "usd_per_hour", "price_source", "price_as_of",
+)  # fmt: skip
 METHOD = "docs/savings.md says how savings are counted and what is left out."
 
 
@@ -55,14 +59,14 @@ def show_savings(
         opening.require_existing(base.ledger)
     ledger = opening.open_ledger(ledger_address(base), os.environ, read_only=True)
     month = totals.month_begin(now)
-    actions = list(book.read_saved(ledger, min(begin, month), now))
-    saved = totals.summarize(actions, begin, now, by)
+    rows = book.read_saved(ledger, min(begin, month), now)
+    saved = totals.summarize(rows, begin, now, by)
     if format is SavingsFormat.JSON:
         sys.stdout.write(json.dumps(savings_json(saved), indent=1, allow_nan=False) + "\n")
     elif format is SavingsFormat.CSV:
         sys.stdout.write(_csv(saved))
     else:
-        _print_text(saved, totals.summarize(actions, month, now), by, ledger_label(base))
+        _print_text(saved, totals.summarize(rows, month, now), by, ledger_label(base))
     if by.startswith(totals.TAG_PREFIX) and saved.groups and {group.key for group in saved.groups} == {totals.NO_KEY}:
         print_warning(f"no saving has the tag {by.removeprefix(totals.TAG_PREFIX)!r}; only the tags in report.tags are kept")
 
@@ -73,16 +77,16 @@ def savings_json(saved: Saved) -> dict[str, Any]:
         "schema": 1,
         "since": _time(saved.since),
         "until": _time(saved.until),
-        "saved_usd": saved.saved_usd,
-        "prompted_usd": saved.prompted_usd,
-        "unpriced_hours": saved.unpriced_hours,
+        "saved_usd": saved.ours.saved_usd,
+        "prompted_usd": saved.prompted.saved_usd,
+        "unpriced_hours": saved.ours.unpriced_hours,
         "by": [{"key": group.key, "saved_usd": group.saved_usd, "hours": group.hours} for group in saved.groups],
-        "actions": [_action_json(line) for line in saved.actions],
+        "actions": [_action_json(line) for line in saved.lines],
     }
 
 
 def _action_json(line: SavedLine) -> dict[str, Any]:
-    subject = line.subject
+    subject, action = line.subject, line.action
     return {
         "id": subject.id,
         "kind": subject.kind,
@@ -91,53 +95,54 @@ def _action_json(line: SavedLine) -> dict[str, Any]:
         "region": subject.region,
         "owner": subject.owner,
         "tags": dict(subject.tags),
-        "action": line.action.value,
+        "action": action.action.value,
         "cause": line.cause.value,
-        "at": _time(line.at),
+        "at": _time(action.at),
         "until": _time(line.until),
         "hours": line.hours,
         "saved_usd": line.saved_usd,
         "unpriced_hours": line.unpriced_hours,
-        "usd_per_hour": line.usd_per_hour,
-        "price": {"source": line.price_source, "as_of": line.price_as_of} if line.price_source else None,
+        "usd_per_hour": action.rate and action.rate.usd_per_hour,
+        "price_source": action.rate and action.rate.source,
+        "price_as_of": action.rate and action.rate.as_of,
     }
 
 
 def _csv(saved: Saved) -> str:
-    """A header and one row per action; the price and the tags as JSON."""
+    """A header and one row per action, with the tags as JSON."""
     from reaper.report.csv import safe_cell
 
-    rows = [_action_json(line) for line in saved.actions]
-    out, names = io.StringIO(), list(rows[0]) if rows else ["id", "kind", "action", "cause", "at", "until", "saved_usd"]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([safe_cell(json.dumps(v) if isinstance(v, dict) else v) for v in row.values()] for row in rows)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in map(_action_json, saved.lines):
+        writer.writerow({name: safe_cell(json.dumps(value) if name == "tags" else value) for name, value in row.items()})
     return out.getvalue()
 
 
 def _print_text(saved: Saved, month: Saved, by: str, ledger: str) -> None:
-    since, this_month = f"{saved.since:%Y-%m-%d}", format_usd(month.saved_usd)
-    lines = [f"Saved {format_usd(saved.saved_usd)} since {since}, and {this_month} this month, at list price"]
-    if saved.unpriced_hours:
-        lines.append(f"  {saved.unpriced_hours:,.0f} more hours: price unknown")
-    if saved.prompted_usd:
+    total, this_month = format_usd(saved.ours.saved_usd), format_usd(month.ours.saved_usd)
+    lines = [f"Saved {total} since {saved.since:%Y-%m-%d}, and {this_month} this month, at list price"]
+    if saved.ours.unpriced_hours:
+        lines.append(f"  {saved.ours.unpriced_hours:,.0f} more hours: price unknown")
+    if saved.prompted.hours:
         lines.append(
-            f"  {format_usd(saved.prompted_usd)} prompted: owners stopped these themselves after a notice. It isn't in the other figures."
+            f"  {format_usd(saved.prompted.saved_usd)} prompted: owners stopped these themselves after a notice. It isn't in the other figures."
         )
-    if not saved.actions:
+    if not saved.lines:
         lines.append("  No saving counts in this time.")
-    sys.stdout.write("\n".join([*lines, ""]))
+    sys.stdout.write("\n".join([*lines, "", ""]))
     if saved.groups:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(clean_line(by), overflow="fold")
         for heading in ("saved", "hours", "price unknown"):
             table.add_column(heading, justify="right")
         for group in saved.groups:
-            hours = [f"{group.hours:,.0f}", f"{group.unpriced_hours:,.0f} h" if group.unpriced_hours else ""]
-            table.add_row(clean_line(group.key), format_usd(group.saved_usd), *hours)
-        sys.stdout.write("\n")
+            unpriced = f"{group.unpriced_hours:,.0f} h" if group.unpriced_hours else ""
+            table.add_row(clean_line(group.key), format_usd(group.saved_usd), f"{group.hours:,.0f}", unpriced)
         Console(highlight=False, markup=False, emoji=False).print(table)
-    sys.stdout.write(f"\n{METHOD}\nLedger: {ledger}\n")
+        sys.stdout.write("\n")
+    sys.stdout.write(f"{METHOD}\nLedger: {ledger}\n")
 
 
 def _parse_since(text: str, now: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""A table of planned actions for a terminal: what would be done, where and for whom, what it saves, and why the rest is on hold.
+"""A table of planned actions for a terminal: what would be done and where, its owner, what it saves, and why the rest is on hold.
 
 `reaper plan` shows it, `reaper apply` asks for it and shows it again with the results.
 """

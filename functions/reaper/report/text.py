@@ -27,8 +27,8 @@ MIN_WIDTH = 44
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
 IDLE_STAGES = (
-    ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("size", 12), ("region", 0), ("where", 18), ("size", 0), ("evidence", 16),
-    ("resource", 24), ("owner", 16), ("evidence", 8), ("resource", 16), ("owner", 12), ("kind", 9), ("where", 0), ("kind", 0), ("owner", 0),
+    ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("size", 12), ("region", 0), ("where", 18), ("size", 0), ("evidence", 8),
+    ("resource", 24), ("owner", 16), ("resource", 16), ("owner", 12), ("kind", 9), ("where", 0), ("kind", 0), ("owner", 0),
     ("evidence", 6), ("evidence", 0), ("owner", 0), ("resource", 8),
 )  # fmt: skip
 """What shrinks in the table of idle resources, first to last; 8 is the length of the heading."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reaper import idle_period
-from reaper.case import Case, Finding
+from reaper.case import Case, Finding, Price
 from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
 
@@ -53,8 +53,9 @@ class Subject:
 class Saving:
     """A saving that still runs, or, while it `is_waiting`, one that begins if its owner stops the resource after the notice of `at`.
 
-    `usd_per_hour`: its rate, None if a price is unknown, with the price's source and date. `parts_left`: what the action left. `called_at`: the
-    reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource was at rest then.
+    `rate`: what it saves an hour, with the source and date of the price; None if that is unknown. `parts_left`: what the action left.
+    `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
+    was at rest then.
     """
 
     subject: Subject
@@ -62,9 +63,7 @@ class Saving:
     action: StepName
     at: datetime
     ends_at: datetime
-    usd_per_hour: float | None
-    price_source: str | None = None
-    price_as_of: str | None = None
+    rate: Price | None
     parts_left: Parts = ()
     called_at: datetime
     looked_at: datetime
@@ -100,26 +99,22 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
     A resource that lives in another one costs nothing beside it, so only its hours are counted.
     """
     case, memory, action = finding.case, finding.memory or Memory(), finding.step.name
-    if not finding.is_done or action not in ENDING_ACTIONS or case.resource.stop_by == "native":
-        return None
-    if memory.last_action is not action or memory.last_action_at is None:
-        return None
-    if finding.outcome.part_done and action is StepName.DELETE:
+    at, is_left = memory.last_action_at, finding.outcome.part_done and action is StepName.DELETE
+    if not finding.is_done or action not in ENDING_ACTIONS or memory.last_action is not action or at is None:
         return None
     usd = None if case.resource.host_id else case.saves_usd_per_hour.get(action)
     usd = usd and max(0.0, round(usd - case.excess_usd_per_hour, 6))
-    if usd == 0:
+    if is_left or usd == 0 or case.resource.stop_by == "native":
         return None
-    called_at = max(memory.last_action_at, memory.last_call_at or memory.last_action_at)
+    rate = replace(finding.price, usd_per_hour=usd) if finding.price and usd else None
+    called_at = max(at, memory.last_call_at or at)
     return Saving(
         subject=subject_of(case, tag_keys),
         cause=Cause.OURS,
         action=action,
-        at=memory.last_action_at,
-        ends_at=memory.last_action_at + horizon,
-        usd_per_hour=usd,
-        price_source=finding.price.source if finding.price else None,
-        price_as_of=finding.price.as_of if finding.price else None,
+        at=at,
+        ends_at=at + horizon,
+        rate=rate,
         parts_left=parts_left,
         called_at=called_at,
         looked_at=_whole_second(called_at),
@@ -129,22 +124,20 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
 def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
     """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`."""
     case, memory = finding.case, finding.memory or Memory()
-    noticed_at = idle_period.last_notice_at(memory)
-    if case.verdict.state is not State.IDLE or case.resource.host_id or noticed_at is None:
+    at = idle_period.last_notice_at(memory)
+    if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
         return None
-    if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, noticed_at)):
+    if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, at)):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),
         cause=Cause.PROMPTED,
         action=StepName.STOP,
-        at=noticed_at,
-        ends_at=noticed_at + horizon,
-        usd_per_hour=finding.price.usd_per_hour if finding.price else None,
-        price_source=finding.price.source if finding.price else None,
-        price_as_of=finding.price.as_of if finding.price else None,
-        called_at=noticed_at,
-        looked_at=_whole_second(noticed_at),
+        at=at,
+        ends_at=at + horizon,
+        rate=finding.price,
+        called_at=at,
+        looked_at=_whole_second(at),
         resting=False,
         is_waiting=True,
     )
@@ -224,18 +217,18 @@ def _count_look(saving: Saving, look: Look) -> Counted:
         return Counted(saving=None)
     # Only what a look has shown by its end is at rest from then on.
     looked_at = look.over_at if is_at_rest else look.at
-    return _unless_over(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
+    return _counted(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
 
 
 def _counted_on(saving: Saving, look: Look) -> Counted:
     """The saving of what this look shows at rest: credited since the last look if that did, too."""
-    looked_at = look.at if saving.resting else look.over_at
-    after = replace(saving, resting=True, looked_at=max(saving.looked_at, _whole_second(looked_at, up=not saving.resting)))
-    return replace(_unless_over(after, look), credit=_credit(saving, look.at))
+    looked_at = _whole_second(look.at, up=False) if saving.resting else _whole_second(look.over_at)
+    after = replace(saving, resting=True, looked_at=max(saving.looked_at, looked_at))
+    return _counted(after, look, _credit(saving, look.at))
 
 
-def _unless_over(saving: Saving, look: Look) -> Counted:
-    return Counted(saving=None if look.at >= saving.ends_at else saving)
+def _counted(saving: Saving, look: Look, credit: Span | None = None) -> Counted:
+    return Counted(saving=None if look.at >= saving.ends_at else saving, credit=credit)
 
 
 def _credit(saving: Saving, until: datetime) -> Span | None:

@@ -1,4 +1,4 @@
-"""What was saved since a time, as `reaper savings`, the report and the mails show it. Totals are the sums of the lines, to the cent."""
+"""What was saved in a stretch of time, as `reaper savings`, the report and the mails show it. Totals are the sums of the lines, to the cent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.errors import SettingsError
 from reaper.ledger.ledger import Ledger
-from reaper.model import StepName
-from reaper.savings.book import SavedAction, read_saved
+from reaper.savings.book import SavedAction, SavedRow, read_saved
 from reaper.savings.credit import Cause, Subject
 
 GROUPINGS = ("owner", "account", "kind")
@@ -20,26 +19,22 @@ NO_KEY = "(none)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedLine:
-    """What one action saved in a stretch of time: US dollars to the cent, and the hours. `unpriced_hours`: those of them without a price."""
+    """What one action saved: US dollars to the cent, and the hours, of which `unpriced_hours` have no price. It was credited up to `until`."""
 
     subject: Subject
     cause: Cause
-    action: StepName
-    at: datetime
+    action: SavedAction
     until: datetime
     saved_usd: float
     hours: float
     unpriced_hours: float
-    usd_per_hour: float | None
-    price_source: str | None
-    price_as_of: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedGroup:
-    """What the reaper's own actions saved for one owner, account, kind or value of a tag."""
+class Sum:
+    """What some lines come to; `key` is the owner, account, kind or value of a tag that they have in common."""
 
-    key: str
+    key: str = ""
     saved_usd: float
     hours: float
     unpriced_hours: float
@@ -47,59 +42,53 @@ class SavedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What was saved from `since` to `until`. `prompted_usd` is what owners saved after a notice, and in no other total; `actions` has both.
-
-    `groups`: the most saved first.
+    """What was saved from `since` to `until`: `ours` by the reaper's own actions, and `prompted` by owners after a notice, which no other figure
+    contains. `groups` are of `ours`, the most saved first; `lines` are of both, oldest first.
     """
 
     since: datetime
     until: datetime
-    saved_usd: float
-    prompted_usd: float
-    hours: float
-    unpriced_hours: float
-    groups: tuple[SavedGroup, ...]
-    actions: tuple[SavedLine, ...]
+    ours: Sum
+    prompted: Sum
+    groups: tuple[Sum, ...]
+    lines: tuple[SavedLine, ...]
 
 
 def saved_since(ledger: Ledger, since: datetime, now: datetime, by: str = "kind") -> Saved:
     """What was saved since a time, grouped by `owner`, `account`, `kind` or `tag:KEY`. Raises CloudError, and SettingsError for another grouping."""
-    return summarize(list(read_saved(ledger, since, now)), since, now, by)
+    return summarize(read_saved(ledger, since, now), since, now, by)
 
 
-def summarize(actions: Iterable[SavedAction], since: datetime, until: datetime, by: str = "kind") -> Saved:
-    """The same of actions that were read before, for any stretch of time within that."""
+def summarize(rows: Iterable[SavedRow], since: datetime, until: datetime, by: str = "kind") -> Saved:
+    """The same of rows that were read before, for any stretch of time within that."""
     require_grouping(by)
-    lines = [_line(action, since, until) for action in actions if action.hours(since, until) > 0]
-    lines.sort(key=lambda line: (line.at, line.subject.id))
-    ours = [line for line in lines if line.cause is Cause.OURS]
+    by_action: dict[tuple[str, Cause, datetime], list[tuple[SavedRow, SavedAction, float]]] = defaultdict(list)
+    for row in rows:
+        for action in row.actions:
+            if hours := action.hours(since, until):
+                by_action[row.subject.id.lower(), row.cause, action.at].append((row, action, hours))
+    lines = sorted((_line(parts, until) for parts in by_action.values()), key=lambda line: line.action.at)
     by_key: dict[str, list[SavedLine]] = defaultdict(list)
+    ours = [line for line in lines if line.cause is Cause.OURS]
     for line in ours:
         by_key[group_key(line.subject, by)].append(line)
-    groups = [_group(key, same) for key, same in by_key.items()]
-    whole = _group("", ours)
+    groups = [_sum(same, key) for key, same in by_key.items()]
     return Saved(
         since=since,
         until=until,
-        saved_usd=whole.saved_usd,
-        prompted_usd=_group("", [line for line in lines if line.cause is Cause.PROMPTED]).saved_usd,
-        hours=whole.hours,
-        unpriced_hours=whole.unpriced_hours,
+        ours=_sum(ours),
+        prompted=_sum([line for line in lines if line.cause is Cause.PROMPTED]),
         groups=tuple(sorted(groups, key=lambda group: (-group.saved_usd, group.key))),
-        actions=tuple(lines),
+        lines=tuple(lines),
     )
 
 
-def saved_by_week(actions: Sequence[SavedAction], since: datetime, until: datetime) -> list[tuple[datetime, float, float]]:
-    """The start of each week (Monday, UTC) with the dollars that the reaper saved in it, and those that it prompted."""
-    monday = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    monday -= timedelta(days=monday.weekday())
-    weeks = []
-    while monday < until:
-        saved = summarize(actions, max(since, monday), min(until, monday + timedelta(days=7)))
-        weeks.append((monday, saved.saved_usd, saved.prompted_usd))
-        monday += timedelta(days=7)
-    return weeks
+def saved_by_week(rows: Sequence[SavedRow], since: datetime, until: datetime) -> list[Saved]:
+    """The same by week: each begins on Monday in UTC, but for the first, which begins at `since`."""
+    first = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    monday = first - timedelta(days=first.weekday())
+    mondays = [monday + timedelta(days=7 * number) for number in range((until - monday) // timedelta(days=7) + 1)]
+    return [summarize(rows, max(since, begin), min(until, begin + timedelta(days=7))) for begin in mondays if begin < until]
 
 
 def month_begin(now: datetime) -> datetime:
@@ -116,30 +105,28 @@ def require_grouping(by: str) -> None:
 def group_key(subject: Subject, by: str) -> str:
     """The owner, account, kind or value of a tag. Keys of tags ignore case."""
     if by.startswith(TAG_PREFIX):
-        wanted = by.removeprefix(TAG_PREFIX).lower()
-        return next((value for key, value in subject.tags.items() if key.lower() == wanted and value), NO_KEY)
+        tags = {key.lower(): value for key, value in subject.tags.items()}
+        return tags.get(by.removeprefix(TAG_PREFIX).lower()) or NO_KEY
     return {"owner": subject.owner, "account": subject.target.account, "kind": subject.kind}[by] or NO_KEY
 
 
-def _line(action: SavedAction, since: datetime, until: datetime) -> SavedLine:
-    hours, usd = action.hours(since, until), action.usd_per_hour
+def _line(parts: Sequence[tuple[SavedRow, SavedAction, float]], until: datetime) -> SavedLine:
+    """The line of one action, of which each month has a part."""
+    row, last, _ = parts[-1]
+    hours, end = sum(hours for *_, hours in parts), until.timestamp()
     return SavedLine(
-        subject=action.subject,
-        cause=action.cause,
-        action=action.action,
-        at=action.at,
-        until=max(min(span.until, until) for span in action.spans if span.since < until),
-        saved_usd=0.0 if usd is None else round(usd * hours, 2),
+        subject=row.subject,
+        cause=row.cause,
+        action=last,
+        until=datetime.fromtimestamp(max(min(span[1], end) for span in last.spans if span[0] < end), UTC),
+        saved_usd=round(last.rate.usd_per_hour * hours, 2) if last.rate else 0.0,
         hours=round(hours, 2),
-        unpriced_hours=round(hours, 2) if usd is None else 0.0,
-        usd_per_hour=usd,
-        price_source=action.price_source,
-        price_as_of=action.price_as_of,
+        unpriced_hours=0.0 if last.rate else round(hours, 2),
     )
 
 
-def _group(key: str, lines: Sequence[SavedLine]) -> SavedGroup:
-    return SavedGroup(
+def _sum(lines: Sequence[SavedLine], key: str = "") -> Sum:
+    return Sum(
         key=key,
         saved_usd=round(sum((line.saved_usd for line in lines), 0.0), 2),
         hours=round(sum((line.hours for line in lines), 0.0), 2),
