@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, TARGET
+from reaper.case import Price
 from reaper.ledger.ledger import Ledger
 from reaper.model import StepName
 from reaper.savings import book
@@ -29,7 +30,7 @@ def save(ledger: Ledger, at: datetime, length: timedelta, usd: float | None = 2.
         action=StepName.STOP,
         at=at,
         ends_at=at + 30 * DAY,
-        usd_per_hour=usd,
+        rate=None if usd is None else Price(usd_per_hour=usd, source="test", as_of="2026-11-20"),
         called_at=at,
         looked_at=at,
     )

@@ -104,4 +104,4 @@ def test_the_summary_says_in_one_line_what_was_saved_this_month(deployment: Fake
     summary = next(m for m in reversed(deployment.channel.messages) if m.audience is Audience.ADMINS)
     assert "\nSaved this month: $400 (list price).\n" in summary.text
     assert report.savings is not None
-    assert report.savings.recent.saved_usd == 700
+    assert report.savings.recent.ours.saved_usd == 700

@@ -45,14 +45,12 @@ def test_the_json_has_the_month_and_thirty_days_with_prompted_apart(deployment: 
             "since": "2026-11-01T00:00:00Z",
             "saved_usd": 400.0,
             "prompted_usd": 50.0,
-            "hours": 18.0,
             "unpriced_hours": 8.0,
         },
         "last_30_days": {
             "since": "2026-10-26T06:00:00Z",
             "saved_usd": 700.0,
             "prompted_usd": 50.0,
-            "hours": 28.0,
             "unpriced_hours": 8.0,
         },
     }
@@ -77,8 +75,8 @@ def test_the_page_has_a_table_by_week_and_the_first_tag_of_the_policy(deployment
 def test_totals_are_the_sums_of_their_groups_and_weeks(deployment: FakeDeployment) -> None:
     savings = deployment.sweep(Mode.NOTIFY).savings
     assert savings is not None
-    assert sum(group.saved_usd for group in savings.recent.groups) == savings.recent.saved_usd
-    assert sum(week.saved_usd for week in savings.weeks) == 700
+    assert sum(group.saved_usd for group in savings.recent.groups) == savings.recent.ours.saved_usd
+    assert sum(week.ours.saved_usd for week in savings.weeks) == 700
 
 
 def figure(report: Report) -> list[float]:
@@ -87,7 +85,7 @@ def figure(report: Report) -> list[float]:
 
 def test_a_ledger_that_fails_is_a_failure_and_not_zero_dollars(deployment: FakeDeployment) -> None:
     assert figure(deployment.sweep(Mode.AUDIT)) == [400.0]
-    deployment.ledger.store.put(Key(Category.SAVED, "2026-11", "odd#ours"), {"actions": "?"}, sortable_time(NOW))
+    deployment.ledger.store.put(Key(Category.SAVED, "2026-11", "odd#ours"), {"facts": "?"}, sortable_time(NOW))
     report = deployment.sweep(Mode.AUDIT)
     assert (report.savings, figure(report), report.is_complete) == (None, [], False)
 

@@ -19,7 +19,7 @@ from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.sending import channel_failures
 from reaper.report.coming import coming_table
-from reaper.savings.book import SavedAction, read_saved, read_trend
+from reaper.savings.book import SavedRow, read_saved, read_trend
 from reaper.savings.overview import METHOD, group_text, grouping, saved_text
 from reaper.savings.totals import TAG_PREFIX, Saved, summarize
 from reaper.text import format_usd, tidy_line
@@ -57,13 +57,15 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
     try:
         if ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") >= month.key:
             return []
-        actions = list(read_saved(ledger, month.since, month.until))
-        is_news = bool(actions or (report.idle and read_trend(ledger, month.since, month.until)))
+        saved = read_saved(ledger, month.since, month.until)
+        is_news = bool(
+            summarize(saved, month.since, month.until).lines or (report.idle and read_trend(ledger, month.since, month.until))
+        )
     except ReaperError as error:
         return [failure_row("ledger", error)]
     deliveries = []
     if is_news:
-        message = monthly_message(report, replace(notices, audience=Audience.ADMINS), month, actions, policy.report.tags)
+        message = monthly_message(report, replace(notices, audience=Audience.ADMINS), month, saved, policy.report.tags)
         mails.context.before_message()
         deliveries = delivery.deliver_all([message], mails.context.channels)
     rows = channel_failures(deliveries)
@@ -74,20 +76,20 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
 
 
 def monthly_message(
-    report: Report, context: NoticeContext, month: PastMonth, actions: Sequence[SavedAction], tag_keys: Sequence[str]
+    report: Report, context: NoticeContext, month: PastMonth, rows: Sequence[SavedRow], tag_keys: Sequence[str]
 ) -> Message:
     """The mail about that month. What is idle and what comes next is as of now."""
-    by_grouping = {by: summarize(actions, month.since, month.until, by) for by in (grouping(tag_keys), "kind")}
+    by_grouping = {by: summarize(rows, month.since, month.until, by) for by in (grouping(tag_keys), "kind")}
     whole, idle = by_grouping["kind"], idle_text(report, context)
-    subject = f"[ML Idle Reaper] {month.name}: {format_usd(whole.saved_usd)} saved; {idle}"
+    subject = f"[ML Idle Reaper] {month.name}: {format_usd(whole.ours.saved_usd)} saved; {idle}"
     text, html = render_mail(
         "monthly",
         subject=subject,
         month=month.name,
         saved=saved_text(whole),
-        prompted=format_usd(whole.prompted_usd) if whole.prompted_usd else "",
+        prompted=format_usd(whole.prompted.saved_usd) if whole.prompted.saved_usd else "",
         idle=idle,
-        sum=format_usd(whole.saved_usd),
+        sum=format_usd(whole.ours.saved_usd),
         groups={by.removeprefix(TAG_PREFIX): _group_lines(saved) for by, saved in by_grouping.items()},
         coming=coming_table(report.findings, report.run.mode, context.rate, context.owners.tz),
         run=report.run,
@@ -100,7 +102,7 @@ def monthly_message(
         text=text,
         html=html,
         audience=Audience.ADMINS,
-        attributes={"audience": Audience.ADMINS.value, "month": month.key, "saved_usd": whole.saved_usd},
+        attributes={"audience": Audience.ADMINS.value, "month": month.key, "saved_usd": whole.ours.saved_usd},
     )
 
 

@@ -85,7 +85,7 @@ def swept_facts(report: Report, stored: str | None) -> dict[str, Any]:
 def _savings_figures(report: Report) -> Iterable[Figure]:
     """Month to date, in UTC; none if the report has no savings, so that a ledger that can't be read never looks like $0."""
     if report.savings:
-        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.saved_usd, unit=Unit.NONE)
+        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:

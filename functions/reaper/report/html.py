@@ -28,8 +28,8 @@ from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
 from reaper.report.coming import coming_table
-from reaper.savings.overview import METHOD, Overview, Week, group_text, saved_text
-from reaper.savings.totals import SavedGroup
+from reaper.savings.overview import METHOD, Overview, group_text, saved_text
+from reaper.savings.totals import Saved, Sum
 from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
@@ -280,15 +280,15 @@ class SavedChart:
     month: str
     recent: str
     highest: float
-    weeks: tuple[tuple[Week, float, float], ...]
-    groups: tuple[tuple[SavedGroup, float], ...]
+    weeks: tuple[tuple[Saved, float, float], ...]
+    groups: tuple[tuple[Sum, float], ...]
     others: tuple[int, float]
 
 
 def saved_chart(overview: Overview) -> SavedChart:
     """The chart of these savings."""
     groups, rest = overview.recent.groups[:MAX_BARS], overview.recent.groups[MAX_BARS:]
-    highest = max(week.saved_usd + week.prompted_usd for week in overview.weeks)
+    highest = max(week.ours.saved_usd + week.prompted.saved_usd for week in overview.weeks)
     longest = max((group.saved_usd for group in groups), default=0)
 
     def percent(usd: float, most: float) -> float:
@@ -299,7 +299,9 @@ def saved_chart(overview: Overview) -> SavedChart:
         month=saved_text(overview.month),
         recent=saved_text(overview.recent),
         highest=highest,
-        weeks=tuple((week, percent(week.saved_usd, highest), percent(week.prompted_usd, highest)) for week in overview.weeks),
+        weeks=tuple(
+            (week, percent(week.ours.saved_usd, highest), percent(week.prompted.saved_usd, highest)) for week in overview.weeks
+        ),
         groups=tuple((group, percent(group.saved_usd, longest)) for group in groups),
         others=(len(rest), sum(group.saved_usd for group in rest)),
     )

@@ -129,7 +129,8 @@ def _savings_json(savings: Overview) -> dict[str, Any]:
 
 
 def _saved_json(saved: Saved) -> dict[str, Any]:
-    sums = {name: getattr(saved, name) for name in ("saved_usd", "prompted_usd", "hours", "unpriced_hours")}
+    ours = saved.ours
+    sums = {"saved_usd": ours.saved_usd, "prompted_usd": saved.prompted.saved_usd, "unpriced_hours": ours.unpriced_hours}
     return {"since": utc_text(saved.since), **sums}
 
 

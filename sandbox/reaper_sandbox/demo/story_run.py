@@ -108,13 +108,13 @@ def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None
 
 def _savings_text(saved: Saved) -> str:
     """The sum and its three largest parts."""
-    sums = _sums_by_name((line.subject.name, line.saved_usd) for line in saved.actions if line.cause is Cause.OURS)
+    sums = _sums_by_name((line.subject.name, line.saved_usd) for line in saved.lines if line.cause is Cause.OURS)
     most = ", ".join(f"{name} {format_usd(usd)}" for name, usd in sorted(sums.items(), key=lambda pair: -pair[1])[:3])
-    return f"{format_usd(saved.saved_usd)}: proven hours at rest times list price. Most of it: {most}"
+    return f"{format_usd(saved.ours.saved_usd)}: proven hours at rest times list price. Most of it: {most}"
 
 
 def _unpriced_text(saved: Saved) -> str:
-    hours = _sums_by_name((line.subject.name, line.unpriced_hours) for line in saved.actions if line.unpriced_hours)
+    hours = _sums_by_name((line.subject.name, line.unpriced_hours) for line in saved.lines if line.unpriced_hours)
     return ", ".join(f"{length:,.0f} hours of {name}, price unknown" for name, length in hours.items()) or "nothing"
 
 
