@@ -1,9 +1,9 @@
 // ML Idle Reaper on Azure: one resource group, one custom role that reads, and that role's assignment in every audited
 // subscription. In enforce mode there is a second role, which acts.
 //
-//   az deployment sub create --name ml-reaper --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
+//   az deployment sub create --name ml-reaper --location westeurope --template-file infra/main.bicep --parameters infra/ml-reaper.bicepparam
 //
-// docs/deploy-azure.md explains each parameter, each permission, the cost, and how to uninstall.
+// The parameter file is your own copy of example.bicepparam. docs/deploy-azure.md explains each parameter, each permission and the cost.
 targetScope = 'subscription'
 
 @description('Short name of this installation, unique in the tenant. Names of resources, roles and deployment records start with it. Letters, digits and inner hyphens only.')
@@ -126,9 +126,9 @@ var installation = uniqueString(suffix, deployment().location)
 var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrstuvwxyz0123456789-', toLower(substring(name, i, 1))))
 var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
 
-// The same for addresses. An unset pipeline variable is one empty address, and every summary to it would fail.
+// The same for addresses. The example's placeholder isn't one, and every summary to it would fail.
 var odd = filter(admins, address => !contains(address, '@') || contains(address, ' '))
-var complaint = fits ? 'admins: email addresses, with commas and no spaces between them' : '${name}: letters, digits and inner hyphens only'
+var complaint = fits ? 'admins: write your email addresses in the parameter file, without spaces' : '${name}: letters, digits and inner hyphens only'
 var groupName = { fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]
 
 // The same again: without a subnet, an app that refuses every network would refuse itself, and no sweep could store anything.
@@ -171,10 +171,44 @@ var own = [
 var twice = filter(objectKeys(extraSettings), key => contains(own, toLower(key)))
 var further = { free: extraSettings }[empty(twice) ? 'free' : 'extraSettings: ${join(twice, ', ')} is made by the deployment itself']
 
+// What-if doesn't show how the app's settings change, because Azure hides their old values. It shows these tags of the group instead, so that you
+// see before it happens what a deployment resets. The digest changes with any value that has no tag of its own. A tag has 256 characters at most.
+var others = [
+  admins
+  allowedAddresses
+  allowedSubnets
+  appSubnet
+  channelSecrets
+  endpointIdentities
+  enforceRoleName
+  logDailyCapGb
+  logRetentionDays
+  mailDataLocation
+  manifestImmutabilityDays
+  pythonVersion
+  quiet
+  remember
+  reportReaders
+  reportRetentionDays
+  roleName
+  runFunction
+  silentHours
+  timerFunction
+]
+var shown = {
+  'reaper-audits': take(empty(managementGroup) ? join(subscriptions, ' ') : 'management group ${managementGroup}', 256)
+  'reaper-mode': mode
+  'reaper-policy': empty(policy) ? 'built-in' : take(startsWith(policy, 'https://') ? policy : uniqueString(policy), 256)
+  'reaper-schedule': schedule
+  'reaper-settings': empty(extraSettings) ? 'none' : take(join(objectKeys(extraSettings), ' '), 256)
+  'reaper-snooze-keys': empty(snoozeKeys) ? 'none' : take(snoozeKeys, 256)
+  'reaper-values': uniqueString(string(others))
+}
+
 resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
   name: groupName
   location: location
-  tags: tags
+  tags: union(tags, shown)
 }
 
 module identity 'modules/identity.bicep' = {

@@ -35,7 +35,7 @@ OPTIONS = {
     "deployment group show": "resource-group name",
     "deployment mg create": "management-group-id name location template-file parameters",
     "deployment mg delete": "management-group-id name",
-    "deployment sub create": "name location template-file parameters",
+    "deployment sub create": "confirm-with-what-if name location template-file parameters",
     "deployment sub delete": "name",
     "deployment sub list": "",
     "deployment sub show": "name",
@@ -45,6 +45,7 @@ OPTIONS = {
     "functionapp keys list": "resource-group name",
     "functionapp list-flexconsumption-locations": "",
     "group delete": "yes name",
+    "group exists": "name",
     "identity show": "resource-group name",
     "login": "",
     "monitor log-analytics workspace delete": "force yes resource-group workspace-name",
@@ -59,7 +60,7 @@ OPTIONS = {
     "storage container immutability-policy show": "account-name container-name",
 }
 ALWAYS = {"output", "query", "subscription"}
-BARE = {"all", "wait", "yes"}
+BARE = {"all", "confirm-with-what-if", "wait", "yes"}
 """Options without a value."""
 PACKAGE = {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/triggers.py"}
 
@@ -110,20 +111,19 @@ def register(tenant: Json, options: Options) -> None:
 
 
 def asked_for(tenant: Json, options: Options) -> Json:
-    """What the parameter file and the command line say. Raises Refused where the file needs a variable that is not set."""
-    [file] = [word for word in options["parameters"] if word.endswith(".bicepparam")]
-    text = Path(tenant["home"], file).read_text()
-    for name in re.findall(r"readEnvironmentVariable\('(\w+)'\)", text):
-        if name not in tenant["environment"]:
-            raise Refused(
-                f'BCP338: Failed to evaluate parameter "admins": Environment variable "{name}" does not exist, and no default value set.'
-            )
-    parameters = dict(re.findall(r"^param (\w+) = (.+)$", text, re.M))
+    """What the parameter file and the command line say. Raises Refused without the file, and if it has no address of an admin."""
+    [file] = [Path(tenant["home"], word) for word in options["parameters"] if word.endswith(".bicepparam")]
+    if not file.is_file():
+        raise Refused(f"Could not find file '{file}'.")
+    parameters = dict(re.findall(r"^param (\w+) = (.+)$", file.read_text(), re.M))
+    if "@" not in parameters["admins"]:
+        raise Refused("The language expression property 'admins: …' doesn't exist, available properties are 'fits'.")
     inline = dict(word.split("=", 1) for word in options["parameters"] if "=" in word)
     subscriptions = re.findall(r"'([^']+)'", parameters.get("subscriptions", ""))
     endpoints = re.findall(r"'([^']+)'", parameters.get("endpointIdentities", ""))
     made = {"mode": parameters.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "endpoints": endpoints}
     made["group"] = parameters.get("managementGroup", "").strip("'")
+    made["parameters"] = {name: {"value": one} for name, one in parameters.items()}
     return made | {"name": "ml-reaper", **inline}
 
 
@@ -134,7 +134,7 @@ def deploy(tenant: Json, options: Options) -> Json:
     _check(tenant, where["records"].get(name), options)
     audited = [] if wanted["group"] else wanted["subscriptions"] or [where["id"]]
     group = _group(tenant, wanted, where["id"])
-    failed: Json = {"location": location, "outputs": None}
+    failed: Json = {"location": location, "outputs": None, "parameters": wanted["parameters"]}
     tenant["subscriptions"][where["id"]]["records"][name] = failed
     names = _roles(tenant, wanted, audited, group["principal"])
     _note(tenant, wanted["name"], {"location": location}, audited, wanted["mode"])
@@ -426,6 +426,7 @@ COMMANDS: dict[str, Callable[[Json, Options], Any]] = {
     "functionapp deployment source config-zip": publish,
     "functionapp keys list": keys,
     "group delete": drop_group,
+    "group exists": lambda tenant, options: one(options, "name") in tenant["groups"],
     "identity show": identity,
     "login": lambda tenant, options: None,
     "monitor log-analytics workspace delete": drop_workspace,

@@ -39,13 +39,14 @@ FILLED_IN = {
     "GROUP_ID": "ml-platform",
     "RUN_ID": "0123456789ab",
 }
-BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+PAGES = GUIDE.read_text() + (ROOT / "docs/uninstall.md").read_text()
+BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", PAGES, re.M | re.S)
 OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
 """What every curl since 7.10 has. --json came with 7.82, --fail-with-body with 7.76: long-lived systems have neither."""
 
 
 def blocks(heading: str) -> list[str]:
-    """The shell commands below a heading of the guide, block by block, with the placeholders filled in."""
+    """The shell commands below a heading of the guide or of the page to uninstall, block by block, with the placeholders filled in."""
     names, under = [], ""
     for heading_, block in BLOCKS:
         under = heading_ or under
@@ -57,7 +58,9 @@ def blocks(heading: str) -> list[str]:
 
 
 SIGN_IN, NAMES = blocks("Prerequisites")
-DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
+VALUES, DEPLOY, PUBLISH, TIMER = blocks("Deploy")
+PREVIEW, RECORDED = blocks("Your own values")
+[ANOTHERS_METRICS] = blocks("More subscriptions")
 ROLES_OF_GROUP, DROP_GROUP = blocks("A management group")
 [DROP] = blocks("Fewer subscriptions")
 [ORPHANS] = blocks("Reinstall after an uninstallation")
@@ -65,8 +68,8 @@ ROLES_OF_GROUP, DROP_GROUP = blocks("A management group")
 [LEAVE_ENFORCE] = blocks("On top of that in mode enforce")
 [DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
 [LIFT] = blocks("Immutable manifests")
-SWEEP, ASK, TIMER = blocks("Try it")
-WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")
+SWEEP, ASK = blocks("Try it")
+WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("On Azure")
 REMOVE = f"{WHOSE}\n{DELETE}"
 
 
@@ -128,10 +131,20 @@ class Newcomer:
         """Who has which role where."""
         return sorted((a["principalId"], a["roleDefinitionName"], a["scope"]) for a in self.tenant["assignments"])
 
-    def parameters(self, *lines: str) -> None:
-        """Adds lines to the parameter file of the clone."""
-        with (self.home / "infra/main.bicepparam").open("a") as file:
-            file.writelines(f"\n{line}" for line in lines)
+    def values(self, name: str = "ml-reaper") -> Path:
+        """The parameter file of an installation, made as the guide says if it isn't there yet."""
+        file = self.home / f"infra/{name}.bicepparam"
+        if not file.exists():
+            self.run(VALUES, name=name)
+            file.write_text(file.read_text().replace("YOUR_ADDRESS", FILLED_IN["YOUR_ADDRESS"]))
+        return file
+
+    def parameters(self, *lines: str, name: str = "ml-reaper") -> None:
+        """Writes lines into the parameter file of an installation, in place of others about the same parameter."""
+        file = self.values(name)
+        for line in lines:
+            rest = [old for old in file.read_text().splitlines() if not old.startswith(line.partition("=")[0])]
+            file.write_text("\n".join([*rest, line, ""]))
 
     def leftovers(self) -> dict[str, Any]:
         """All that costs, grants or blocks something."""
@@ -148,8 +161,10 @@ def clone(home: Path) -> None:
     """What `git clone` makes, as far as the guide needs it."""
     code = "functions/reaper/azure"
     shutil.copytree(ROOT / code, home / code, ignore=lambda _, names: [n for n in names if not n.startswith("t")])
-    shutil.copytree(INFRA, home / "infra")
-    for name in ("host.json", "function_app.py", "requirements.txt"):
+    shutil.copytree(
+        INFRA, home / "infra", ignore=lambda _, names: [n for n in names if re.fullmatch(r"(?!example).+\.bicepparam", n)]
+    )
+    for name in (".gitignore", "host.json", "function_app.py", "requirements.txt"):
         shutil.copy(ROOT / name, home / name)
     git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "commit.gpgsign=false"]
     for command in (["git", "init", "-q"], ["git", "add", "."], [*git, "commit", "-q", "--no-verify", "-m", "all"]):
@@ -166,7 +181,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 AZ = """#!/bin/sh
-printf '%s\\0' "$@" | curl --silent --fail --data-binary @- --header "admins: ${{ADMIN_EMAILS-not set}}" {url}
+printf '%s\\0' "$@" | curl --silent --fail --data-binary @- {url}
 """
 """Asks the test itself, because a Python for each of some two hundred commands takes too long. Ends with 22 for what is refused."""
 
@@ -189,8 +204,6 @@ def empty_tenant(home: Path, host: str) -> dict[str, Any]:
 
 def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
     """What the simulated CLI says to the words of a command, which end with a NUL each."""
-    admins = incoming.headers["admins"]
-    tenant["environment"] = {} if admins == "not set" else {"ADMIN_EMAILS": admins}
     try:
         output = az.main(incoming.body.decode().split("\0")[:-1], tenant)
     except az.Refused:
@@ -221,7 +234,8 @@ def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
 
 
 def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) -> None:
-    output = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, ASK, TIMER)
+    newcomer.values()
+    output = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, TIMER, ANOTHERS_METRICS, PREVIEW, SWEEP, ASK)
     tenant = newcomer.tenant
     assert tenant["refused"] == []
     assert tenant["groups"]["rg-ml-reaper"]["published"] is True
@@ -229,19 +243,60 @@ def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) 
     assert tenant["subscriptions"][ANOTHER]["providers"] == ["Microsoft.Insights"]
     calls = [(p.method, p.path, p.body and json.loads(p.body), p.headers["x-functions-key"]) for p in newcomer.posted]
     assert calls == [
+        ("POST", "/admin/functions/sweep_on_schedule", {}, "master-key"),
         ("POST", "/api/sweep", {"mode": "audit"}, "function-key"),
         ("GET", "/api/sweep/0123456789ab", b"", "function-key"),
-        ("POST", "/admin/functions/sweep_on_schedule", {}, "master-key"),
     ]
     assert {p.headers["content-type"] for p in newcomer.posted if p.body} == {"application/json"}
     assert output.endswith('{"schema": 1}\n200\n'), "the status is told without an option that is new"
 
 
-def test_nothing_is_deployed_without_an_address_for_the_summaries(newcomer: Newcomer) -> None:
-    newcomer.run(SIGN_IN, "unset ADMIN_EMAILS", DEPLOY)
+def test_a_copied_parameter_file_without_an_address_deploys_nothing(newcomer: Newcomer) -> None:
+    newcomer.run(SIGN_IN, VALUES)
+    newcomer.run(DEPLOY)
     [refusal] = newcomer.tenant["refused"]
-    assert "ADMIN_EMAILS" in refusal
+    assert "'admins: " in refusal
     assert newcomer.leftovers() == {}
+
+
+def deployed(newcomer: Newcomer) -> dict[str, Any]:
+    """What the record of the last deployment says of its parameters."""
+    return dict(json.loads(newcomer.run(RECORDED)))
+
+
+@pytest.mark.parametrize("command", [DEPLOY, PREVIEW], ids=["deploy", "what-if"])
+def test_a_fresh_clone_says_that_ones_own_values_are_missing(newcomer: Newcomer, command: str) -> None:
+    installed(newcomer)
+    newcomer.values().unlink()
+    before, mode = newcomer.leftovers(), deployed(newcomer)["mode"]
+    completed = newcomer.shell("sh", "-c", f"{NAMES}\n{command}")
+    assert (completed.returncode, newcomer.tenant["refused"]) == (1, [])
+    assert "infra/ml-reaper.bicepparam is missing, so nothing is deployed" in completed.stderr
+    assert (newcomer.leftovers(), deployed(newcomer)["mode"]) == (before, mode)
+    assert mode == {"value": "'enforce'"}
+
+
+def test_a_fresh_clone_gets_no_default_values_for_an_installation(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    newcomer.values().unlink()
+    completed = newcomer.shell("sh", "-c", f"{NAMES}\n{VALUES}\n{DEPLOY}")
+    assert "rg-ml-reaper may exist already" in completed.stderr
+    assert not (newcomer.home / "infra/ml-reaper.bicepparam").exists()
+    assert deployed(newcomer)["mode"] == {"value": "'enforce'"}
+
+
+def test_ones_own_values_are_kept_when_the_example_is_copied_again(newcomer: Newcomer) -> None:
+    newcomer.parameters("param mode = 'notify'")
+    before = newcomer.values().read_text()
+    newcomer.run(VALUES)
+    assert newcomer.values().read_text() == before
+
+
+def test_git_sees_the_example_and_never_ones_own_values(newcomer: Newcomer) -> None:
+    newcomer.values()
+    newcomer.values("ml-reaper-dev")
+    assert newcomer.shell("git", "status", "--porcelain").stdout == ""
+    assert newcomer.shell("git", "ls-files", "infra/*.bicepparam").stdout == "infra/example.bicepparam\n"
 
 
 IN_ENFORCE = ("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION}', '{ANOTHER}' ]")
@@ -249,8 +304,7 @@ IN_ENFORCE = ("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION
 
 def installed(newcomer: Newcomer, name: str = "ml-reaper") -> None:
     """In mode enforce, over both subscriptions."""
-    if "param mode" not in (newcomer.home / "infra/main.bicepparam").read_text().replace("// param mode", ""):
-        newcomer.parameters(*IN_ENFORCE, f"param endpointIdentities = [ '{ENDPOINT}' ]")
+    newcomer.parameters(*IN_ENFORCE, f"param endpointIdentities = [ '{ENDPOINT}' ]", name=name)
     newcomer.run(f"az account set --subscription {SUBSCRIPTION}", DEPLOY, PUBLISH, name=name)
     assert newcomer.tenant["refused"] == []
 
@@ -380,9 +434,8 @@ def test_an_uninstallation_without_a_name_deletes_nothing_at_all(newcomer: Newco
 
 def only(newcomer: Newcomer, *subscriptions: str) -> None:
     """Leaves just these in the parameter file."""
-    file = newcomer.home / "infra/main.bicepparam"
     listed = ", ".join(f"'{id_}'" for id_ in subscriptions)
-    file.write_text(re.sub(r"(?m)^param subscriptions = .*$", f"param subscriptions = [ {listed} ]", file.read_text()))
+    newcomer.parameters(f"param subscriptions = [ {listed} ]")
 
 
 def test_a_subscription_with_roles_left_in_it_stops_the_deployment(newcomer: Newcomer) -> None:
@@ -451,6 +504,7 @@ def test_the_outputs_are_kept_after_all_else_went_through() -> None:
 
 
 def test_after_a_clean_exit_it_can_be_deployed_in_another_region(newcomer: Newcomer) -> None:
+    newcomer.values()
     newcomer.run(SIGN_IN, DEPLOY, REMOVE, FORGET)
     newcomer.run(SIGN_IN, DEPLOY.replace("westeurope", "northeurope"))
     assert newcomer.tenant["refused"] == []
@@ -458,6 +512,7 @@ def test_after_a_clean_exit_it_can_be_deployed_in_another_region(newcomer: Newco
 
 
 def test_the_record_of_a_deployment_binds_its_name_to_the_region(newcomer: Newcomer) -> None:
+    newcomer.values()
     newcomer.run(SIGN_IN, DEPLOY)
     newcomer.run(SIGN_IN, DEPLOY.replace("westeurope", "northeurope"))
     [refusal] = newcomer.tenant["refused"]
@@ -474,7 +529,8 @@ def workflow() -> dict[str, Any]:
 def test_a_pipeline_deploys_without_a_question_or_a_password(newcomer: Newcomer) -> None:
     job = workflow()["jobs"]["deploy"]
     [script] = [step["run"] for step in job["steps"] if "run" in step]
-    newcomer.run("az login", f"az account set --subscription {SUBSCRIPTION}", script, ADMIN_EMAILS="ada@contoso.com")
+    newcomer.values()
+    newcomer.run("az login", f"az account set --subscription {SUBSCRIPTION}", script)
     assert newcomer.tenant["refused"] == []
     assert newcomer.tenant["groups"]["rg-ml-reaper"]["published"] is True
     [login] = [step["with"] for step in job["steps"] if "login" in step.get("uses", "")]
@@ -499,7 +555,7 @@ def test_the_pipeline_signs_in_from_one_environment_only(newcomer: Newcomer) -> 
 
 
 def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:
-    commands = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
+    commands = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", PAGES, flags=re.M | re.S))
     assert len(commands) > 3
     for command in commands:
         az.parse(shlex.split(command)[1:])
@@ -512,7 +568,7 @@ def test_the_pretend_cli_refuses_what_the_real_one_does() -> None:
 
 
 def test_the_pretend_cli_knows_no_command_that_the_guide_does_not_use() -> None:
-    guide = re.sub(r"\s+", " ", GUIDE.read_text())
+    guide = re.sub(r"\s+", " ", PAGES)
     assert [command for command in az.OPTIONS if f"az {command}" not in guide] == []
 
 

@@ -28,6 +28,7 @@ from deploy.bicep import (
     text,
     tree,
     value,
+    walk,
 )
 from reaper import registry
 from reaper.model import Mode
@@ -36,6 +37,7 @@ from reaper.settings import SETTING_DOCS
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 ENFORCE = INFRA / "modules/enforce.bicep"
 GROUP = INFRA / "management-group.bicep"
+EXAMPLE = INFRA / "example.bicepparam"
 HOST = INFRA / "modules/host.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
 PUBLISHING = "basicPublishingCredentialsPolicies"
@@ -87,7 +89,7 @@ def test_every_used_output_of_a_module_exists() -> None:
 
 
 def test_the_parameter_file_has_every_required_parameter_and_no_other() -> None:
-    lines = (INFRA / "main.bicepparam").read_text().splitlines()
+    lines = EXAMPLE.read_text().splitlines()
     assigned = {line.split()[1] for line in lines if line.startswith("param ")}
     shown = {line.split()[2] for line in lines if line.startswith("// param ")}
     wanted = declared(MAIN, "parameter")
@@ -184,11 +186,11 @@ def test_a_name_that_a_workspace_cannot_have_is_refused_by_the_group_name() -> N
 
 
 def test_an_admin_without_an_address_is_refused_before_anything_is_made() -> None:
-    """A pipeline's variable that nobody has set arrives as one empty address."""
+    """So is a parameter file that still has the example's placeholder."""
     variables = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert variables["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
     assert "empty(odd)" in variables["groupName"]
-    assert variables["complaint"].startswith("fits ? 'admins: email addresses, ")
+    assert variables["complaint"].startswith("fits ? 'admins: write your email addresses in the parameter file, ")
 
 
 def test_the_audit_role_only_reads_and_names_every_action_in_full() -> None:
@@ -257,11 +259,20 @@ def test_a_setting_that_is_a_key_vault_reference_is_read_as_the_identity() -> No
 
 
 def test_nothing_is_deployed_before_the_admins_are_named() -> None:
-    parameter_text = (INFRA / "main.bicepparam").read_text()
-    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in parameter_text, (
-        "without a default, so that it must be set"
-    )
-    assert re.findall(r"[\w-]+@example\.com", parameter_text) == []
+    assert "param admins = [ 'YOUR_ADDRESS' ]" in EXAMPLE.read_text(), "which main.bicep refuses: it isn't an address"
+    assert "@" not in EXAMPLE.read_text()
+
+
+def test_a_tag_of_the_group_shows_each_value_that_a_deployment_resets() -> None:
+    variables = {name: value(node) for name, node in declared(MAIN, "variable").items()}
+    shown, others = variables["shown"], variables["others"]
+    assert at(MAIN, "group", "tags") == "union(tags, shown)"
+    tags = {key: text(node) for key, node in properties(shown).items()}
+    assert tags["reaper-values"] == "uniqueString(string(others))"
+    assert tags["reaper-settings"].endswith("take(join(objectKeys(extraSettings), ' '), 256)"), "names only: values may be secret"
+    named = {text(node) for part in (shown, others) for node in walk(part) if node.type == "identifier"}
+    unseen = {"location", "name", "resourceGroupName", "tags"}
+    assert set(declared(MAIN, "parameter")) - named == unseen, "which the group itself shows"
 
 
 @pytest.mark.parametrize(("parameter", "what"), [("roleName", "audit"), ("enforceRoleName", "enforce")])
@@ -563,8 +574,8 @@ def test_every_setting_of_the_deployment_is_one_the_product_reads() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(settings()))
-def test_every_setting_is_documented_in_the_readme(name: str) -> None:
-    assert name in (ROOT / "README.md").read_text()
+def test_every_setting_is_documented(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "docs/settings.md").read_text()
 
 
 @pytest.mark.parametrize("what", ["parameters", "settings", "actions", "outputs"])

@@ -1,9 +1,13 @@
-// Fill in and deploy. Every parameter of main.bicep that isn't here keeps its default. docs/deploy-azure.md lists them.
+// Copy this file to NAME.bicepparam, where NAME is the installation's name (ml-reaper), and write your own values there. Git ignores the copy, so a
+// pull never conflicts with it. Keep it: a deployment without one of your values sets that value back to its default.
+// Every parameter of main.bicep that isn't here keeps its default. docs/deploy-azure.md lists them.
 using 'main.bicep'
 
-// Recipients of the summary of each sweep and of the alerts: email addresses, with commas and no spaces between them. They come from the
-// environment, so that nothing is deployed before you set them. Or write a list of them here.
-param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
+// Admins, who get the summary of each sweep and the alerts. Nothing is deployed before you replace this.
+param admins = [ 'YOUR_ADDRESS' ]
+
+// Run mode: 'audit', 'notify', 'announce' or 'enforce'. Below 'enforce' nothing is created that can act.
+param mode = 'audit'
 
 // Subscriptions to audit. Default: the one you deploy to. Before you remove one, remove the roles there:
 // "Fewer subscriptions" in docs/deploy-azure.md.
@@ -15,11 +19,11 @@ param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 // Entra groups that may read the stored reports. Default: none; only the app can read them.
 // param reportReaders = [ '22222222-2222-2222-2222-222222222222' ]
 
-// Run mode: 'audit', 'notify', 'announce' or 'enforce'. Default: 'audit'. Below 'enforce' nothing is created that can act.
-// param mode = 'notify'
-
 // Your own policy. Default: the built-in policy.
 // param policy = loadTextContent('../policies/default.yaml')
+
+// Key Vault secret that signs snooze links. Default: notices without links.
+// param snoozeKeys = 'https://VAULT.vault.azure.net/secrets/SECRET'
 
 // Schedule in UTC: second minute hour day month weekday.
 param schedule = '0 0 6 * * *'
