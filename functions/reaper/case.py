@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+
+if TYPE_CHECKING:
+    from reaper.savings.overview import Overview
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
@@ -85,7 +89,8 @@ class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
+    of its cost autoscaling may end by itself.
     """
 
     resource: Resource
@@ -100,6 +105,7 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+    excess_usd_per_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,11 +321,15 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money."""
+    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money.
+
+    `savings`: None if there is no ledger or it can't be read.
+    """
 
     run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+    savings: Overview | None = None
 
     @cached_property
     def idle(self) -> list[Finding]:

@@ -164,6 +164,15 @@ class Owners(Section):
     )
 
 
+class Notices(Section):
+    """When messages are sent."""
+
+    monthly: bool = Field(
+        False,
+        description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
+    )
+
+
 class ReportKeys(Section):
     """What reports show of the resources' own tags."""
 
@@ -171,6 +180,14 @@ class ReportKeys(Section):
         [],
         description="tag keys, such as a team's or a cost center's: a column each in CSV reports, and what the page offers first to group by; keys ignore case",
         examples=[["team", "cost-center"]],
+    )
+
+
+class Savings(Section):
+    """How savings are counted."""
+
+    horizon: Length = Field(  # type: ignore[assignment]
+        "30d", description="how long an action, or a stop that a notice prompted, counts as a saving", examples=["30d"]
     )
 
 
@@ -187,6 +204,8 @@ class Policy(Section):
         description="the only resources that may be stopped, deleted or started; all others get notices",
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
+    savings: Savings = Field(Savings(), description="how savings are counted")
+    notices: Notices = Field(Notices(), description="when messages are sent")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 

@@ -37,12 +37,12 @@ def render(report: Report) -> str:
     """A header and one row per finding. Unknown numbers are empty cells. Tags: a column for each key of `report.tags`, or one with all of them."""
     out, keys = io.StringIO(), report.run.report_tags
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *([_safe_cell(f"tag:{key}") for key in keys] or ["tags"])])
+    writer.writerow([*COLUMNS, *([safe_cell(f"tag:{key}") for key in keys] or ["tags"])])
     for finding in report.findings:
         claimed = finding.owner.claimed
         row = finding_json(finding) | {"owner": finding.owner.address, "owner_claimed": claimed.address if claimed else None}
         cells = [*(row[column] for column in COLUMNS), *_tag_cells(finding, keys)]
-        writer.writerow([_safe_cell(cell) for cell in cells])
+        writer.writerow([safe_cell(cell) for cell in cells])
     return out.getvalue()
 
 
@@ -54,7 +54,7 @@ def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
     return [None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)]
 
 
-def _safe_cell(value: Any) -> Any:
+def safe_cell(value: Any) -> Any:
     """Control and direction marks, such as tabs, become blanks; the beginning of a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value

@@ -27,6 +27,9 @@ from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
+from reaper.report.coming import coming_table
+from reaper.savings.overview import METHOD, Overview, Week, group_text, saved_text
+from reaper.savings.totals import SavedGroup
 from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
@@ -52,6 +55,9 @@ def render(report: Report) -> str:
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
+        saved=saved_chart(report.savings) if report.savings and report.savings.has_any else None,
+        coming=coming_table(report.findings, report.run.mode, lambda usd: f"{monthly_usd(usd)} a month"),
+        method=METHOD,
         charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
@@ -104,7 +110,9 @@ def _template() -> Template:
         "money": format_usd,
         "monthly": monthly_usd,
         "moment": format_time,
+        "day": format_day,
         "owner": owner_text,
+        "group": group_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
         "held": summary.hold_sentence,
@@ -258,3 +266,40 @@ def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar
         for group in groups
     ]
     return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedChart:
+    """The savings as the page draws them: for each week and group, the heights or lengths of its bars in percent of the `highest` or
+    the longest.
+
+    `others`: how many groups have no bar of their own, and what they saved.
+    """
+
+    overview: Overview
+    month: str
+    recent: str
+    highest: float
+    weeks: tuple[tuple[Week, float, float], ...]
+    groups: tuple[tuple[SavedGroup, float], ...]
+    others: tuple[int, float]
+
+
+def saved_chart(overview: Overview) -> SavedChart:
+    """The chart of these savings."""
+    groups, rest = overview.recent.groups[:MAX_BARS], overview.recent.groups[MAX_BARS:]
+    highest = max(week.saved_usd + week.prompted_usd for week in overview.weeks)
+    longest = max((group.saved_usd for group in groups), default=0)
+
+    def percent(usd: float, most: float) -> float:
+        return round(100 * usd / most, 2) if most else 0
+
+    return SavedChart(
+        overview=overview,
+        month=saved_text(overview.month),
+        recent=saved_text(overview.recent),
+        highest=highest,
+        weeks=tuple((week, percent(week.saved_usd, highest), percent(week.prompted_usd, highest)) for week in overview.weeks),
+        groups=tuple((group, percent(group.saved_usd, longest)) for group in groups),
+        others=(len(rest), sum(group.saved_usd for group in rest)),
+    )

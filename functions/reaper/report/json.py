@@ -16,6 +16,8 @@ from reaper import duration
 from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
+from reaper.savings.overview import Overview
+from reaper.savings.totals import Saved
 
 SCHEMA = 1
 
@@ -60,6 +62,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "report_tags": list(run.report_tags),
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
+        "savings": _savings_json(report.savings) if report.savings else None,
         "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
@@ -119,6 +122,15 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _savings_json(savings: Overview) -> dict[str, Any]:
+    return {name: _saved_json(saved) for name, saved in (("month_to_date", savings.month), ("last_30_days", savings.recent))}
+
+
+def _saved_json(saved: Saved) -> dict[str, Any]:
+    sums = {name: getattr(saved, name) for name in ("saved_usd", "prompted_usd", "hours", "unpriced_hours")}
+    return {"since": utc_text(saved.since), **sums}
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
 from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
+from reaper.savings.overview import saved_text
 from reaper.text import clean_line, count_noun, first_few, format_usd
 
 Item = TypeVar("Item")
@@ -102,8 +103,14 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
-    return [*_swept_places(report), *_missing_setups(report)]
+    """Sentences below the headline: what was saved, what was swept if nothing is there, and what it takes to prove more."""
+    return [*saved_notes(report), *_swept_places(report), *_missing_setups(report)]
+
+
+def saved_notes(report: Report) -> list[str]:
+    """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
+    savings = report.savings
+    return [f"Saved this month: {saved_text(savings.month)}."] if savings and savings.has_any else []
 
 
 def _swept_places(report: Report) -> Iterator[str]:
