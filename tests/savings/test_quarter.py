@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 import seeds
 from play.terms import DAY, HOUR
-from savings.quarter import BEGIN, IDLE_AFTER, Event, Quarter, parse_time, quarter
+from savings.quarter import IDLE_AFTER, Event, Quarter, parse_time, quarter
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
@@ -48,7 +47,11 @@ def plain(name: str) -> str:
 def least_usd(played: Quarter, row: Any, horizon: timedelta) -> float:
     """The least that an action must be credited: up to what ended it, without one interval and, where it was used meanwhile, without that."""
     at, name = parse_time(row["at"]), plain(row["name"])
-    ends = [when for when, who, what in played.done if who == name and when > at and what in {"start", "restart", "recreate", "restore"}]
+    ends = [
+        when
+        for when, who, what in played.done
+        if who == name and when > at and what in {"start", "restart", "recreate", "restore"}
+    ]
     end = min([*ends, at + horizon, played.sweeps[-1]])
     interval = max(after - before for before, after in pairwise(played.sweeps))
     used = sum((when < end) for when, who, what in played.done if who == name and what == "use" and when > at)
@@ -86,7 +89,9 @@ def test_a_week_credits_no_more_than_the_meters_show(tmp_path: Path):
         played.play(5)
         judge(played, 2 * DAY)
         assert {what for _, _, what in played.done} >= {"stop", "delete", "start", *(what for *_, what in WEEK)}
-        minima = [row["usd_per_hour"] / played.first_usd["plain-e2"] for row in played.savings()["actions"] if row["name"] == "plain-e2"]
+        minima = [
+            row["usd_per_hour"] / played.first_usd["plain-e2"] for row in played.savings()["actions"] if row["name"] == "plain-e2"
+        ]
         assert minima == [pytest.approx(1)], "autoscaling would have kept two of three: only one instance is ours"
 
 
