@@ -155,7 +155,7 @@ PLANNED = Outcome(result=Result.PLANNED)
 class NextAction:
     """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
 
-    `at`: None if something other than a missing notice blocks it.
+    `at`: None if something other than a missing notice or a hold blocks it.
     """
 
     step: StepName

@@ -88,7 +88,7 @@ def test_no_word_breaks_and_nothing_to_paste_is_cut(practice: Practice, wide: di
 
 def test_apply_asks_with_the_deletes_counted_and_changes_nothing(practice: Practice):
     shown = typed(practice, COMMANDS["apply"], 80)
-    assert "This carries out 6 actions, 1 delete among them. Proceed? [y/N]" in shown
+    assert "\n6 actions, 1 delete among them. Proceed? [y/N]" in shown
     assert shown.rstrip().endswith("Nothing was done.")
     assert practice.statuses(practice.home)["draft-translator"] == "InService"
 

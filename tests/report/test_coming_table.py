@@ -47,14 +47,18 @@ def test_a_blocked_action_is_in_no_total_and_joins_those_blocked_alike():
             coming(None, because=f"{ONLY_ONE}; delete would save $7.10 an hour"), could=replace(could, saves_usd_per_hour=7.10)
         ),
     ]
-    held = [coming(None, because=f"would stop, but is on hold with {n} others", step=StepName.HOLD) for n in (3, 4, 5)]
-    table = coming_actions([*alike, *held])
+    table = coming_actions(alike)
     assert (table.dated, table.saves_usd_per_hour) == ((), 0)
-    assert [(group.because, len(group.findings)) for group in table.blocked] == [
-        (ON_HOLD, 3),
-        (f"{ONLY_ONE}; delete is possible", 2),
-    ]
-    assert round(table.blocked[1].could_usd_per_hour, 2) == 14.19
+    [group] = table.blocked
+    assert (group.because, len(group.findings)) == (f"{ONLY_ONE}; delete is possible", 2)
+    assert round(group.could_usd_per_hour, 2) == 14.19
+
+
+def test_what_is_on_hold_counts_before_limits_and_says_so():
+    held = coming(timedelta(0), 2.0, because="on hold, because 4 actions exceed max_acts: 3", step=StepName.HOLD)
+    table = coming_actions([held, coming(DAY)])
+    assert [(each.at, each.because) for each in table.dated] == [(NOW, ON_HOLD), (NOW + DAY, None)]
+    assert table.saves_usd_per_hour == 3.0
 
 
 def test_five_thousand_actions_show_twenty_and_count_the_rest():

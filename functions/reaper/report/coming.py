@@ -25,13 +25,13 @@ ON_HOLD = "on hold until a person releases it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComingAction:
-    """One action with a date, which assumes continued silence. `first_notice`: the date also assumes a notice accepted now."""
+    """One action with a date, which assumes continued silence. `because`: what has to come first, a notice or the release of a hold."""
 
     finding: Finding
     action: StepName
     at: datetime
     saves_usd_per_hour: float | None
-    first_notice: str | None
+    because: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def coming_actions(findings: Iterable[Finding]) -> Coming:
         if finding.next and finding.next.at:
             dated.append(_dated(finding, finding.next, finding.next.at))
         elif finding.next:
-            blocked[_group_reason(finding, finding.next)].append(finding)
+            blocked[_group_reason(finding.next)].append(finding)
     dated.sort(key=lambda each: (each.at, -(each.saves_usd_per_hour or 0), each.finding.case.resource.name))
     groups = [_blocked_group(because, same) for because, same in blocked.items()]
     return Coming(
@@ -160,7 +160,7 @@ def _row(coming: ComingAction, rate: Callable[[float], str], tz: str) -> ComingR
         kind=kind_title(resource.kind),
         where=shown_place(resource),
         saves="" if saves is None else rate(saves),
-        because=coming.first_notice or "",
+        because=coming.because or "",
     )
 
 
@@ -170,14 +170,12 @@ def _dated(finding: Finding, action: NextAction, at: datetime) -> ComingAction:
         action=action.step,
         at=at,
         saves_usd_per_hour=action.saves_usd_per_hour,
-        first_notice=action.blocked_because,
+        because=ON_HOLD if finding.step.name is StepName.HOLD else action.blocked_because,
     )
 
 
-def _group_reason(finding: Finding, action: NextAction) -> str:
-    return (
-        ON_HOLD if finding.step.name is StepName.HOLD else ONE_OF_MANY.sub("; delete is possible", action.blocked_because or "")
-    )
+def _group_reason(action: NextAction) -> str:
+    return ONE_OF_MANY.sub("; delete is possible", action.blocked_because or "")
 
 
 def _blocked_group(because: str, findings: Sequence[Finding]) -> BlockedGroup:

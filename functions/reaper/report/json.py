@@ -102,8 +102,8 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "outcome": finding.outcome.result.value,
         "outcome_because": finding.outcome.because,
         "error": finding.outcome.error,
-        "next": _next_json(finding.next),
-        "could": _next_json(finding.could),
+        "next": next_json(finding.next) if finding.next else None,
+        "could": next_json(finding.could) if finding.could else None,
         "memory": _memory_json(finding.memory) if finding.memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
@@ -151,8 +151,9 @@ def _owner_json(owner: Owner) -> dict[str, Any]:
     return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
 
 
-def _next_json(action: NextAction | None) -> dict[str, Any] | None:
-    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)} if action else None
+def next_json(action: NextAction) -> dict[str, Any]:
+    """An action that may come."""
+    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:

@@ -178,11 +178,12 @@ def has_news(report: Report) -> bool:
     return bool(report.idle or report.unknown or not report.is_complete)
 
 
-def exit_status(report: Report, fail_on: str | None) -> int:
-    """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
+def exit_status(report: Report, fail_on: str | None, fail_on_cost: float | None = None) -> int:
+    """0 complete, 1 complete and a limit matched, 3 coverage incomplete. `fail_on`: `idle`, any idle resource; `fail_on_cost`: idle dollars an hour."""
     if not report.is_complete:
         return 3
-    return 1 if fail_on == "idle" and report.idle else 0
+    is_costly = fail_on_cost is not None and bool(report.idle) and report.totals.idle_usd_per_hour >= fail_on_cost
+    return 1 if is_costly or (fail_on == "idle" and report.idle) else 0
 
 
 def action_groups(report: Report) -> list[ActionGroup]:
