@@ -88,11 +88,11 @@ def test_an_audit_and_a_policy_that_does_not_ask_get_none(deployment: FakeDeploy
 
 def test_a_month_ends_at_midnight_of_the_policys_zone():
     last_evening = datetime(2026, 11, 30, 23, 30, tzinfo=UTC)
-    assert past_month(last_evening, "UTC").key == "2026-10"
-    berlin = past_month(last_evening, "Europe/Berlin")
-    assert (berlin.key, berlin.name, berlin.until) == ("2026-11", "November 2026", last_evening - timedelta(minutes=30))
-    march = past_month(datetime(2026, 4, 15, tzinfo=UTC), "Europe/Berlin")
-    assert march.until - march.since == 31 * DAY - HOUR
+    assert past_month(last_evening, "UTC")[1] == datetime(2026, 11, 1, tzinfo=UTC)
+    begin, end = past_month(last_evening, "Europe/Berlin")
+    assert (f"{begin:%B %Y}", end) == ("November 2026", last_evening - timedelta(minutes=30))
+    begin, end = past_month(datetime(2026, 4, 15, tzinfo=UTC), "Europe/Berlin")
+    assert end.astimezone(UTC) - begin.astimezone(UTC) == 31 * DAY - HOUR
 
 
 def test_the_summary_says_in_one_line_what_was_saved_this_month(deployment: FakeDeployment):

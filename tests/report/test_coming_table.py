@@ -7,9 +7,13 @@ from datetime import timedelta
 
 from fakes.builders import DAY, NOW
 from fakes.judged_cases import case
+from fakes.sample_findings import occasion
+from fakes.sample_reports import report
 from reaper.case import PLANNED, Finding, NextAction, Step
 from reaper.model import Mode, StepName
-from reaper.report.coming import MAX_DATED, ON_HOLD, coming_actions, coming_sentence, shown
+from reaper.notices.admin_summary import compose_summary
+from reaper.report import html
+from reaper.report.coming import ON_HOLD, coming_actions, coming_sentence
 from reaper.report.run_report import finding_of
 from reaper.text import format_usd
 
@@ -62,10 +66,12 @@ def test_what_is_on_hold_counts_before_limits_and_says_so():
 
 
 def test_five_thousand_actions_show_twenty_and_count_the_rest():
-    table = coming_actions([coming(DAY, 0.5)] * 5000)
-    assert len(shown(table)[0]) == MAX_DATED
-    assert table.more_dated == 5000 - MAX_DATED
-    assert table.saves_usd_per_hour == 2500
+    of = report(tuple(coming(DAY, 0.5) for _ in range(5000)))
+    page, mail = html.render(of), compose_summary(of, occasion())
+    assert page.count('<td class="short">') == mail.text.count("saves $365 a month") == 20
+    assert "4,980 more come later" in page
+    assert "and 4980 more later" in mail.text
+    assert "If enforced from today: 5,000 actions by Sun 22 Nov, saving $1,825,000 a month" in mail.text
 
 
 def test_the_sentence_says_when_it_is_not_enforced():

@@ -22,7 +22,7 @@ from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.report import summary
-from reaper.report.coming import coming_table
+from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
@@ -123,6 +123,7 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
+    coming = coming_actions(report.findings)
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
@@ -137,7 +138,8 @@ def compose_summary(
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
         saved=summary.saved_notes(report),
-        coming=coming_table(report.findings, mode, context.rate, zone),
+        coming=coming,
+        comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
         breakdown=cost_breakdown(report.idle, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],

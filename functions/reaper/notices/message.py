@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.text import format_time, tidy_line
+from reaper.text import format_day, format_time, tidy_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -122,6 +122,8 @@ def render_mail(name: str, **values: Any) -> tuple[str, str]:
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
 
+    from reaper.notices.item import kind_title, shown_name, shown_place  # imports this module
+
     pages = Environment(
         autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
         loader=PackageLoader("reaper.notices", "templates"),
@@ -130,5 +132,6 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     pages.globals["ABOUT"] = ABOUT
-    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line}
+    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line, "day": format_day}
+    pages.filters |= {"name": shown_name, "kind": kind_title, "place": shown_place}
     return pages

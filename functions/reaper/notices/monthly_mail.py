@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -18,31 +18,20 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.sending import channel_failures
-from reaper.report.coming import coming_table
-from reaper.savings.book import SavedRow, read_saved, read_trend
+from reaper.report.coming import coming_actions, coming_sentence
+from reaper.savings.book import read_saved, read_trend
 from reaper.savings.overview import METHOD, group_text, grouping, saved_text
-from reaper.savings.totals import TAG_PREFIX, Saved, summarize
+from reaper.savings.totals import TAG_PREFIX, Saved, Sum, summarize
 from reaper.text import format_usd, tidy_line
 
 MONTHLY_ROW, MONTH_COLUMN = "monthly", "month"
 """The row of the ledger with the last month that a mail was about, or that needed none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastMonth:
-    """The month before a time, in a zone. `key` sorts, such as `2026-10`; `name` is for readers."""
-
-    since: datetime
-    until: datetime
-    key: str
-    name: str
-
-
-def past_month(now: datetime, tz: str) -> PastMonth:
-    """The last whole month of that zone."""
+def past_month(now: datetime, tz: str) -> tuple[datetime, datetime]:
+    """The first moment of that zone's last whole month, and its end."""
     until = now.astimezone(ZoneInfo(tz)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    since = (until - timedelta(days=1)).replace(day=1)
-    return PastMonth(since=since.astimezone(UTC), until=until.astimezone(UTC), key=f"{since:%Y-%m}", name=f"{since:%B %Y}")
+    return (until - timedelta(days=1)).replace(day=1), until
 
 
 def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound) -> list[Coverage]:
@@ -53,47 +42,46 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
     policy, ledger = mails.context.policy, mails.ledger
     if not policy.notices.monthly or mails.lost:
         return []
-    month = past_month(mails.now, policy.owners.tz)
+    begin, end = past_month(mails.now, policy.owners.tz)
+    month, since, until = f"{begin:%Y-%m}", begin.astimezone(UTC), end.astimezone(UTC)
     try:
-        if ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") >= month.key:
+        if ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") >= month:
             return []
-        saved = read_saved(ledger, month.since, month.until)
-        is_news = bool(
-            summarize(saved, month.since, month.until).lines or (report.idle and read_trend(ledger, month.since, month.until))
-        )
+        rows = read_saved(ledger, since, until)
+        saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
+        is_news = bool(saved["kind"].lines or (report.idle and read_trend(ledger, since, until)))
     except ReaperError as error:
         return [failure_row("ledger", error)]
     deliveries = []
     if is_news:
-        message = monthly_message(report, replace(notices, audience=Audience.ADMINS), month, saved, policy.report.tags)
+        message = monthly_message(report, saved, begin, replace(notices, audience=Audience.ADMINS))
         mails.context.before_message()
         deliveries = delivery.deliver_all([message], mails.context.channels)
-    rows = channel_failures(deliveries)
+    failures = channel_failures(deliveries)
     if not deliveries or any(sent.receipt for sent in deliveries):
-        errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, lambda _: {MONTH_COLUMN: month.key}, mails.now))
-        rows += [failure_row("ledger", error) for error in errors]
-    return rows
+        errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, lambda _: {MONTH_COLUMN: month}, mails.now))
+        failures += [failure_row("ledger", error) for error in errors]
+    return failures
 
 
-def monthly_message(
-    report: Report, context: NoticeContext, month: PastMonth, rows: Sequence[SavedRow], tag_keys: Sequence[str]
-) -> Message:
-    """The mail about that month. What is idle and what comes next is as of now."""
-    by_grouping = {by: summarize(rows, month.since, month.until, by) for by in (grouping(tag_keys), "kind")}
-    whole, idle = by_grouping["kind"], idle_text(report, context)
-    subject = f"[ML Idle Reaper] {month.name}: {format_usd(whole.ours.saved_usd)} saved; {idle}"
+def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext) -> Message:
+    """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now."""
+    whole, coming = saved["kind"], coming_actions(report.findings)
+    name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd), idle_text(report, context)
+    subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
     text, html = render_mail(
         "monthly",
         subject=subject,
-        month=month.name,
+        month=name,
+        total=total,
         saved=saved_text(whole),
         prompted=format_usd(whole.prompted.saved_usd) if whole.prompted.saved_usd else "",
         idle=idle,
-        sum=format_usd(whole.ours.saved_usd),
-        groups={by.removeprefix(TAG_PREFIX): _group_lines(saved) for by, saved in by_grouping.items()},
-        coming=coming_table(report.findings, report.run.mode, context.rate, context.owners.tz),
+        groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups) for by, same in saved.items()},
+        coming=coming,
+        comes=coming_sentence(coming, report.run.mode, context.rate, context.owners.tz),
+        context=context,
         run=report.run,
-        tz=context.owners.tz,
         method=METHOD,
     )
     return Message(
@@ -102,12 +90,12 @@ def monthly_message(
         text=text,
         html=html,
         audience=Audience.ADMINS,
-        attributes={"audience": Audience.ADMINS.value, "month": month.key, "saved_usd": whole.ours.saved_usd},
+        attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
     )
 
 
-def _group_lines(saved: Saved) -> list[tuple[str, str]]:
+def _group_lines(groups: Sequence[Sum]) -> list[tuple[str, str]]:
     """Each of the largest groups with what it saved, and the others together."""
-    first, rest = saved.groups[:MAX_ROWS], saved.groups[MAX_ROWS:]
+    first, rest = groups[:MAX_ROWS], groups[MAX_ROWS:]
     others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest)))] if rest else []
     return [*((tidy_line(kind_title(group.key), 60), group_text(group)) for group in first), *others]

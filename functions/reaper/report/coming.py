@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reaper import registry
 from reaper.case import Finding, NextAction
 from reaper.model import Mode, StepName
-from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day
 
-MAX_DATED, MAX_BLOCKED = 20, 6
-"""How many rows of each sort are shown; the others are counted."""
 ONE_OF_MANY = re.compile(r"; delete would save \S+ an hour$")
 """What a reason says of a single resource; without it, those that are blocked alike are one group."""
 ON_HOLD = "on hold until a person releases it"
@@ -32,6 +30,11 @@ class ComingAction:
     at: datetime
     saves_usd_per_hour: float | None
     because: str | None
+
+    @property
+    def noun(self) -> str:
+        """The action in the words of the resource's kind."""
+        return registry.action_noun(self.finding.case.resource.kind, self.action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +54,6 @@ class Coming:
     blocked: tuple[BlockedGroup, ...]
     saves_usd_per_hour: float
     unpriced: int
-
-    @property
-    def more_dated(self) -> int:
-        """How many dated actions aren't shown."""
-        return max(0, len(self.dated) - MAX_DATED)
-
-    @property
-    def more_blocked(self) -> int:
-        """How many resources are in groups that aren't shown."""
-        return sum(len(group.findings) for group in self.blocked[MAX_BLOCKED:])
 
 
 def coming_actions(findings: Iterable[Finding]) -> Coming:
@@ -91,77 +84,6 @@ def coming_sentence(coming: Coming, mode: Mode, rate: Callable[[float], str], tz
     saving = f", saving {rate(coming.saves_usd_per_hour)}" if coming.saves_usd_per_hour else ""
     unpriced = f" (unknown for {coming.unpriced:,})" if coming.unpriced and saving else ""
     return f"{begin}{count_noun(len(coming.dated), 'action')} by {last}{saving}{unpriced}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComingRow:
-    """One coming action in words. `saves`: empty if its price is unknown. `because`: what has to come first, or empty."""
-
-    day: str
-    action: str
-    name: str
-    kind: str
-    where: str
-    saves: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedRow:
-    """One group of blocked actions in words; `could`: what the best possible actions would save, or empty."""
-
-    count: int
-    because: str
-    could: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComingTable:
-    """The coming actions in words. `more`: how many actions, and how many blocked resources, have no row of their own."""
-
-    sentence: str
-    rows: tuple[ComingRow, ...]
-    blocked: tuple[BlockedRow, ...]
-    more: tuple[int, int]
-
-
-def coming_table(findings: Iterable[Finding], mode: Mode, rate: Callable[[float], str], tz: str = UTC) -> ComingTable | None:
-    """What a page or a mail shows of these findings; None if their policy allows no stop or delete."""
-    coming = coming_actions(findings)
-    if not (coming.dated or coming.blocked):
-        return None
-    dated, blocked = shown(coming)
-    return ComingTable(
-        sentence=coming_sentence(coming, mode, rate, tz),
-        rows=tuple(_row(each, rate, tz) for each in dated),
-        blocked=tuple(
-            BlockedRow(
-                count=len(group.findings),
-                because=group.because,
-                could=rate(group.could_usd_per_hour) if group.could_usd_per_hour else "",
-            )
-            for group in blocked
-        ),
-        more=(coming.more_dated, coming.more_blocked),
-    )
-
-
-def shown(coming: Coming) -> tuple[Sequence[ComingAction], Sequence[BlockedGroup]]:
-    """The first rows of each sort."""
-    return coming.dated[:MAX_DATED], coming.blocked[:MAX_BLOCKED]
-
-
-def _row(coming: ComingAction, rate: Callable[[float], str], tz: str) -> ComingRow:
-    resource, saves = coming.finding.case.resource, coming.saves_usd_per_hour
-    return ComingRow(
-        day=format_day(coming.at, tz),
-        action=coming.action.value,
-        name=shown_name(resource),
-        kind=kind_title(resource.kind),
-        where=shown_place(resource),
-        saves="" if saves is None else rate(saves),
-        because=coming.because or "",
-    )
 
 
 def _dated(finding: Finding, action: NextAction, at: datetime) -> ComingAction:

@@ -23,13 +23,12 @@ from markupsafe import Markup
 from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
-from reaper.notices.item import keep_command, keep_tag
+from reaper.notices.item import keep_command, keep_tag, kind_title, shown_place
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
-from reaper.report.coming import coming_table
-from reaper.savings.overview import METHOD, Overview, group_text, saved_text
-from reaper.savings.totals import Saved, Sum
+from reaper.report.coming import coming_actions, coming_sentence
+from reaper.savings.overview import METHOD, group_text, saved_text
 from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
@@ -50,13 +49,16 @@ def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
     findings = sorted_for_page(report.findings)
     shown = [f for f in findings if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    coming = coming_actions(report.findings)
     return _template().render(
         report=report,
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
-        saved=saved_chart(report.savings) if report.savings and report.savings.has_any else None,
-        coming=coming_table(report.findings, report.run.mode, lambda usd: f"{monthly_usd(usd)} a month"),
+        savings=report.savings,
+        coming=coming,
+        comes=coming_sentence(coming, report.run.mode, lambda usd: f"{monthly_usd(usd)} a month"),
+        max_bars=MAX_BARS,
         method=METHOD,
         charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
@@ -113,6 +115,9 @@ def _template() -> Template:
         "day": format_day,
         "owner": owner_text,
         "group": group_text,
+        "saved": saved_text,
+        "title": kind_title,
+        "place": shown_place,
         "word": summary.action_word,
         "why": summary.outcome_reason,
         "held": summary.hold_sentence,
@@ -266,42 +271,3 @@ def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar
         for group in groups
     ]
     return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedChart:
-    """The savings as the page draws them: for each week and group, the heights or lengths of its bars in percent of the `highest` or
-    the longest.
-
-    `others`: how many groups have no bar of their own, and what they saved.
-    """
-
-    overview: Overview
-    month: str
-    recent: str
-    highest: float
-    weeks: tuple[tuple[Saved, float, float], ...]
-    groups: tuple[tuple[Sum, float], ...]
-    others: tuple[int, float]
-
-
-def saved_chart(overview: Overview) -> SavedChart:
-    """The chart of these savings."""
-    groups, rest = overview.recent.groups[:MAX_BARS], overview.recent.groups[MAX_BARS:]
-    highest = max(week.ours.saved_usd + week.prompted.saved_usd for week in overview.weeks)
-    longest = max((group.saved_usd for group in groups), default=0)
-
-    def percent(usd: float, most: float) -> float:
-        return round(100 * usd / most, 2) if most else 0
-
-    return SavedChart(
-        overview=overview,
-        month=saved_text(overview.month),
-        recent=saved_text(overview.recent),
-        highest=highest,
-        weeks=tuple(
-            (week, percent(week.ours.saved_usd, highest), percent(week.prompted.saved_usd, highest)) for week in overview.weeks
-        ),
-        groups=tuple((group, percent(group.saved_usd, longest)) for group in groups),
-        others=(len(rest), sum(group.saved_usd for group in rest)),
-    )
