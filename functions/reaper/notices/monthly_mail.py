@@ -96,6 +96,7 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
 
 def _group_lines(groups: Sequence[Sum]) -> list[tuple[str, str]]:
     """Each of the largest groups with what it saved, and the others together."""
-    first, rest = groups[:MAX_ROWS], groups[MAX_ROWS:]
+    most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
+    first, rest = groups[:most], groups[most:]
     others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest)))] if rest else []
     return [*((tidy_line(kind_title(group.key), 60), group_text(group)) for group in first), *others]
