@@ -10,7 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
-from reaper.model import BilledPart, Confidence, Memory, Result, State, StepName, Verdict
+from reaper.model import AnnouncedAction, BilledPart, Confidence, Memory, Result, State, StepName, Verdict
 from reaper.savings.credit import Cause, Counted, Look, Saving, Span, await_prompted, begin_saving, count
 
 ACTED = NOW.replace(minute=0)
@@ -90,7 +90,10 @@ YOUNG = case(State.YOUNG, parts=None, changed=ACTED)
         pytest.param([look(6, YOUNG)], True, 6, id="young only because of the action"),
         pytest.param([look(6, case(State.YOUNG, changed=ACTED))], True, 6, id="young only because of the action, described"),
         pytest.param([look(6, IDLE), look(12, IDLE), look(12, IDLE)], True, 12, id="the same look twice counts once"),
-        pytest.param([look(12, IDLE), look(6, BUSY)], True, 12, id="an older look changes nothing"),
+        pytest.param([look(12, IDLE), look(6, BUSY), look(18, IDLE)], True, 18, id="an older look changes nothing"),
+        pytest.param([look(6, case(State.UNKNOWN, parts=()))], True, 0, id="stopped, but not known for sure"),
+        pytest.param([look(6, case(State.YOUNG, parts=None))], True, 0, id="young, and nothing shows when it changed"),
+        pytest.param([look(6, case(State.YOUNG, changed=ACTED, created=ACTED - HOUR))], True, 0, id="young because it is new"),
         pytest.param([look(6, BUSY), look(12, IDLE), look(18, IDLE)], True, 6 - 1 / 30, id="use suspends it for two looks"),
         pytest.param([look(6, IDLE), look(12, UNKNOWN), look(18, IDLE)], True, 6, id="what isn't known suspends it"),
         pytest.param([look(6, case(State.ACTIVE, parts=())), look(12, OFF)], True, 0, id="a job on what was scaled to nothing"),
@@ -132,6 +135,7 @@ LATER = replace(STOPPED, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8
         pytest.param(UNDONE, [(12, GONE)], False, 8, id="an undo, and deleted since"),
         pytest.param(UNDONE, [(12, case(changed=ACTED + 3 * HOUR))], False, 3, id="started by hand before the undo"),
         pytest.param(LATER, [(7, IDLE), (12, case(changed=ACTED + 8 * HOUR))], True, 12, id="a later action of ours"),
+        pytest.param(LATER, [(12, case(changed=ACTED + 8 * HOUR))], True, 12, id="a later action of ours, in one look"),
         pytest.param(LATER, [(12, case(changed=ACTED + 10 * HOUR))], False, 0, id="changed after a later action of ours"),
         pytest.param(LATER, [(7, case(changed=ACTED + 5 * HOUR))], False, 0, id="changed before a later action of ours"),
     ],
@@ -141,12 +145,20 @@ def test_our_later_calls_end_it_at_their_exact_time(memory: Memory, looks: list[
     assert (still is not None, round(credited, 3)) == (runs_on, expected)
 
 
+def test_each_of_our_later_actions_is_known_until_the_next():
+    third = replace(LATER, last_action_at=ACTED + 21 * HOUR, last_call_at=ACTED + 21 * HOUR)
+    scaled = case(changed=ACTED + 8 * HOUR)
+    still, credited = played(saving(), look(7, IDLE, LATER), look(20, scaled, third))
+    assert still
+    assert credited == 20
+
+
 def test_a_job_that_comes_and_goes_suspends_what_keeps_its_shape():
     idle = case(State.EXEMPT, parts=(), fingerprint="min 0 of 4")
     ran = case(State.EXEMPT, parts=(), fingerprint="min 0 of 4", changed=ACTED + 8 * HOUR)
     still, credited = played(saving(), look(6, idle), look(12, ran), look(18, ran))
     assert still
-    assert round(credited, 1) == 12.0
+    assert round(credited, 2) == 11.97
     other = case(State.EXEMPT, parts=(), fingerprint="min 0 of 9", changed=ACTED + 8 * HOUR)
     assert played(saving(), look(6, idle), look(12, other)) == (None, 6.0)
 
@@ -216,6 +228,10 @@ def test_only_the_policys_tags_are_kept():
 NOTICED = Memory(warned_at=ACTED, last_seen_idle_at=ACTED, idle_since=ACTED - DAY)
 
 
+UNDONE_BEFORE = replace(NOTICED, last_call_at=ACTED - HOUR)
+STARTED_BEFORE = replace(UNDONE_BEFORE, last_action=StepName.START, last_action_at=ACTED - HOUR, last_action_result=Result.DONE)
+
+
 def waiting(memory: Memory = NOTICED, of: Case | None = None) -> Saving | None:
     of = of or replace(case(parts=THREE), verdict=replace(case().verdict, idle_for=2 * DAY))
     finding = replace(done(of, StepName.REMIND), memory=memory)
@@ -235,6 +251,12 @@ def off(at: float, **fields: Any) -> Case:
         pytest.param([look(6, off(-2))], NOTICED, False, 0, id="stopped before the notice"),
         pytest.param([look(6, case(State.EXEMPT, parts=()))], NOTICED, False, 0, id="nothing shows when it was stopped"),
         pytest.param([look(6, GONE)], NOTICED, False, 0, id="vanished"),
+        pytest.param([look(6, case(State.EXEMPT, changed=ACTED + 4 * HOUR))], NOTICED, False, 0, id="protected, not stopped"),
+        pytest.param(
+            [look(4.5, case(State.EXEMPT, changed=ACTED + 4 * HOUR)), look(12, off(4))], NOTICED, False, 0, id="changed first"
+        ),
+        pytest.param([look(6, off(2)), look(12, off(2))], STARTED_BEFORE, True, 10, id="we had started it before"),
+        pytest.param([look(6, off(2)), look(12, off(2))], UNDONE_BEFORE, True, 10, id="an undo came before"),
         pytest.param([look(3, BUSY), look(6, off(4))], NOTICED, False, 0, id="used after the notice"),
         pytest.param([look(6, off(4, last_busy=ACTED + HOUR))], NOTICED, False, 0, id="used, then stopped"),
         pytest.param([look(6, off(4))], replace(NOTICED, last_call_at=ACTED + HOUR), False, 0, id="we stopped it"),
@@ -256,6 +278,8 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memor
     [
         pytest.param(Memory(), None, id="no notice"),
         pytest.param(NOTICED, BUSY, id="in use"),
+        pytest.param(NOTICED, case(parts=THREE, host_id="arn:host"), id="its host's money"),
+        pytest.param(replace(NOTICED, announced_action=AnnouncedAction.HOURS), None, id="an enrollment in office hours"),
         pytest.param(replace(NOTICED, warned_at=ACTED - 3 * DAY), None, id="a notice of an earlier idle period"),
         pytest.param(replace(NOTICED, notified_owner="old@example.com"), None, id="a notice to an earlier owner"),
     ],
