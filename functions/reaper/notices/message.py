@@ -122,8 +122,6 @@ def render_mail(name: str, **values: Any) -> tuple[str, str]:
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
 
-    from reaper.notices.item import kind_title, shown_name, shown_place  # imports this module
-
     pages = Environment(
         autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
         loader=PackageLoader("reaper.notices", "templates"),
@@ -133,5 +131,4 @@ def _templates() -> Environment:
     )
     pages.globals["ABOUT"] = ABOUT
     pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line, "day": format_day}
-    pages.filters |= {"name": shown_name, "kind": kind_title, "place": shown_place}
     return pages

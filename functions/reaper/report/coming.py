@@ -14,10 +14,11 @@ from datetime import datetime
 from reaper import registry
 from reaper.case import Finding, NextAction
 from reaper.model import Mode, StepName
+from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day
 
 ONE_OF_MANY = re.compile(r"; delete would save \S+ an hour$")
-"""What a reason says of a single resource; without it, those that are blocked alike are one group."""
+"""What a reason says of a single resource. It is left out, so that those that are blocked alike are one group."""
 ON_HOLD = "on hold until a person releases it"
 
 
@@ -35,6 +36,17 @@ class ComingAction:
     def noun(self) -> str:
         """The action in the words of the resource's kind."""
         return registry.action_noun(self.finding.case.resource.kind, self.action)
+
+    @property
+    def name(self) -> str:
+        """The resource's name as one harmless line."""
+        return shown_name(self.finding.case.resource)
+
+    @property
+    def place(self) -> str:
+        """`SageMaker endpoint, us-east-1, account 123456789012`."""
+        resource = self.finding.case.resource
+        return f"{kind_title(resource.kind)}, {shown_place(resource)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
-from reaper.notices.item import keep_command, keep_tag, kind_title, shown_place
+from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
@@ -116,8 +116,6 @@ def _template() -> Template:
         "owner": owner_text,
         "group": group_text,
         "saved": saved_text,
-        "title": kind_title,
-        "place": shown_place,
         "word": summary.action_word,
         "why": summary.outcome_reason,
         "held": summary.hold_sentence,
