@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+
+if TYPE_CHECKING:
+    from reaper.savings.overview import Overview
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
@@ -153,7 +157,7 @@ PLANNED = Outcome(result=Result.PLANNED)
 class NextAction:
     """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
 
-    `at`: None if something other than a missing notice blocks it.
+    `at`: None if something other than a missing notice or a hold blocks it.
     """
 
     step: StepName
@@ -319,11 +323,15 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money."""
+    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money.
+
+    `savings`: None if there is no ledger or it can't be read.
+    """
 
     run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+    savings: Overview | None = None
 
     @cached_property
     def idle(self) -> list[Finding]:

@@ -25,6 +25,7 @@ from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
 from reaper.notices.forecast import NoticeContext
+from reaper.notices.monthly_mail import send_monthly_mail
 from reaper.notices.owner_notice import is_reportable
 from reaper.notices.sending import (
     NOT_NOTIFIED,
@@ -116,7 +117,11 @@ def _conclude_run(
     if context.notices_only:
         return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
-    return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
+    sent = send_admin_summary(full_report, notices, mails)
+    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails)
+    return replace(
+        sent, findings=report.findings, coverage=(*sent.coverage, *(row for row in months if row not in sent.coverage))
+    )
 
 
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:

@@ -41,7 +41,9 @@ def write_plan(
     expires: Annotated[str, typer.Option(help="How long the plan is valid, at most 7d", metavar="DURATION")] = "24h",
     wide: WideOption = False,
 ) -> None:
-    """Show the actions due now, and write them to a plan file. Changes nothing and sends no notices."""
+    """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
+    from reaper.report.plan import coming_lines
+
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
     valid_for = parse_validity("--expires", expires)
@@ -52,7 +54,10 @@ def write_plan(
     text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
     plan = plan_file.parse_plan(text, "the plan", current_time())
     if output != "-":
-        sys.stdout.write(_plan_table(plan, Console(highlight=False), wide))
+        console = Console(highlight=False)
+        width = report_width(console, os.environ, wide=wide)
+        sys.stdout.write(_plan_table(plan, console, wide))
+        sys.stdout.write(print_lines(coming_lines(report.findings, width), width, has_colour(console)))
     if output is not None:
         write_output(output, lambda: [text])
     print_message(

@@ -22,6 +22,7 @@ from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.report import summary
+from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
@@ -122,6 +123,7 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
+    coming = coming_actions(report.findings)
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
@@ -132,9 +134,12 @@ def compose_summary(
         resources=resources,
         settled=len(settled),
         sums=report.totals,
-        headline=_saved_text(actions, context) or _idle_text(report, context),
+        headline=_saved_text(actions, context) or idle_text(report, context),
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
+        saved=summary.saved_notes(report),
+        coming=coming,
+        comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
         breakdown=cost_breakdown(report.idle, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
@@ -260,7 +265,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     first = ["stop switch on"] if report.run.pause else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
-    first += [saved or _idle_text(report, context, brief=brief)]
+    first += [saved or idle_text(report, context, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
     news = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
@@ -279,12 +284,12 @@ def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False
 def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) -> str:
     """What the headline doesn't say of what is idle: its cost after actions, what is wasted, and how many have no price."""
     money, wasted = money_of(report.idle), wasted_text(report.idle, context)
-    cost = [_idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
+    cost = [idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
     some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
     return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some])
 
 
-def _idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
+def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
     """`3 idle ML resources cost $5,935 a month`, or if brief `3 idle, $5,935 a month`."""
     if not report.idle:
         return summary.nothing_idle_text(report)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.text import format_time, tidy_line
+from reaper.text import format_day, format_time, tidy_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -130,5 +130,5 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     pages.globals["ABOUT"] = ABOUT
-    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line}
+    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line, "day": format_day}
     return pages

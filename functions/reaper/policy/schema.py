@@ -164,6 +164,15 @@ class Owners(Section):
     )
 
 
+class Notices(Section):
+    """When messages are sent."""
+
+    monthly: bool = Field(
+        False,
+        description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
+    )
+
+
 class ReportKeys(Section):
     """What reports show of the resources' own tags."""
 
@@ -196,6 +205,7 @@ class Policy(Section):
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     savings: Savings = Field(Savings(), description="how savings are counted")
+    notices: Notices = Field(Notices(), description="when messages are sent")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 

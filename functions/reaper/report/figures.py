@@ -19,7 +19,7 @@ from reaper.model import State
 
 
 class Unit(StrEnum):
-    """What a value counts, by CloudWatch's name for it. `none` is US dollars an hour."""
+    """What a value counts, by CloudWatch's name for it. `none` is US dollars, or US dollars an hour."""
 
     COUNT = "Count"
     SECONDS = "Seconds"
@@ -58,6 +58,7 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
         Figure(name="Calls", value=sums.calls),
         Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
         Figure(name="Skipped", value=int(is_skipped(report.coverage))),
+        *_savings_figures(report),
         *_kind_figures(report),
     )
 
@@ -79,6 +80,12 @@ def swept_facts(report: Report, stored: str | None) -> dict[str, Any]:
     for figure in run_figures(report):
         (kinds.setdefault(figure.kind, {}) if figure.kind else own)[figure.name] = figure.value
     return {"run": report.run.id, "mode": report.run.mode.value, "stored": stored, **own, "kinds": kinds}
+
+
+def _savings_figures(report: Report) -> Iterable[Figure]:
+    """Month to date, in UTC; none if the report has no savings, so that a ledger that can't be read never looks like $0."""
+    if report.savings:
+        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:

@@ -27,6 +27,8 @@ from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
+from reaper.report.coming import coming_actions, coming_sentence
+from reaper.savings.overview import METHOD, group_text, saved_text
 from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
@@ -47,11 +49,17 @@ def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
     findings = sorted_for_page(report.findings)
     shown = [f for f in findings if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    coming = coming_actions(report.findings)
     return _template().render(
         report=report,
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
+        savings=report.savings,
+        coming=coming,
+        comes=coming_sentence(coming, report.run.mode, lambda usd: f"{monthly_usd(usd)} a month"),
+        max_bars=MAX_BARS,
+        method=METHOD,
         charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
@@ -104,7 +112,10 @@ def _template() -> Template:
         "money": format_usd,
         "monthly": monthly_usd,
         "moment": format_time,
+        "day": format_day,
         "owner": owner_text,
+        "group": group_text,
+        "saved": saved_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
         "held": summary.hold_sentence,

@@ -16,6 +16,8 @@ from reaper import duration
 from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
+from reaper.savings.overview import Overview
+from reaper.savings.totals import Saved
 
 SCHEMA = 1
 
@@ -60,6 +62,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "report_tags": list(run.report_tags),
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
+        "savings": _savings_json(report.savings) if report.savings else None,
         "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
@@ -99,8 +102,8 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "outcome": finding.outcome.result.value,
         "outcome_because": finding.outcome.because,
         "error": finding.outcome.error,
-        "next": _next_json(finding.next),
-        "could": _next_json(finding.could),
+        "next": next_json(finding.next) if finding.next else None,
+        "could": next_json(finding.could) if finding.could else None,
         "memory": _memory_json(finding.memory) if finding.memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
@@ -121,6 +124,16 @@ def _finite(value: Any) -> Any:
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
 
 
+def _savings_json(savings: Overview) -> dict[str, Any]:
+    return {name: _saved_json(saved) for name, saved in (("month_to_date", savings.month), ("last_30_days", savings.recent))}
+
+
+def _saved_json(saved: Saved) -> dict[str, Any]:
+    ours = saved.ours
+    sums = {"saved_usd": ours.saved_usd, "prompted_usd": saved.prompted.saved_usd, "unpriced_hours": ours.unpriced_hours}
+    return {"since": utc_text(saved.since), **sums}
+
+
 def _rule_json(rule: Rule) -> dict[str, Any]:
     """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
     hours = rule.hours
@@ -138,8 +151,9 @@ def _owner_json(owner: Owner) -> dict[str, Any]:
     return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
 
 
-def _next_json(action: NextAction | None) -> dict[str, Any] | None:
-    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)} if action else None
+def next_json(action: NextAction) -> dict[str, Any]:
+    """An action that may come."""
+    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:

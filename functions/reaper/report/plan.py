@@ -11,11 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from reaper import registry
+from reaper.case import Finding
+from reaper.model import ACTIONS, Mode, StepName
 from reaper.pending.plan_file import ActionResult, PlanFile, PlannedAction
 from reaper.report import summary
-from reaper.report.table import REASON, Row, table_lines, wrap
+from reaper.report.coming import ComingAction, coming_actions, coming_sentence
+from reaper.report.table import INDENT, REASON, Row, table_lines, wrap
 from reaper.report.text import ACTION_STAGES, hold_lines, short_kind, title_lines
-from reaper.text import clean_line, count_noun, format_usd
+from reaper.text import clean_line, count_noun, first_few, format_day, format_usd
+
+COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), ("resource", 14), ("kind", 0), ("resource", 8))
+"""What shrinks in the table of coming actions, first to last."""
 
 
 def plan_lines(plan: PlanFile, width: int) -> Iterator[Text]:
@@ -29,6 +35,29 @@ def plan_lines(plan: PlanFile, width: int) -> Iterator[Text]:
         yield from title_lines(f"On hold ({len(plan.held)})", "bold red")
         groups = summary.hold_groups(plan.held, lambda action: action.hold_reasons)
         yield from hold_lines(groups, lambda action: _row(action, several), width)
+
+
+def coming_lines(findings: Sequence[Finding], width: int) -> Iterator[Text]:
+    """What the policy leads to later, by date, and what blocks the rest, by reason; the totals are before limits and with what is due."""
+    whole = coming_actions(findings)
+    later = coming_actions(f for f in findings if f.step.name not in {*ACTIONS, StepName.HOLD})
+    if later.dated:
+        yield from title_lines(f"Coming ({len(later.dated)})")
+        yield from table_lines([_coming_row(each) for each in later.dated], COMING_STAGES, width)
+    if later.blocked:
+        count = sum(len(group.findings) for group in later.blocked)
+        yield from title_lines(f"Idle, but blocked ({count})")
+        for group in later.blocked:
+            could = (
+                f" The best possible actions would save {_rate(group.could_usd_per_hour)}." if group.could_usd_per_hour else ""
+            )
+            yield from wrap(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}", width)
+            yield from wrap(
+                Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), width, INDENT
+            )
+    if whole.dated:
+        yield Text()
+        yield from wrap(f"{coming_sentence(whole, Mode.AUDIT, _rate)}, before limits.", width)
 
 
 def result_lines(plan: PlanFile, results: Sequence[ActionResult], width: int) -> Iterator[Text]:
@@ -60,6 +89,25 @@ def counts_text(actions: Iterable[PlannedAction]) -> str:
     nouns = Counter((action.action, registry.action_noun(action.kind, action.action)) for action in actions)
     order = sorted(nouns, key=lambda pair: (pair[0] == "delete", -nouns[pair], pair[1]))
     return ", ".join(count_noun(nouns[pair], pair[1]) for pair in order)
+
+
+def _rate(usd_per_hour: float) -> str:
+    return f"{format_usd(usd_per_hour, 2)} an hour"
+
+
+def _coming_row(coming: ComingAction) -> Row:
+    finding = coming.finding
+    resource, saves = finding.case.resource, coming.saves_usd_per_hour
+    return {
+        "date": format_day(coming.at),
+        "action": registry.action_noun(resource.kind, coming.action),
+        "saves/hour": "?" if saves is None else format_usd(saves, 2),
+        "resource": Text(clean_line(resource.name), style="bold"),
+        "kind": clean_line(short_kind(resource.kind)),
+        "region": clean_line(resource.region),
+        "owner": clean_line(finding.owner.address or "no owner"),
+        REASON: clean_line(coming.because or ""),
+    }
 
 
 def _has_several_accounts(plan: PlanFile) -> bool:

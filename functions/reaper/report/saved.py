@@ -68,6 +68,14 @@ class SavedRule(_Section):
     hours: SavedHours | None
 
 
+class SavedNext(_Section):
+    """`next`: what the policy leads to."""
+
+    step: str
+    at: AwareDatetime | None
+    blocked_because: str | None
+
+
 class SavedFinding(_Section):
     """One finding: the keys that an explanation needs. `memory`: the dates that it has."""
 
@@ -96,6 +104,7 @@ class SavedFinding(_Section):
     outcome: str
     outcome_because: str | None
     error: str | None
+    next: SavedNext | None
     memory: dict[str, AwareDatetime | None] | None
     evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 
@@ -174,6 +183,10 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     idle_for = timedelta(seconds=row.idle_for_s) if row.idle_for_s else None
     yield verdict_line(row.state, row.confidence, idle_for, row.because)
     yield from _memory_lines(row)
+    if following := row.next:
+        when = f" on or after {utc_text(following.at)}" if following.at else ""
+        because = f", blocked because {clean_whole(following.blocked_because)}" if following.blocked_because else ""
+        yield explain_line("next", f"{clean_whole(following.step)}{when}{because}")
     yield explain_line("step", f"{clean_whole(row.step)}: {clean_whole(row.step_because)}")
     yield explain_line("outcome", ": ".join(clean_whole(part) for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from owner_lines(row.owner)

@@ -13,6 +13,7 @@ from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
 from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
+from reaper.savings.overview import saved_text
 from reaper.text import clean_line, count_noun, first_few, format_usd
 
 Item = TypeVar("Item")
@@ -102,8 +103,14 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
-    return [*_swept_places(report), *_missing_setups(report)]
+    """Sentences below the headline: what was saved, what was swept if nothing is there, and what it takes to prove more."""
+    return [*saved_notes(report), *_swept_places(report), *_missing_setups(report)]
+
+
+def saved_notes(report: Report) -> list[str]:
+    """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
+    savings = report.savings
+    return [f"Saved this month: {saved_text(savings.month)}."] if savings and savings.has_any else []
 
 
 def _swept_places(report: Report) -> Iterator[str]:
@@ -171,11 +178,12 @@ def has_news(report: Report) -> bool:
     return bool(report.idle or report.unknown or not report.is_complete)
 
 
-def exit_status(report: Report, fail_on: str | None) -> int:
-    """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
+def exit_status(report: Report, fail_on: str | None, fail_on_cost: float | None = None) -> int:
+    """0 complete, 1 complete and a limit matched, 3 coverage incomplete. `fail_on`: `idle`, any idle resource; `fail_on_cost`: idle dollars an hour."""
     if not report.is_complete:
         return 3
-    return 1 if fail_on == "idle" and report.idle else 0
+    is_costly = fail_on_cost is not None and bool(report.idle) and report.totals.idle_usd_per_hour >= fail_on_cost
+    return 1 if is_costly or (fail_on == "idle" and report.idle) else 0
 
 
 def action_groups(report: Report) -> list[ActionGroup]:
