@@ -18,7 +18,10 @@ help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(UV):
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@# Without ensurepip, which Debian packages apart, half a virtual environment would be left behind.
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(PYTHON) -c 'import sys; sys.exit( \
+		"This Python lacks its module venv. On Debian and Ubuntu, install it with: apt install python%d.%d-venv" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	@# pip accepts no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first without a continuation.
 	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
@@ -38,6 +41,8 @@ $(VENV)/.dev: $(UV) pyproject.toml constraints.txt
 
 demo: $(VENV)/.demo ## Sweep a simulated fleet. Writes demo/report.html and demo/report.json.
 	$(BIN)/reaper demo --output demo
+	@printf '%s\n' '' 'To run reaper yourself, paste the first line. The second one sets up completion for new shells.' '' \
+		'    export PATH="$(CURDIR)/$(BIN):$$PATH"' '    reaper --install-completion'
 
 story: $(VENV)/.demo ## Play two weeks of notices, stops and restores on a simulated fleet, in the terminal.
 	$(BIN)/reaper demo --story --output demo

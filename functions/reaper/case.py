@@ -49,11 +49,13 @@ class Owner:
     """The address to notify and its source; `address` is None if no owner is known.
 
     `claimed`: the owner that a tag or the cloud names, if no address of the resource's own may be mailed. Nothing is ever sent there.
+    `disowned_by`: the owner that a tag or the cloud names, who said that it isn't theirs.
     """
 
     address: str | None
     source: str
     claimed: Claim | None = None
+    disowned_by: str | None = None
 
 
 NO_OWNER = Owner(address=None, source="no owner was looked for")
@@ -215,10 +217,11 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`."""
 
     finished_at: datetime
     pause: Pause | None = None
+    report_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

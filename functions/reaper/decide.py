@@ -30,6 +30,7 @@ from reaper.pending.recall import recall_and_close, recall_left_targets, recall_
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import coming, contained, dates, holding, possible_actions
 from reaper.planning.holding import Limited, Planned, Swept
+from reaper.policy import owners
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -206,6 +207,8 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
 
 def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
     """Plan each case once. What needs no decision is only counted."""
+    known, fallback = dict(memories), phase.context.policy.owners.fallback
+    cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     by_id = {case.resource.id: case for case in cases}
     planned: list[Planned] = []
     counted: list[Case] = []

@@ -82,7 +82,7 @@ class Kind(Generic[C]):
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
     account or workspace that people know it by.
 
-    For `policy check`: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
+    For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
 
     `activity`, `heartbeat` and `without_proof` are for docs/kinds.md.

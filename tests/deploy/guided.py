@@ -17,6 +17,7 @@ from deploy import cloudformation, sam
 from deploy.cloudformation import Account
 
 PAGE = (sam.ROOT / "docs/deploy-aws.md").read_text()
+UNINSTALL = (sam.ROOT / "docs/uninstall.md").read_text()
 UNATTENDED = (sam.ROOT / "docs/deploy-aws-unattended.md").read_text()
 TIMEOUT = pytest.mark.timeout(900)
 """Two command lines that take seconds to start, on a busy machine many."""

@@ -13,7 +13,7 @@ from moto.s3.models import s3_backends
 
 from deploy import guided, policies, sam
 from deploy.cloudformation import STACK, Account
-from deploy.guided import PAGE, UNATTENDED, blocks, guide
+from deploy.guided import PAGE, UNATTENDED, UNINSTALL, blocks, guide
 from deploy.translate import translate
 
 pytestmark = guided.TIMEOUT
@@ -74,7 +74,7 @@ def test_a_second_installation_has_its_own_answers(account: Account, deployed: s
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
-    [delete, clean] = blocks(PAGE, "Uninstall")
+    [delete, clean] = blocks(UNINSTALL, "On AWS")
     completed = account.shell(f"stack=ml-idle-reaper-dev\n{guided.put_policy()}{delete}{clean}")
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert account.resources() == before[0], "and only the second one is taken away"
@@ -189,7 +189,7 @@ REFUSED = 'aws() { case "$2" in delete-objects) echo denied >&2; return 254;; li
 
 def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account, left_behind: tuple[str, str]):
     bucket, table = left_behind
-    [_, clean] = blocks(PAGE, "Uninstall")
+    [_, clean] = blocks(UNINSTALL, "On AWS")
     completed = account.shell(f"{REFUSED}BUCKET={bucket} TABLE={table}\n{clean}")
     assert "not deleted" in completed.stdout, "and it ends at all"
     assert completed.stderr.count("denied") == 1
@@ -197,14 +197,14 @@ def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account,
 
 
 def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, deployed: str):
-    [delete, _] = blocks(PAGE, "Uninstall")
+    [delete, _] = blocks(UNINSTALL, "On AWS")
     completed = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
     assert (completed.returncode != 0, completed.stdout) == (True, "")
 
 
 def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_behind: tuple[str, str]):
     """The last of this file, because it takes the stack away."""
-    delete, clean = blocks(PAGE, "Uninstall")
+    delete, clean = blocks(UNINSTALL, "On AWS")
     bucket, table = left_behind
     completed = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
     assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -94,23 +94,23 @@ def test_summaries_with_different_intervals_name_none():
 def test_a_group_without_prices_has_an_unknown_cost():
     made = admin_mail(finding("a", None, address="kim@example.com"), finding("b", 2.0))
     assert "- kim@example.com: price unknown, 1 idle\n" in made.text
-    assert "- lee@example.com: $2.00 an hour, 1 idle\n" in made.text
+    assert "- lee@example.com: $1,460 a month, 1 idle\n" in made.text
     for body in (made.text, made.html):
         assert "$0" not in body
 
 
 def test_a_partly_unpriced_group_counts_the_unpriced():
     made = admin_mail(finding("a", None), finding("b", None), finding("c", 2.0))
-    assert "- lee@example.com: at least $2.00 an hour, 3 idle (2 of them: price unknown)\n" in made.text
+    assert "- lee@example.com: at least $1,460 a month, 3 idle (2 of them: price unknown)\n" in made.text
     assert "(3, 2 of them: price unknown)" in made.html
 
 
 def test_a_partly_unpriced_summary_says_at_least():
     made = admin_mail(finding("a", None), finding("b", 2.0))
-    assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $2.00 an hour; 2 new"
-    assert made.text.startswith("2 idle resources cost at least $2.00 an hour, at least $1,460 a month; ")
+    assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $1,460 a month; 2 new"
+    assert made.text.startswith("2 idle ML resources cost at least $1,460 a month. $432 wasted since Thu 12 Nov. ")
     assert "The price of 1 of them is unknown." in made.text
-    assert "At least $2.00 an hour</h1>" in made.html
+    assert "cost at least $1,460 a month</h1>" in made.html
     assert "The price of 1 of them is unknown." in made.html
 
 
@@ -202,14 +202,9 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.DENIED, error="no")
     line = admin_mail(*lost, *gone, *holds, finding("x", None), coverage=(gap,)).subject
     assert len(line) <= MAX_SUBJECT
-    for part in (
-        "12 actions on hold",
-        "25 idle, at least $21,600 an hour",
-        "12 taken",
-        "12 failed or unknown",
-        "coverage 0 of 1",
-    ):
+    for part in ("12 actions on hold", "12 taken, saving $3,942,000 a month", "12 failed or unknown", "coverage 0 of 1"):
         assert part in line
+    assert "25 idle, at least $15,768,000 a month" in admin_mail(*lost, *holds, finding("x", None), coverage=(gap,)).subject
 
 
 # --- the sample

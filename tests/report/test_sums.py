@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from fakes.builders import resource
 from fakes.sample_findings import finding, occasion, report
-from reaper.case import Coverage, Outcome, Report
-from reaper.model import Mode, Result, State, Status, StepName
+from reaper.case import Coverage, Evidence, Finding, Outcome, Report
+from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.report import brief, html, json, markdown, text
 from reaper.report.summary import exit_status
@@ -57,15 +59,42 @@ def test_complete_coverage_allows_nothing_is_idle(form: Callable[[Report], str])
     assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
 
 
+def without_busy(name: str, state: State) -> Finding:
+    """A notebook whose `Busy` was read and never had a point."""
+    beat = Evidence(signal="Busy points", subject="", role=Role.HEARTBEAT, points=0, last_busy=None, peak=None, complete=True)
+    thing = resource(
+        id=f"arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/{name}", name=name, kind="sagemaker-notebook"
+    )
+    return finding(name, state=state, resource=thing, evidence=(beat,))
+
+
+@pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
+def test_a_report_says_how_many_need_busy_to_be_proven(form: Callable[[Report], str]):
+    notebooks = [without_busy(state.value, state) for state in (State.IDLE, State.ACTIVE, State.UNKNOWN, State.EXEMPT)]
+    assert re.findall(r"(\d) resources can\W+(?:#39;)?t be proven idle without Busy", form(report(*notebooks, OTHER))) == ["3"]
+    assert "without Busy" not in form(report(BUSY, OTHER, coverage=(LISTED,)))
+
+
+@pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
+def test_an_empty_account_is_named_with_what_was_swept(form: Callable[[Report], str]):
+    shown = form(report(coverage=(LISTED, replace(LISTED, kind="sagemaker-notebook"))))
+    assert "No resources found" in shown
+    assert "Swept 123456789012 us-east-1 for sagemaker-endpoint, sagemaker-notebook." in shown
+    assert "Swept" not in form(report(coverage=(LISTED, DENIED)))
+
+
 STOPPED = finding("stopped", 2.0, move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"))
 OTHER = finding("other", 8.0)
 
 
 def test_report_and_mail_separate_what_was_acted_on():
     run_report = report(STOPPED, OTHER, coverage=(LISTED,))
-    for form in (text.render, brief.render, markdown.render, html.render):
+    for form in (text.render, brief.render, markdown.render):
         assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(run_report)
-    subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
+    page = " ".join(html.render(run_report).split())
+    assert '1 action saves <span class="saved">$730 a month</span>' in page
+    assert "2 idle when judged, at $7,300 a month: 1 acted on." in page
+    subject = "1 action taken, saving $730 a month"
     assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
     assert mail(run_report).startswith(f"{subject}; 1 new\n")
     totals = json.report_json(run_report)["totals"]
@@ -140,7 +169,7 @@ def test_unnamed_groups_are_counted_with_their_cost():
     run_report = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     summary = admin_summary(run_report, occasion())
     assert summary is not None
-    assert "and 3 others: $6.00 an hour, 3 idle" in summary.text
+    assert "and 3 others: $4,380 a month, 3 idle" in summary.text
     assert "and 3 others" in summary.html
     assert "others" not in admin_summary(report(*run_report.findings[:7]), occasion()).text
 

@@ -13,15 +13,17 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, sortable_time
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, Visit, sortable_time
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Memory, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
 """How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
-SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "written_at"})
-"""The fields that a click on a snooze link writes."""
+SNOOZE_FIELDS = frozenset(
+    {"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "disowned_by", "disowned_at", "written_at"}
+)
+"""The fields that the page of a snooze link writes."""
 NEWEST_FIRST_BASE = 10**19
 """Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
 _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
@@ -107,6 +109,16 @@ class Ledger:
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
         return self.store.put(_state_key(name), rows.value_columns(values), NEVER, AtVersion(version=expected_version))
+
+    def add_visit(self, visit: Visit) -> None:
+        """Store what a mail's link opens. It is retained until the link expires."""
+        key, touched = Key(Category.VISIT, "", visit.id), sortable_time(visit.expires - RETENTION)
+        self.store.put(key, rows.visit_columns(visit), touched, AtVersion(version=0))
+
+    def visit(self, visit_id: str, now: datetime) -> Visit | None:
+        """What the link with that ID opens; None if there is no such row, or none any longer. Raises CloudError also if it can't be read."""
+        row = self.store.get(Key(Category.VISIT, "", visit_id))
+        return rows.visit_from_row(row.columns, row.version) if row and not row.is_lapsed(_retained_since(now)) else None
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""

@@ -44,8 +44,8 @@ def _money_lines(report: Report) -> str:
     )
     idle_now = f"Idle now: {dollars}{summary.acted_clause(report)}{f' ({unpriced})' if unpriced else ''}"
     head = idle_now if report.idle else f"{summary.nothing_idle_text(report)}."
-    remedies = [f"  {line}" for line in summary.access_remedies(report)]
-    return "\n".join([head, *remedies, f"{count_noun(sums.resources, 'resource')}: {states}"])
+    notes = [f"  {line}" for line in (*summary.access_remedies(report), *summary.head_notes(report))]
+    return "\n".join([head, *notes, f"{count_noun(sums.resources, 'resource')}: {states}"])
 
 
 def _action_line(finding: Finding) -> str:

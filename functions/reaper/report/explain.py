@@ -196,6 +196,7 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         ("notified", _notice_text(memory)),
         ("reminded", utc_text(memory.reminded_at)),
         ("snoozed until", snoozed),
+        ("not theirs,", f"says {clean_line(memory.disowned_by)}, {utc_text(memory.disowned_at)}" if memory.disowned_by else None),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
         ("manifest", clean_whole(memory.manifest_address) if memory.manifest_address else None),
     ):

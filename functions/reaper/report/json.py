@@ -57,6 +57,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "version": run.version,
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
+            "report_tags": list(run.report_tags),
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
         "totals": asdict(report.totals),

@@ -20,6 +20,7 @@ def render(report: Report) -> str:
     blocks = [
         "# Idle machine-learning resources",
         _headline(report),
+        *(_escaped(note, 500) for note in summary.head_notes(report)),
         f"**{_escaped(paused, 300)}**" if paused else "",
         f"{count_noun(len(report.findings), 'resource')}: {', '.join(f'{count} {state}' for state, count in states)}.",
         *(_section(group.title, map(_action_line, group.findings)) for group in summary.action_groups(report)),

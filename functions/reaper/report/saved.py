@@ -28,6 +28,7 @@ from reaper.report.explain import (
     verdict_line,
 )
 from reaper.report.json import utc_text
+from reaper.text import validation_text
 
 MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
 
@@ -139,7 +140,7 @@ def parse_report(text: str, where: str) -> SavedReport:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"{where}: this version can't read the report: {place}: {first['msg']}") from error
+        raise SettingsError(f"{where}: this version can't read the report: {place}: {validation_text(first['msg'])}") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise SettingsError(f"{where}: not a JSON report; write one with `reaper sweep --format json`: {error}") from error
 

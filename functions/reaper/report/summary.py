@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.case import Finding, Money, Report, money_of
-from reaper.model import Mode, Result, Status, StepName
+from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
-from reaper.text import format_usd
+from reaper.report import coverage_map
+from reaper.text import clean_line, count_noun, first_few, format_usd
 
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
@@ -51,6 +52,8 @@ def nothing_idle_text(report: Report) -> str:
         return "Nothing could be read"
     if report.gaps:
         return "No idle resources found; coverage is incomplete"
+    if not report.findings:
+        return "No resources found"
     return f"No idle resources found; {len(report.unknown):,} unknown" if report.unknown else "Nothing is idle"
 
 
@@ -58,6 +61,34 @@ def access_remedies(report: Report) -> list[str]:
     """What to do if nothing could be read, a line for each cloud."""
     rows = {row.cloud: row for row in reversed(report.gaps)} if could_read_nothing(report) else {}
     return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
+
+
+def head_notes(report: Report) -> list[str]:
+    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
+    return [*_swept_places(report), *_missing_setups(report)]
+
+
+def _swept_places(report: Report) -> Iterator[str]:
+    """If everything could be read and nothing is there, a line for each cloud: its places and kinds."""
+    by_cloud: dict[str, list[Coverage]] = defaultdict(list)
+    for row in report.cloud_rows if not (report.findings or report.gaps) else ():
+        by_cloud[row.cloud].append(row)
+    for rows in by_cloud.values():
+        kinds = ", ".join(dict.fromkeys(clean_line(row.kind) for row in rows))
+        places = dict.fromkeys(coverage_map.place_text(row.account, row.account_name, row.region) for row in rows)
+        yield f"Swept {first_few(list(places))} for {kinds}."
+
+
+def _missing_setups(report: Report) -> Iterator[str]:
+    """A line for each thing that isn't set up everywhere, such as Busy: how many resources never had a point of their kind's heartbeat."""
+    counts: Counter[str] = Counter()
+    for finding in report.findings:
+        kind = registry.find_kind(finding.case.resource.kind)
+        beats = [signal.points for signal in finding.evidence if signal.role is Role.HEARTBEAT]
+        if kind and kind.needs_setup and beats and not any(beats) and finding.case.verdict.state is not State.EXEMPT:
+            counts[kind.needs_setup] += 1
+    for setup, count in counts.items():
+        yield f"{count_noun(count, 'resource')} can't be proven idle without {setup}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +113,13 @@ def groups_by_cost(findings: Iterable[Finding], label: Callable[[Finding], str],
     rest = [finding for group in groups[most:] for finding in group.findings]
     others = len(groups) - most
     return [*groups[:most], CostGroup(name=f"{others} others", findings=rest, money=money_of(rest), others=others)]
+
+
+def tag_value(finding: Finding, key: str) -> str | None:
+    """The value of the resource's tag, whatever the case of its key; None without such a tag, and if its tags couldn't be read."""
+    tags = finding.case.resource.tags or {}
+    values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
+    return ", ".join(values) if values else None
 
 
 def complete_count(report: Report) -> str:

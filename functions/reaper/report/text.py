@@ -91,7 +91,7 @@ def _head(report: Report) -> RenderableType:
     head = idle_now if report.idle else Text(f"{summary.nothing_idle_text(report)}.", style="bold")
     return Group(
         head,
-        *(Padding(Text(line), (0, 0, 0, 2)) for line in summary.access_remedies(report)),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in (*summary.access_remedies(report), *summary.head_notes(report))),
         Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
         *([Text(clean_line(paused, 300), style="bold red")] if (paused := paused_sentence(report.run.pause)) else []),
