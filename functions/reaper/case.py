@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.text import DOLLARS, LIST_PRICES, Currency
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
@@ -29,11 +30,12 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars an hour at list price, with the source and the date of the figure."""
+    """US dollars an hour, with the source and the date of the figure. `own`: the policy's `prices` changed it; else it is a list price."""
 
     usd_per_hour: float
     source: str
     as_of: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,16 +219,20 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
+
+    `currency`: what people read money in.
+    """
 
     finished_at: datetime
     pause: Pause | None = None
     report_tags: tuple[str, ...] = ()
+    currency: Currency = DOLLARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What some resources cost at list price; `unpriced` of `count` have no price, and never count as zero dollars."""
+    """What some resources cost; `unpriced` of `count` have no price, and never count as zero dollars."""
 
     count: int
     unpriced: int
@@ -244,6 +250,18 @@ def money_of(findings: Iterable[Finding]) -> Money:
         usd_per_hour=sum(prices),
         wasted_usd=sum(f.wasted_usd or 0 for f in findings),
     )
+
+
+def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
+    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
+    own = {finding.price.own for finding in findings if finding.price}
+    costs = {
+        (True,): "Costs are your own prices, from the policy.",
+        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
+    }.get(tuple(sorted(own)), LIST_PRICES)
+    if currency.code == DOLLARS.code:
+        return costs
+    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +301,7 @@ class ActedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """`by_state` has every state, also empty ones. Dollars are list prices of idle resources that have one.
+    """`by_state` has every state, also empty ones. Dollars are those of idle resources with a price.
 
     Resources that were acted on were idle when they were judged, and count as idle; `acted` says how many they are.
     """

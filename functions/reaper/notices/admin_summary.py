@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import Actions, Finding, Report, money_of
+from reaper.case import Actions, Finding, Report, money_of, price_basis
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import account_text
 from reaper.model import Result, Status, StepName
@@ -136,6 +136,7 @@ def compose_summary(
         resources=resources,
         settled=len(settled),
         sums=report.totals,
+        basis=price_basis(report.findings, context.currency),
         headline=_saved_text(actions, context) or _idle_text(report, context),
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),

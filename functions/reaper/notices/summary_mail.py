@@ -77,6 +77,7 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         mode=report.run.mode,
         owners=owners,
         run_id=report.run.id,
+        currency=report.run.currency,
         report_address=stored or "",
     )
     [channel] = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage, Finding, Report, price_basis
 from reaper.duration import format_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, count_noun, format_usd
+from reaper.text import Currency, clean_line, count_noun, format_usd
 
 MAX_ROWS = 25
 
@@ -21,7 +22,7 @@ def render(report: Report, rows: int = MAX_ROWS) -> str:
         _money_lines(report),
         clean_line(paused_sentence(report.run.pause), 300),
         *(_block(group.title.upper(), group.findings, _action_line, rows) for group in summary.action_groups(report)),
-        _block("IDLE, most expensive first", report.idle, lambda f: _finding_line(f, places), rows),
+        _block("IDLE, most expensive first", report.idle, lambda f: _finding_line(f, places, report.run.currency), rows),
         _block("UNKNOWN, never acted on", report.unknown, lambda f: _unknown_line(f, places), rows),
         _coverage_lines(report),
         _footer(report),
@@ -36,11 +37,10 @@ def _block(title: str, findings: Sequence[Finding], line: Callable[[Finding], st
 
 
 def _money_lines(report: Report) -> str:
-    sums, unpriced = report.totals, summary.unpriced_clause(report)
+    sums, unpriced, money = report.totals, summary.unpriced_clause(report), partial(format_usd, currency=report.run.currency)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "none"
     dollars = (
-        f"{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month, "
-        f"{format_usd(sums.wasted_usd)} wasted"
+        f"{money(sums.idle_usd_per_hour)} an hour, {money(sums.idle_usd_per_month)} a month, {money(sums.wasted_usd)} wasted"
     )
     idle_now = f"Idle now: {dollars}{summary.acted_clause(report)}{f' ({unpriced})' if unpriced else ''}"
     head = idle_now if report.idle else f"{summary.nothing_idle_text(report)}."
@@ -53,10 +53,10 @@ def _action_line(finding: Finding) -> str:
     return f"- {summary.action_word(finding)}: {clean_line(resource.name)} ({resource.kind}): {reason}"
 
 
-def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
+def _finding_line(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
-    money = f"{format_usd(finding.price.usd_per_hour)}/hour" if finding.price else "price unknown"
-    wasted = f", {format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd is not None else ""
+    money = f"{format_usd(finding.price.usd_per_hour, currency=currency)}/hour" if finding.price else "price unknown"
+    wasted = f", {format_usd(finding.wasted_usd, currency=currency)} wasted" if finding.wasted_usd is not None else ""
     length = format_duration(verdict.idle_for) if verdict.idle_for else ""
     owner = f", owner {clean_line(finding.owner.address)}" if finding.owner.address else ""
     head = f"- {clean_line(resource.name)} ({resource.kind}, {clean_line(resource.size) or 'size unknown'}, {places[resource.target, resource.region]}): {money}{wasted}"
@@ -101,4 +101,4 @@ def _missing_permission(row: Coverage) -> str:
 
 def _footer(report: Report) -> str:
     mode = "Audit mode: nothing was changed." if not report.run.mode.writes else f"Mode: {report.run.mode}."
-    return f"{mode} Costs are list prices before discounts. Run {report.run.id}."
+    return f"{mode} {price_basis(report.idle, report.run.currency)} Run {report.run.id}."

@@ -17,10 +17,11 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
-from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
+from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of, price_basis
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
@@ -61,6 +62,7 @@ def render(report: Report) -> str:
         notes=summary.head_notes(report),
         nothing_read=summary.could_read_nothing(report),
         wasted=wasted_words(report),
+        basis=price_basis(report.idle, report.run.currency),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
@@ -101,8 +103,8 @@ def _template() -> Template:
         "clean": clean_line,
         "length": format_duration,
         "short": short_duration,
-        "money": format_usd,
-        "monthly": monthly_usd,
+        "money": _shown_money,
+        "monthly": _shown_monthly,
         "moment": format_time,
         "owner": owner_text,
         "word": summary.action_word,
@@ -135,6 +137,7 @@ def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
         "now": _epoch(run.finished_at),
         "keep": keep_tag(run.finished_at),
         "month": HOURS_A_MONTH,
+        "currency": [run.currency.code, run.currency.rate],
         "tags": [clean_line(key, MAX_LONG_TEXT) for key in run.report_tags],
         "states": states,
         "fields": fields,
@@ -153,9 +156,16 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=place)
 
 
-def monthly_usd(usd_per_hour: float) -> str:
+@pass_context
+def _shown_money(page: Context, usd: float) -> str:
+    """The amount in the report's currency."""
+    return format_usd(usd, currency=page["report"].run.currency)
+
+
+@pass_context
+def _shown_monthly(page: Context, usd_per_hour: float) -> str:
     """The page's one unit of money: `$2,056`, what it costs in a month."""
-    return format_usd(usd_per_hour * HOURS_A_MONTH)
+    return _shown_money(page, usd_per_hour * HOURS_A_MONTH)
 
 
 def wasted_words(report: Report) -> str:

@@ -69,6 +69,7 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         policy_sha256=run.policy_sha256,
         pause=pause,
         report_tags=tuple(context.policy.report.tags),
+        currency=context.policy.prices.shown_in,
     )
     return Report(run=finished, coverage=tuple(rows), findings=tuple(findings))
 

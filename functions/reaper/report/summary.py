@@ -28,7 +28,9 @@ class ActionGroup:
 def acted_clause(report: Report) -> str:
     """`, of which 2 acted on (saving $0.69/hour)`: those that are idle no more; empty if there are none."""
     acted = report.totals.acted
-    cost, saved = f"{format_usd(acted.usd_per_hour)}/hour", f"{format_usd(acted.saves_usd_per_hour)}/hour"
+    cost, saved = (
+        f"{format_usd(usd, currency=report.run.currency)}/hour" for usd in (acted.usd_per_hour, acted.saves_usd_per_hour)
+    )
     money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
     parts = [f"{acted.count} acted on" + (f" ({money})" if acted.saves_usd_per_hour else "")] if acted.count else []
     parts += [f"{acted.already} already stopped or gone"] if acted.already else []

@@ -8,19 +8,20 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage, Finding, Report, price_basis
 from reaper.duration import short_duration
 from reaper.model import NOTICES, Confidence, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, count_noun, format_usd, usd_cell
+from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
 
 STATE_COLORS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
 MIN_WIDTH = 44
@@ -32,7 +33,7 @@ MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
 COLUMN_GAP = 2
 """Blanks between columns."""
-RIGHT_ALIGNED = frozenset({"$/hour", "wasted", "idle for"})
+RIGHT_ALIGNED = frozenset({"wasted", "idle for"})
 IDLE_STAGES = (
     ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("owner", 0), ("region", 0),
     ("evidence", 8), ("resource", 20), ("size", 12), ("resource", 14), ("size", 0), ("resource", 10), ("evidence", 0), ("kind", 0), ("resource", 8),
@@ -71,7 +72,7 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
     )
     parts = (
         _head(report),
-        *(part for group in summary.action_groups(report) for part in _action_table(group, width)),
+        *(part for group in summary.action_groups(report) for part in _action_table(group, width, report.run.currency)),
         _idle_table(report, width, explain),
         *_reason_table("Unknown, never acted on", report.unknown, _unknown_row, (width, "bold")),
         _coverage_block(report),
@@ -83,7 +84,8 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
 def _head(report: Report) -> RenderableType:
     sums = report.totals
     unpriced = f"  ({clause})" if (clause := summary.unpriced_clause(report)) else ""
-    hour, month, wasted = map(format_usd, (sums.idle_usd_per_hour, sums.idle_usd_per_month, sums.wasted_usd))
+    amounts = (sums.idle_usd_per_hour, sums.idle_usd_per_month, sums.wasted_usd)
+    hour, month, wasted = (format_usd(usd, currency=report.run.currency) for usd in amounts)
     money = f"{hour}/hour   {month}/month   {wasted} wasted"
     states = Text.assemble(*((f"{count} {state}   ", STATE_COLORS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit: nothing was changed" if not report.run.mode.writes else str(report.run.mode)
@@ -94,6 +96,7 @@ def _head(report: Report) -> RenderableType:
         *(Padding(Text(line), (0, 0, 0, 2)) for line in (*summary.access_remedies(report), *summary.head_notes(report))),
         Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
+        *([Text(price_basis(report.idle, report.run.currency), style="dim")] if report.idle else []),
         *([Text(clean_line(paused, 300), style="bold red")] if (paused := paused_sentence(report.run.pause)) else []),
     )
 
@@ -113,7 +116,11 @@ def _table(title: str, rows: Sequence[Row], stages: Sequence[tuple[str, int]], w
     for name, room in widths.items():
         wraps = name == "why" and width < WRAP_BELOW
         table.add_column(
-            name, width=room, no_wrap=not wraps, justify="right" if name in RIGHT_ALIGNED else "left", overflow="ellipsis"
+            name,
+            width=room,
+            no_wrap=not wraps,
+            justify="right" if name in RIGHT_ALIGNED or name.endswith("/hour") else "left",
+            overflow="ellipsis",
         )
     for row in rows:
         table.add_row(*(_cell(name, row[name], widths[name]) for name in widths))
@@ -131,7 +138,7 @@ def _idle_table(report: Report, width: int, explain: str) -> RenderableType | No
     if not report.idle:
         return None
     places = coverage_map.locations(report.findings)
-    rows = [_idle_row(f, places) for f in report.idle]
+    rows = [_idle_row(f, places, report.run.currency) for f in report.idle]
     hint = owners.hint(f.owner for f in report.idle)
     return Group(
         _table(f"\nIdle, most expensive first ({len(rows)})", rows, IDLE_STAGES, width),
@@ -160,11 +167,11 @@ def _notice_count(report: Report) -> str:
     return f"{line}, {len(lost)} couldn't be notified" if lost else line
 
 
-def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> Row:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource, verdict = finding.case.resource, finding.case.verdict
     return {
-        "$/hour": usd_cell(finding.price.usd_per_hour if finding.price else None),
-        "wasted": format_usd(finding.wasted_usd, 0) if finding.wasted_usd is not None else "?",
+        f"{currency.sign}/hour": usd_cell(finding.price.usd_per_hour if finding.price else None, currency),
+        "wasted": format_usd(finding.wasted_usd, 0, currency) if finding.wasted_usd is not None else "?",
         "idle for": short_duration(verdict.idle_for) if verdict.idle_for else "",
         "resource": _name_cell(finding),
         "kind": clean_line(_short_kind(resource.kind)),
@@ -179,8 +186,9 @@ def _name_cell(finding: Finding) -> Text:
     return Text(clean_line(finding.case.resource.name), style="bold")
 
 
-def _action_table(group: summary.ActionGroup, width: int) -> Iterator[RenderableType]:
-    return _reason_table(group.title, group.findings, _action_row, (width, "bold red" if group.needs_attention else "bold"))
+def _action_table(group: summary.ActionGroup, width: int, currency: Currency) -> Iterator[RenderableType]:
+    row = partial(_action_row, currency=currency)
+    return _reason_table(group.title, group.findings, row, (width, "bold red" if group.needs_attention else "bold"))
 
 
 def _reason_table(
@@ -196,10 +204,10 @@ def _reason_table(
         yield Text(f"... and {len(findings) - MAX_ROWS} more", style="dim")
 
 
-def _action_row(finding: Finding) -> Row:
+def _action_row(finding: Finding, currency: Currency) -> Row:
     return {
         "action": summary.action_word(finding),
-        "$/hour": usd_cell(finding.case.usd_per_hour),
+        f"{currency.sign}/hour": usd_cell(finding.case.usd_per_hour, currency),
         "resource": _name_cell(finding),
         "kind": clean_line(_short_kind(finding.case.resource.kind)),
         "why": clean_line(summary.outcome_reason(finding), 300),
