@@ -86,6 +86,25 @@ def priced_regions() -> list[str]:
     return sorted({region.lower() for cloud in ("aws", "azure") for region in _load_snapshot(cloud)["prices"]})
 
 
+def price_lists() -> list[dict[str, Any]]:
+    """Of each cloud's snapshot: how many prices and regions it has, the oldest and newest date of its sources, and these."""
+    return [_price_list(cloud, _load_snapshot(cloud)) for cloud in ("aws", "azure")]
+
+
+def _price_list(cloud: str, snapshot: dict[str, Any]) -> dict[str, Any]:
+    dates, rows = [*snapshot["dates"].values(), snapshot["as_of"]], [c for r in snapshot["prices"].values() for c in r.values()]
+    return {
+        "cloud": cloud,
+        "prices": sum(map(len, rows)),
+        "regions": len(snapshot["prices"]),
+        "oldest": min(dates),
+        "newest": max(dates),
+        "sources": [
+            {"source": s["what"], "as_of": snapshot["dates"].get(s["id"], snapshot["as_of"])} for s in snapshot["sources"]
+        ],
+    }
+
+
 def _may_substitute(region: str, part: BilledPart) -> bool:
     """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20% between components."""
     odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, sweep, undo
+from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -51,6 +51,7 @@ app.command("sweep")(sweep.sweep_once)
 app.command("explain")(explain.explain_resource)
 app.command("doctor")(doctor.examine_deployment)
 app.command("kinds")(list_kinds)
+app.command("prices")(prices.show_prices)
 app.command("demo")(demo.run_demo)
 app.command("plan")(plan.write_plan)
 app.command("apply")(plan.apply_plan)

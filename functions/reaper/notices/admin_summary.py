@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -141,7 +141,7 @@ def compose_summary(
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
-        breakdown=cost_breakdown(report.idle, context),
+        breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
@@ -307,7 +307,8 @@ class GroupCost:
     """What one team, owner or kind has idle.
 
     `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own.
+    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
+    it also has others.
     """
 
     name: str
@@ -316,20 +317,35 @@ class GroupCost:
     rate: str
     percent: int
     others: int = 0
+    mixed: str = ""
 
 
-def cost_breakdown(idle: Sequence[Finding], context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each team, owner and kind has idle, most expensive first, by heading: `Team`, `Owner`, `Kind`."""
+def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
+    """What each team, owner and kind has idle, most expensive first, by heading. With `report.tags`, what each team costs, idle or not."""
+    idle = report.idle
+    owners = summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS)
+    teams = {"Idle cost by team": _group_costs(summary.groups_by_cost(idle, _team_of, MAX_GROUPS), context)}
+    if report.run.report_tags:
+        costs = summary.team_costs(report, MAX_GROUPS)
+        groups = zip(_group_costs(costs, context), costs, strict=True)
+        heading = f"Cost by {tidy_line(report.run.report_tags[0], 60)}, idle or not"
+        teams = {heading: [replace(group, mixed=_idle_part(cost.findings, context)) for group, cost in groups]}
+    kinds = summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS)
     return {
-        "Team": _group_costs(idle, _team_of, context),
-        "Owner": _group_costs(idle, lambda f: f.owner.address or "no owner address", context),
-        "Kind": _group_costs(idle, lambda f: kind_title(f.case.resource.kind), context),
+        **teams,
+        "Idle cost by owner": _group_costs(owners, context),
+        "Idle cost by kind": _group_costs(kinds, context),
     }
 
 
-def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str], context: NoticeContext) -> list[GroupCost]:
+def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
+    idle = summary.idle_money(findings)
+    counted = count_noun(len(findings), "resource")
+    return f"{counted}, {rate_text(idle, context)} of it idle" if idle.count else f"{counted}, none of it idle"
+
+
+def _group_costs(groups: Sequence[summary.CostGroup], context: NoticeContext) -> list[GroupCost]:
     """Resources without a price count, but not as money."""
-    groups = summary.groups_by_cost(idle, group_of, MAX_GROUPS)
     top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
     return [_group_cost(group, top, context) for group in groups]
 

@@ -124,6 +124,32 @@ def tag_value(finding: Finding, key: str) -> str | None:
     return ", ".join(values) if values else None
 
 
+def team_costs(report: Report, most: int) -> list[CostGroup]:
+    """What each value of the first key of `report.tags` costs, active or idle, most expensive first; none without such a key.
+
+    What is known to run nothing isn't counted, nor what its host's price includes.
+    """
+    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and _has_price(f))]
+    return groups_by_cost(billed, lambda f: team_name(f, report.run.report_tags[0]), most) if report.run.report_tags else []
+
+
+def team_name(finding: Finding, key: str) -> str:
+    """The value of that tag, `no team` without it, or that the tags couldn't be read."""
+    if finding.case.resource.tags is None:
+        return "tags couldn't be read"
+    return clean_line(tag_value(finding, key) or f"no {key}")
+
+
+def idle_money(findings: Iterable[Finding]) -> Money:
+    """What the idle ones of these cost."""
+    return money_of(f for f in findings if f.case.verdict.state is State.IDLE)
+
+
+def _has_price(finding: Finding) -> bool:
+    kind = registry.find_kind(finding.case.resource.kind)
+    return kind is None or kind.has_price
+
+
 def complete_count(report: Report) -> str:
     """`13 of 14`: how much of the coverage is complete."""
     rows = len(report.cloud_rows)

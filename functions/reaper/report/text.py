@@ -28,6 +28,7 @@ MIN_WIDTH = 44
 """The width that numbers and a name need."""
 WRAP_BELOW = 100
 """On a narrower terminal, reasons wrap instead of being cut."""
+MAX_TEAMS = 10
 MAX_CELL_WIDTH = 60
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
@@ -74,6 +75,7 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
         _head(report),
         *(part for group in summary.action_groups(report) for part in _action_table(group, width, report.run.currency)),
         _idle_table(report, width, explain),
+        _team_table(report, width),
         *_reason_table("Unknown, never acted on", report.unknown, _unknown_row, (width, "bold")),
         _coverage_block(report),
     )
@@ -145,6 +147,18 @@ def _idle_table(report: Report, width: int, explain: str) -> RenderableType | No
         *_closing_lines(report, width, explain),
         *([Text(f"{hint}.", style="dim")] if hint else []),
     )
+
+
+def _team_table(report: Report, width: int) -> RenderableType | None:
+    """What everything costs by the first key of `report.tags`."""
+    hour, rows = f"{report.run.currency.sign}/hour", []
+    key = clean_line(next(iter(report.run.report_tags), ""))
+    for group in summary.team_costs(report, MAX_TEAMS):
+        amounts = {"idle": summary.idle_money(group.findings), "all": group.money}
+        cells = {f"{name} {hour}": usd_cell(money.usd_per_hour, report.run.currency) for name, money in amounts.items()}
+        unpriced = f" ({group.money.unpriced}: price unknown)" if group.money.unpriced else ""
+        rows.append({**cells, "resources": f"{group.money.count}{unpriced}", key: group.name})
+    return _table(f"\nCost by {key}, idle or not", rows, ((key, 20),), width) if rows else None
 
 
 def _closing_lines(report: Report, width: int, explain: str) -> list[Text]:
