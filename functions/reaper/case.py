@@ -150,7 +150,8 @@ class Finding:
     """One line of the report. `memory`: its ledger record; None if none was read or there is none.
 
     `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
-    the policy. Both are None unless it is idle.
+    the policy. Both are None unless it is idle. `host_share`: what of its host's price it accounts for, if known. No total counts it: the host's
+    own line does.
     """
 
     case: Case
@@ -163,6 +164,7 @@ class Finding:
     memory: Memory | None = None
     next: NextAction | None = None
     could: NextAction | None = None
+    host_share: Price | None = None
 
     @property
     def is_action(self) -> bool:
@@ -218,16 +220,32 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """A budget of the policy and what the idle resources that it is about cost a month, in US dollars; `unpriced` of them have no price."""
+
+    name: str
+    usd_per_month: float
+    idle_usd_per_month: float
+    unpriced: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they cost more than the budget."""
+        return self.idle_usd_per_month > self.usd_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
-    `currency`: what people read money in.
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
     """
 
     finished_at: datetime
     pause: Pause | None = None
     report_tags: tuple[str, ...] = ()
     currency: Currency = DOLLARS
+    budgets: tuple[BudgetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,17 @@ def priced_regions() -> list[str]:
     return sorted({region.lower() for cloud in ("aws", "azure") for region in _load_snapshot(cloud)["prices"]})
 
 
+def priced_sizes() -> list[str]:
+    """The sizes of both clouds that the snapshot has prices for, in lower case."""
+    lists = [
+        rows
+        for cloud in ("aws", "azure")
+        for components in _load_snapshot(cloud)["prices"].values()
+        for rows in components.values()
+    ]
+    return sorted({size for rows in lists for size in rows})
+
+
 def price_lists() -> list[dict[str, Any]]:
     """Of each cloud's snapshot: how many prices and regions it has, the oldest and newest date of its sources, and these."""
     return [_price_list(cloud, _load_snapshot(cloud)) for cloud in ("aws", "azure")]

@@ -43,10 +43,14 @@ RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnHold:
-    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not."""
+    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not.
+
+    `over_budget`: since when each budget has been exceeded, by name.
+    """
 
     since: OnHoldSince = field(default_factory=dict)
     jumps: Sequence[Breaker] = ()
+    over_budget: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_ON_HOLD = OnHold()
@@ -54,13 +58,14 @@ NOTHING_ON_HOLD = OnHold()
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", and what is missing from the coverage.
+    "not mine", each exceeded budget, and what is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned})
+    over = {_budget_topic(name, since) for name, since in on_hold.over_budget.items()}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -98,7 +103,7 @@ def admin_summary(
     new_topics = topics(report, on_hold) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
-    return compose_summary(report, context, known_topics, failures, on_hold.jumps)
+    return compose_summary(report, context, known_topics, failures, on_hold)
 
 
 def compose_summary(
@@ -106,9 +111,13 @@ def compose_summary(
     context: NoticeContext,
     known_topics: Collection[str] | None = None,
     failures: Sequence[str] = (),
-    jumps: Sequence[Breaker] = (),
+    on_hold: OnHold = NOTHING_ON_HOLD,
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
+    jumps, since = on_hold.jumps, on_hold.over_budget
+    over = [
+        b for b in report.run.budgets if b.is_over and _budget_topic(b.name, since.get(b.name, "")) not in (known_topics or ())
+    ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
@@ -150,6 +159,7 @@ def compose_summary(
         jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
         more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
+        over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -239,6 +249,10 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
 
 def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
+
+
+def _budget_topic(name: str, since: str) -> str:
+    return f"budget:{since}:{name}"
 
 
 def _is_partly_deleted(finding: Finding) -> bool:

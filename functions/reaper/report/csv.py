@@ -28,7 +28,7 @@ FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
 """Letters and symbols without a shape; combining marks have none either."""
 COLUMNS = (
-    "state", "confidence", "name", "kind", "cloud", "account", "account_name", "region", "size", "usd_per_hour", "price_source", "price_as_of",
+    "state", "confidence", "name", "kind", "cloud", "account", "account_name", "region", "size", "usd_per_hour", "host_share_usd_per_hour", "price_source", "price_as_of",
     "wasted_usd", "idle_for_s", "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id",
 )  # fmt: skip
 FOCUS_NAMES = {
@@ -60,10 +60,11 @@ def render(report: Report) -> str:
 
 def _row(finding: Finding) -> dict[str, Any]:
     """The cells by column, for those of COLUMNS."""
-    claimed, price = finding.owner.claimed, finding.price
+    claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
     return finding_json(finding) | {
         "owner": finding.owner.address,
         "owner_claimed": claimed.address if claimed else None,
+        "host_share_usd_per_hour": share.usd_per_hour if share else None,
         "price_source": price.source if price else None,
         "price_as_of": price.as_of if price else None,
     }

@@ -191,6 +191,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = summary.progress_words(finding, run.mode)
     planned, outcome = summary.plan_and_outcome_reasons(finding)
+    price = finding.price or finding.host_share
     may_need_keeping, tags = verdict.state in {State.IDLE, State.UNKNOWN}, resource.tags
     return {
         "state": STATE_ORDER.index(verdict.state),
@@ -207,8 +208,9 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "owner": words(owner_text(finding)),
         "ownerSource": words(finding.owner.source, MAX_LONG_TEXT),
         "usd": round(finding.price.usd_per_hour, 6) if finding.price else None,
-        "priceSource": words(finding.price.source if finding.price else None),
-        "priceDate": words(finding.price.as_of if finding.price else None),
+        "priceSource": words(price.source if price else None),
+        "share": finding.host_share.usd_per_hour if finding.host_share else None,
+        "priceDate": words(price.as_of if price else None),
         "wasted": finding.wasted_usd,
         "idleFor": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
         "lastBusy": _epoch(verdict.last_busy),

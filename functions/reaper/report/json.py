@@ -58,6 +58,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
             "report_tags": list(run.report_tags),
+            "budgets": [asdict(budget) for budget in run.budgets],
             "currency": {name: value or None for name, value in asdict(run.currency).items()},
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
@@ -93,6 +94,9 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "owner": _owner_json(finding.owner),
         "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
         "price": _price_json(finding.price) if finding.price else None,
+        "host_share": _price_json(finding.host_share) | {"usd_per_hour": finding.host_share.usd_per_hour}
+        if finding.host_share
+        else None,
         "wasted_usd": finding.wasted_usd,
         "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(finding.step.name),
         "step": finding.step.name.value,

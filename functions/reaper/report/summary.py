@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.case import BudgetUse, Coverage, Finding, Money, Report, money_of
 from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
-from reaper.text import clean_line, count_noun, first_few, format_usd
+from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
 
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
@@ -66,8 +66,9 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
-    return [*_swept_places(report), *_missing_setups(report)]
+    """Sentences below the headline: budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
+    over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
+    return [*over, *_swept_places(report), *_missing_setups(report)]
 
 
 def _swept_places(report: Report) -> Iterator[str]:
@@ -122,6 +123,13 @@ def tag_value(finding: Finding, key: str) -> str | None:
     tags = finding.case.resource.tags or {}
     values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
     return ", ".join(values) if values else None
+
+
+def budget_line(budget: BudgetUse, currency: Currency) -> str:
+    """`vision: idle resources cost $612 a month, over its budget of $500`."""
+    cost, limit = (format_usd(usd, currency=currency) for usd in (budget.idle_usd_per_month, budget.usd_per_month))
+    more = f", and {budget.unpriced} more: price unknown" if budget.unpriced else ""
+    return f"{clean_line(budget.name)}: idle resources cost {cost} a month, over its budget of {limit}{more}"
 
 
 def team_costs(report: Report, most: int) -> list[CostGroup]:

@@ -29,6 +29,7 @@ MIN_WIDTH = 44
 WRAP_BELOW = 100
 """On a narrower terminal, reasons wrap instead of being cut."""
 MAX_TEAMS = 10
+SHARES_HINT = "In brackets: the share of its host's cost. The host's own line counts it."
 MAX_CELL_WIDTH = 60
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
@@ -146,6 +147,7 @@ def _idle_table(report: Report, width: int, explain: str) -> RenderableType | No
         _table(f"\nIdle, most expensive first ({len(rows)})", rows, IDLE_STAGES, width),
         *_closing_lines(report, width, explain),
         *([Text(f"{hint}.", style="dim")] if hint else []),
+        *([Text(SHARES_HINT, style="dim")] if any(f.host_share for f in report.idle) else []),
     )
 
 
@@ -184,7 +186,7 @@ def _notice_count(report: Report) -> str:
 def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource, verdict = finding.case.resource, finding.case.verdict
     return {
-        f"{currency.sign}/hour": usd_cell(finding.price.usd_per_hour if finding.price else None, currency),
+        f"{currency.sign}/hour": _rate_cell(finding, currency),
         "wasted": format_usd(finding.wasted_usd, 0, currency) if finding.wasted_usd is not None else "?",
         "idle for": short_duration(verdict.idle_for) if verdict.idle_for else "",
         "resource": _name_cell(finding),
@@ -194,6 +196,13 @@ def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], curren
         "region": places[resource.target, resource.region],
         "owner": clean_line(owners.shown(finding.owner) or "no owner"),
     }
+
+
+def _rate_cell(finding: Finding, currency: Currency) -> str:
+    """What it costs an hour, or in brackets its share of what its host costs."""
+    if share := finding.host_share:
+        return f"({usd_cell(share.usd_per_hour, currency)})"
+    return usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
 
 
 def _name_cell(finding: Finding) -> Text:
