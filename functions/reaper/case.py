@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
-from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.model import ACTIONS, BudgetUse, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
 from reaper.text import DOLLARS, LIST_PRICES, Currency
 
 HOURS_A_MONTH = 730
@@ -217,21 +217,6 @@ class Pause:
     by: str = ""
     at: datetime | None = None
     unreadable_because: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetUse:
-    """A budget of the policy and what the idle resources that it is about cost a month, in US dollars; `unpriced` of them have no price."""
-
-    name: str
-    usd_per_month: float
-    idle_usd_per_month: float
-    unpriced: int
-
-    @property
-    def is_over(self) -> bool:
-        """Whether they cost more than the budget."""
-        return self.idle_usd_per_month > self.usd_per_month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -324,6 +324,21 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """A budget of the policy and what the idle resources that it is about cost a month, in US dollars; `unpriced` of them have no price."""
+
+    name: str
+    usd_per_month: float
+    idle_usd_per_month: float
+    unpriced: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they cost more than the budget."""
+        return self.idle_usd_per_month > self.usd_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The facts of one run, known before it begins."""
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reaper import prices, registry, settings
+from reaper.case import price_basis
 from reaper.cli.options import PolicyOption
 from reaper.errors import SettingsError
 from reaper.model import BilledPart, Resource, Target
 from reaper.policy.file import load_policy
-from reaper.text import Currency, clean_line, count_noun, did_you_mean, format_usd
+from reaper.text import LIST_PRICES, Currency, clean_line, count_noun, did_you_mean, format_usd
 
 if TYPE_CHECKING:
-    from reaper.policy.own_prices import PriceRule
     from reaper.policy.schema import Policy
 
 
@@ -70,25 +70,21 @@ def _known_prices(name: str, region: str, size: str, policy: Policy) -> list[dic
 
 
 def _price_line(row: dict[str, Any], currency: Currency) -> str:
-    def amount(price: dict[str, Any]) -> str:
-        return f"{format_usd(price['usd_per_hour'], 4, currency)} an hour ({price['source']}, {price['as_of']})"
+    own = f"{row['component']}: {_amount(row, currency)}"
+    return f"{own}; list price {_amount(row['list'], currency)}" if row["own"] and row["list"] else own
 
-    listed = f"; list price {amount(row['list'])}" if row["own"] and row["list"] else ""
-    return f"{row['component']}: {amount(row)}{listed}"
+
+def _amount(price: dict[str, Any], currency: Currency) -> str:
+    return f"{format_usd(price['usd_per_hour'], 4, currency)} an hour ({price['source']}, {price['as_of']})"
 
 
 def _list_lines(lists: list[dict[str, Any]], policy: Policy) -> Iterator[str]:
     for each in lists:
-        dates = " to ".join(dict.fromkeys((each["oldest"], each["newest"])))
-        sources = f"{count_noun(len(each['sources']), 'source')}, listed by --format json"
-        yield f"{each['cloud']}: {each['prices']:,} list prices in {each['regions']} regions, {dates} ({sources})"
-    yield from map(_rule_line, policy.prices.rules)
-    if spec := policy.prices.currency:
-        yield f"One US dollar is {spec.code} {spec.rate:g} ({clean_line(spec.source)}, {spec.as_of})"
-
-
-def _rule_line(rule: PriceRule) -> str:
-    conditions = [", ".join(map(clean_line, values)) for values in rule.match.model_dump(exclude_none=True).values()]
-    rate, off = rule.usd_per_hour, rule.discount or 0
-    what = f"{100 * off:g}% less than list" if rate is None else f"{format_usd(rate, 4)} an hour"
-    return f"own: {clean_line(rule.name)}: {what} for {'; '.join(conditions) or 'everything'} ({rule.as_of})"
+        dates, sources = " to ".join(dict.fromkeys((each["oldest"], each["newest"]))), count_noun(len(each["sources"]), "source")
+        yield f"{each['cloud']}: {each['prices']:,} list prices in {each['regions']} regions, {dates} ({sources}, listed by --format json)"
+    for rule in policy.prices.rules:
+        rate, off, match = rule.usd_per_hour, rule.discount or 0, rule.match.model_dump(exclude_none=True)
+        what = f"{100 * off:g}% less than list" if rate is None else f"{format_usd(rate, 4)} an hour"
+        yield f"own: {clean_line(rule.name)}: {what} for {clean_line(json.dumps(match)) if match else 'everything'} ({rule.as_of})"
+    if policy.prices.currency:
+        yield price_basis((), policy.prices.shown_in).removeprefix(f"{LIST_PRICES} ")

@@ -45,7 +45,7 @@ RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
 class OnHold:
     """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not.
 
-    `over_budget`: since when each budget has been exceeded, by name.
+    `over_budget`: since when each budget has been exceeded, by its mark.
     """
 
     since: OnHoldSince = field(default_factory=dict)
@@ -64,7 +64,7 @@ def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozense
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
-    over = {_budget_topic(name, since) for name, since in on_hold.over_budget.items()}
+    over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
     return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
 
 
@@ -115,8 +115,9 @@ def compose_summary(
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     jumps, since = on_hold.jumps, on_hold.over_budget
+    told = known_topics or ()
     over = [
-        b for b in report.run.budgets if b.is_over and _budget_topic(b.name, since.get(b.name, "")) not in (known_topics or ())
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := budget_mark(b.name), since.get(mark, "")) not in told
     ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
@@ -251,8 +252,13 @@ def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
-def _budget_topic(name: str, since: str) -> str:
-    return f"budget:{since}:{name}"
+def budget_mark(name: str) -> str:
+    """A budget's name as a key of the ledger."""
+    return sha256(name.encode()).hexdigest()[:16]
+
+
+def _budget_topic(mark: str, since: str) -> str:
+    return f"budget:{since}:{mark}"
 
 
 def _is_partly_deleted(finding: Finding) -> bool:

@@ -93,18 +93,18 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
 
 
 def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str], list[ReaperError]]:
-    """Since when each exceeded budget has been exceeded, by name; none if the ledger fails.
+    """Since when each exceeded budget has been exceeded, by its mark; none if the ledger fails.
 
     That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less.
     """
-    over = [budget.name for budget in report.run.budgets if budget.is_over]
+    over = [admin_summary.budget_mark(budget.name) for budget in report.run.budgets if budget.is_over]
     places, now = _places_digest(report), sortable_time(mails.now)
     since: dict[str, str] = {}
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
         left = {mark: seen for mark, seen in row.values.items() if not (report.is_complete and seen.endswith(f" {places}"))}
-        since.update({name: row.values.get(_topic_mark(name), now).partition(" ")[0] for name in over})
-        after = left | {_topic_mark(name): f"{at} {places}" for name, at in since.items()}
+        after = left | {mark: f"{row.values.get(mark, now).partition(' ')[0]} {places}" for mark in over}
+        since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
         return None if after == row.values else after
 
     errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed, mails.now)) if report.run.budgets else []

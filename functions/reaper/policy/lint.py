@@ -129,14 +129,11 @@ def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
     """Price rules and budgets that match nothing, and rates that are those of several sizes."""
     for index, rule in enumerate(policy.prices.rules):
         path: KeyPath = ("prices", "rules", index)
-        match, wide = rule.match, Match.model_validate(rule.match.model_dump(exclude_none=True))
-        earlier = [Match.model_validate(r.match.model_dump(exclude_none=True)) for r in policy.prices.rules[:index]]
-        if not _kind_names(wide):
+        match = rule.match
+        if not _kind_names(match):
             yield (*path, "match"), f"price rule {rule.name!r} matches nothing: its kinds are not in its cloud"
-        elif name := next(
-            (r.name for r, other in zip(policy.prices.rules, earlier, strict=False) if covers_match(other, wide)), None
-        ):
-            yield path, f"price rule {rule.name!r} has no effect: {name!r} above it covers all of its prices"
+        if earlier := next((r for r in policy.prices.rules[:index] if covers_match(r.match, match)), None):
+            yield path, f"price rule {rule.name!r} has no effect: {earlier.name!r} above it covers all of its prices"
         if rule.usd_per_hour is not None and any(set(glob) & set("*?[") for glob in match.size or ()):
             yield (*path, "match", "size"), f"price rule {rule.name!r}: every size that it matches gets the same rate"
         known = prices.priced_sizes()

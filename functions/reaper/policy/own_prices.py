@@ -5,44 +5,25 @@ A price rule changes the price of a part of a resource, such as one instance of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from reaper.model import BilledPart, Resource
 from reaper.policy.match import Match, matches_any
-from reaper.policy.values import Accounts, Clouds, CurrencyCode, Day, Percentage, Section, Words
+from reaper.policy.values import CurrencyCode, Day, Percentage, Section
 from reaper.text import DOLLARS, Currency
 
 SPOT_SUFFIX = "Spot"
 """How the components of spot prices end: contracts don't cover these, so they always stay list prices."""
 
 
-class PriceMatch(Section):
-    """What a price rule covers: all conditions must hold, and no condition means all. Lists and globs mean any of them."""
-
-    cloud: Clouds | None = Field(None, description="aws or azure")
-    kind: Words | None = Field(None, description="kind names, globs allowed; `reaper kinds` lists them")
-    account: Accounts | None = Field(None, description="AWS account IDs or Azure subscription IDs")
-    region: Words | None = Field(None, description="region names, globs allowed")
-    size: Words | None = Field(None, description="globs on the size of one instance", examples=["ml.g5.*", "Standard_NC*"])
-
-    def covers(self, resource: Resource, part: BilledPart) -> bool:
-        """Whether the rule is about that part of that resource. The case of regions and sizes doesn't count."""
-        return (
-            matches_any(self.cloud, resource.target.cloud)
-            and matches_any(self.kind, resource.kind)
-            and matches_any(self.account, resource.target.account)
-            and matches_any(self.region and [glob.lower() for glob in self.region], resource.region.lower())
-            and matches_any(self.size and [glob.lower() for glob in self.size], part.instance.lower())
-        )
-
-
 class PriceRule(Section):
     """One price of your own: a discount on list prices, or a rate."""
 
     name: str = Field(min_length=1, max_length=120, description="the rule's name, which is the source of its prices in reports")
-    match: PriceMatch = Field(PriceMatch(), description="which prices the rule covers. Default: all")
+    match: Match = Field(Match(), description="which resources the rule covers, and of which sizes. Default: all")
     discount: Percentage | None = Field(None, description="how much less than the list price you pay", examples=["12%"])
     usd_per_hour: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="what one instance costs you, in US dollars an hour"
@@ -55,11 +36,15 @@ class PriceRule(Section):
             raise ValueError(f"price rule {self.name!r}: set either discount or usd_per_hour")
         if self.usd_per_hour is not None and not self.match.size:
             raise ValueError(f"price rule {self.name!r}: usd_per_hour is the rate of one instance; name its size in match.size")
+        if self.match.usd_per_hour:
+            raise ValueError(f"price rule {self.name!r}: match.usd_per_hour needs a price, and this rule sets it; remove the key")
         return self
 
     def applies_to(self, resource: Resource, part: BilledPart) -> bool:
-        """Whether it decides the price of that part."""
-        return not part.component.endswith(SPOT_SUFFIX) and self.match.covers(resource, part)
+        """Whether it decides the price of that part. A size must fit as a whole: a rate is never that of a longer name."""
+        sizes = [size.lower() for size in self.match.size or ("*",)]
+        is_contract = matches_any(sizes, part.instance.lower()) and not part.component.endswith(SPOT_SUFFIX)
+        return is_contract and self.match.matches(replace(resource, parts=(part,)), None) is True
 
 
 class CurrencySpec(Section):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from reaper.case import (
     HOURS_A_MONTH,
     PLANNED,
-    BudgetUse,
     Case,
     Coverage,
     Finding,
@@ -30,7 +29,7 @@ from reaper.coverage import (
 )
 from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import Memory, State, StepName
+from reaper.model import BudgetUse, Memory, State, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons

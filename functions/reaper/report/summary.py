@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.case import BudgetUse, Coverage, Finding, Money, Report, money_of
-from reaper.model import Mode, Result, Role, State, Status, StepName
+from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.model import BudgetUse, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
