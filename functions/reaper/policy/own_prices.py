@@ -82,7 +82,7 @@ class Prices(Section):
 
 
 class Budget(Section):
-    """How much idle resources may cost before admins are told."""
+    """How much idle resources may cost before admins are notified."""
 
     name: str = Field(min_length=1, max_length=120, description="the budget's name in reports and summaries; must be unique")
     match: Match = Field(Match(), description="which resources count. Default: all")

@@ -189,7 +189,7 @@ class Policy(Section):
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
-    budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are told")
+    budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 
