@@ -39,10 +39,16 @@ function groupsOf(rows, name) {
   return [...groups.values()].sort((a, b) => b.usd - a.usd || b.idle - a.idle || b.rows.length - a.rows.length || compare(a.text, b.text));
 }
 
+// What a group costs, and what of it is idle: `idle: $336 of at least $2,100 a month`.
+function costs({ usd, all, unknown }) {
+  const whole = `${unknown ? 'at least ' : ''}${monthly(all)} a month`;
+  return usd > 0 ? `idle: ${usd < all || unknown ? `${monthly(usd)} of ${whole}` : whole}` : whole;
+}
+
 function heading(group, place, open, continued) {
-  const { rows, idle, unpriced, usd, all, unknown } = group;
+  const { rows, idle, unpriced, usd, all } = group;
   const counts = [`${number(rows.length)} resource${rows.length === 1 ? '' : 's'}`, idle && `${number(idle)} idle`, unpriced && `price of ${number(unpriced)} unknown`].filter(Boolean);
   return make('tr', { class: 'group' }, make('th', { scope: 'rowgroup', colspan: COLUMNS },
     make('button', { type: 'button', class: 'open', 'aria-expanded': String(open), 'data-group': place },
-      named(group.text, { class: 'name' }, 80), make('span', { class: 'dim' }, `${continued ? 'continued, ' : ''}${counts.join(', ')}`), all > 0 && make('span', { class: usd > 0 ? 'usd money' : 'usd' }, `idle: ${monthly(usd)} of ${unknown ? 'at least ' : ''}${monthly(all)} a month`))));
+      named(group.text, { class: 'name' }, 80), make('span', { class: 'dim' }, `${continued ? 'continued, ' : ''}${counts.join(', ')}`), all > 0 && make('span', { class: usd > 0 ? 'usd money' : 'usd' }, costs(group)))));
 }

@@ -142,7 +142,7 @@ def team_costs(report: Report, most: int) -> list[CostGroup]:
 
 
 def team_name(finding: Finding, key: str) -> str:
-    """The value of that tag, `no team` without it, or that the tags couldn't be read."""
+    """The value of that tag, `no team` if there is none, or that the tags couldn't be read."""
     if finding.case.resource.tags is None:
         return "tags couldn't be read"
     return clean_line(tag_value(finding, key) or f"no {key}")
