@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.model import ACTIONS, BudgetUse, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.text import DOLLARS, LIST_PRICES, Currency
 
 if TYPE_CHECKING:
     from reaper.savings.overview import Overview
@@ -33,11 +34,12 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars an hour at list price, with the source and the date of the figure."""
+    """US dollars an hour, with the source and the date of the figure. `own`: the policy's `prices` changed it; else it is a list price."""
 
     usd_per_hour: float
     source: str
     as_of: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +173,8 @@ class Finding:
     """One line of the report. `memory`: its ledger record; None if none was read or there is none.
 
     `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
-    the policy. Both are None unless it is idle.
+    the policy. Both are None unless it is idle. `host_share`: what of its host's price it accounts for, if known. No total counts it: the host's
+    own line does.
     """
 
     case: Case
@@ -184,6 +187,7 @@ class Finding:
     memory: Memory | None = None
     next: NextAction | None = None
     could: NextAction | None = None
+    host_share: Price | None = None
 
     @property
     def is_action(self) -> bool:
@@ -240,16 +244,21 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
+
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
+    """
 
     finished_at: datetime
     pause: Pause | None = None
     report_tags: tuple[str, ...] = ()
+    currency: Currency = DOLLARS
+    budgets: tuple[BudgetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What some resources cost at list price; `unpriced` of `count` have no price, and never count as zero dollars."""
+    """What some resources cost; `unpriced` of `count` have no price, and never count as zero dollars."""
 
     count: int
     unpriced: int
@@ -267,6 +276,18 @@ def money_of(findings: Iterable[Finding]) -> Money:
         usd_per_hour=sum(prices),
         wasted_usd=sum(f.wasted_usd or 0 for f in findings),
     )
+
+
+def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
+    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
+    own = {finding.price.own for finding in findings if finding.price}
+    costs = {
+        (True,): "Costs are your own prices, from the policy.",
+        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
+    }.get(tuple(sorted(own)), LIST_PRICES)
+    if currency.code == DOLLARS.code:
+        return costs
+    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +327,7 @@ class ActedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """`by_state` has every state, also empty ones. Dollars are list prices of idle resources that have one.
+    """`by_state` has every state, also empty ones. Dollars are those of idle resources with a price.
 
     Resources that were acted on were idle when they were judged, and count as idle; `acted` says how many they are.
     """

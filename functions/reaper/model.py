@@ -165,7 +165,7 @@ class Resource:
     """One thing in a cloud. `tags` None: they couldn't be read. `parts` None: what it runs is unknown.
 
     `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `host_id`: the ID of the resource
-    it lives in. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
+    it lives in, `host_share`: the part of the host's cost that is its own, from 0 to 1. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
     change. `stop_by`: how its rule wants it stopped. `unread_because`: the part of its listing that couldn't be read; it proves nothing then.
     """
 
@@ -183,6 +183,7 @@ class Resource:
     people: Mapping[str, str] = field(default_factory=dict)
     details: Any = None
     host_id: str | None = None
+    host_share: float | None = None
     contained: tuple[Resource, ...] = ()
     fingerprint: str | None = None
     stop_by: str = "stop"
@@ -320,6 +321,21 @@ class Memory:
     last_call_at: datetime | None = None
     written_at: datetime | None = field(default=None, compare=False)
     version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """A budget of the policy and what the idle resources that it is about cost a month, in US dollars; `unpriced` of them have no price."""
+
+    name: str
+    usd_per_month: float
+    idle_usd_per_month: float
+    unpriced: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they cost more than the budget."""
+        return self.idle_usd_per_month > self.usd_per_month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

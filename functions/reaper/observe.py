@@ -218,6 +218,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
     "people": (_is_text_mapping, {}),
     "details": (lambda value: value is None or is_dataclass(value), None),
     "host_id": (_is_text_or_none, None),
+    "host_share": (lambda value: value is None or (isinstance(value, float) and 0 <= value <= 1), None),
     "contained": (lambda value: isinstance(value, tuple) and all(isinstance(inner, Resource) for inner in value), ()),
     "fingerprint": (_is_text_or_none, None),
     "stop_by": (_is_text, "stop"),

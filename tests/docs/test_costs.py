@@ -48,7 +48,6 @@ costs: Any = module_from_spec(_spec)
 sys.modules["costs"] = costs
 _spec.loader.exec_module(costs)
 PAGE = (ROOT / "docs/costs.md").read_text()
-NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 DAY = timedelta(days=1)
 REGIONS = ("us-east-1", "eu-west-1")
 ONE_VCPU = 1769

@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, savings, sweep, undo
+from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -71,6 +71,7 @@ app.command("sweep")(sweep.sweep_once)
 app.command("explain")(explain.explain_resource)
 app.command("doctor")(doctor.examine_deployment)
 app.command("kinds")(list_kinds)
+app.command("prices")(prices.show_prices)
 app.command("demo")(demo.run_demo)
 app.command("plan")(plan.write_plan)
 app.command("apply")(plan.apply_plan)

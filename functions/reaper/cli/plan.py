@@ -26,7 +26,7 @@ from reaper.report.summary import exit_status
 from reaper.report.table import print_lines
 from reaper.run import run
 from reaper.settings import Settings
-from reaper.text import count_noun
+from reaper.text import DOLLARS, Currency, count_noun
 
 
 @with_place_options
@@ -56,8 +56,8 @@ def write_plan(
     if output != "-":
         console = Console(highlight=False)
         width = report_width(console, os.environ, wide=wide)
-        sys.stdout.write(_plan_table(plan, console, wide))
-        sys.stdout.write(print_lines(coming_lines(report.findings, width), width, has_colour(console)))
+        sys.stdout.write(_plan_table(plan, console, wide, report.run.currency))
+        sys.stdout.write(print_lines(coming_lines(report.findings, width, report.run.currency), width, has_colour(console)))
     if output is not None:
         write_output(output, lambda: [text])
     print_message(
@@ -94,14 +94,15 @@ def apply_plan(
             sys.stdout.write(f"{_plan_table(plan, console, wide)}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
-    sys.stderr.write(_plan_table(plan, error_console, wide))
+    currency = source.policy.prices.shown_in
+    sys.stderr.write(_plan_table(plan, error_console, wide, currency))
     if not (yes or _is_agreed(plan)):
         print_message("Nothing was done.")
         raise typer.Exit(1)
     report = _run_plan(base, plan, source)
     results = plan_file.action_results(plan, report)
     width = report_width(console, os.environ, wide=wide)
-    sys.stdout.write(print_lines(result_lines(plan, results, width), width, has_colour(console)) + "\n")
+    sys.stdout.write(print_lines(result_lines(plan, results, width, currency), width, has_colour(console)) + "\n")
     not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     sys.stdout.write(
@@ -111,11 +112,11 @@ def apply_plan(
     raise typer.Exit(exit_status(report, None) or int(bool(not_performed)))
 
 
-def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
+def _plan_table(plan: PlanFile, console: Console, wide: bool, currency: Currency = DOLLARS) -> str:
     from reaper.report.plan import plan_lines
 
     width = report_width(console, os.environ, wide=wide)
-    return print_lines(plan_lines(plan, width), width, has_colour(console))
+    return print_lines(plan_lines(plan, width, currency), width, has_colour(console))
 
 
 def _is_agreed(plan: PlanFile) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_ori
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory, SideChange, StepName, Target
 from reaper.policy import office_hours
-from reaper.text import validation_text
+from reaper.text import DOLLARS, LIST_PRICES, validation_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -126,7 +126,10 @@ class VisitResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """What the link in one mail opens until it `expires`. `is_owner`: the mail went to the owner, and not to the fallback that stands in."""
+    """What the link in one mail opens until it `expires`. `is_owner`: the mail went to the owner, and not to the fallback that stands in.
+
+    `currency` and `rate`, so much of it to the US dollar, and `basis`, what its costs are, say how the page shows money.
+    """
 
     id: str
     address: str
@@ -135,6 +138,9 @@ class Visit:
     expires: datetime
     tz: str
     resources: tuple[VisitResource, ...]
+    currency: str = DOLLARS.code
+    rate: float = DOLLARS.rate
+    basis: str = LIST_PRICES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ Its subject begins with holds and cost; then come what was done, what failed and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import Actions, Finding, Report, money_of
+from reaper.case import Actions, Finding, Report, money_of, price_basis
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
@@ -40,10 +40,14 @@ OnHoldSince = Mapping[str, Collection[datetime]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnHold:
-    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not."""
+    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not.
+
+    `over_budget`: since when each budget has been exceeded, by its mark.
+    """
 
     since: OnHoldSince = field(default_factory=dict)
     jumps: Sequence[Breaker] = ()
+    over_budget: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_ON_HOLD = OnHold()
@@ -51,13 +55,14 @@ NOTHING_ON_HOLD = OnHold()
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", and what is missing from the coverage.
+    "not mine", each exceeded budget, and what is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned})
+    over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -95,7 +100,7 @@ def admin_summary(
     new_topics = topics(report, on_hold) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
-    return compose_summary(report, context, known_topics, failures, on_hold.jumps)
+    return compose_summary(report, context, known_topics, failures, on_hold)
 
 
 def compose_summary(
@@ -103,9 +108,14 @@ def compose_summary(
     context: NoticeContext,
     known_topics: Collection[str] | None = None,
     failures: Sequence[str] = (),
-    jumps: Sequence[Breaker] = (),
+    on_hold: OnHold = NOTHING_ON_HOLD,
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
+    jumps, since = on_hold.jumps, on_hold.over_budget
+    told = known_topics or ()
+    over = [
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := budget_mark(b.name), since.get(mark, "")) not in told
+    ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
@@ -134,6 +144,7 @@ def compose_summary(
         resources=resources,
         settled=len(settled),
         sums=report.totals,
+        basis=price_basis(report.findings, context.currency),
         headline=_saved_text(actions, context) or idle_text(report, context),
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
@@ -141,7 +152,7 @@ def compose_summary(
         coming=coming,
         comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
-        breakdown=cost_breakdown(report.idle, context),
+        breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
@@ -156,6 +167,7 @@ def compose_summary(
         ],
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
+        over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -244,6 +256,15 @@ def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
+def budget_mark(name: str) -> str:
+    """A budget's name as a key of the ledger."""
+    return sha256(name.encode()).hexdigest()[:16]
+
+
+def _budget_topic(mark: str, since: str) -> str:
+    return f"budget:{since}:{mark}"
+
+
 def _is_partly_deleted(finding: Finding) -> bool:
     """Whether the rest of it still costs."""
     return bool(finding.outcome.part_done) and finding.step.name is StepName.DELETE
@@ -310,7 +331,8 @@ class GroupCost:
     """What one team, owner or kind has idle.
 
     `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own.
+    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
+    it also has others.
     """
 
     name: str
@@ -319,20 +341,35 @@ class GroupCost:
     rate: str
     percent: int
     others: int = 0
+    mixed: str = ""
 
 
-def cost_breakdown(idle: Sequence[Finding], context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each team, owner and kind has idle, most expensive first, by heading: `Team`, `Owner`, `Kind`."""
+def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
+    """What each team, owner and kind has idle, most expensive first, by heading. With `report.tags`, what each team costs, idle or not."""
+    idle = report.idle
+    owners = summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS)
+    teams = {"Idle cost by team": _group_costs(summary.groups_by_cost(idle, _team_of, MAX_GROUPS), context)}
+    if report.run.report_tags:
+        costs = summary.team_costs(report, MAX_GROUPS)
+        groups = zip(_group_costs(costs, context), costs, strict=True)
+        heading = f"Cost by {tidy_line(report.run.report_tags[0], 60)}, idle or not"
+        teams = {heading: [replace(group, mixed=_idle_part(cost.findings, context)) for group, cost in groups]}
+    kinds = summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS)
     return {
-        "Team": _group_costs(idle, _team_of, context),
-        "Owner": _group_costs(idle, lambda f: f.owner.address or "no owner address", context),
-        "Kind": _group_costs(idle, lambda f: kind_title(f.case.resource.kind), context),
+        **teams,
+        "Idle cost by owner": _group_costs(owners, context),
+        "Idle cost by kind": _group_costs(kinds, context),
     }
 
 
-def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str], context: NoticeContext) -> list[GroupCost]:
+def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
+    idle = summary.idle_money(findings)
+    counted = count_noun(len(findings), "resource")
+    return f"{counted}, {rate_text(idle, context)} of it idle" if idle.count else f"{counted}, none of it idle"
+
+
+def _group_costs(groups: Sequence[summary.CostGroup], context: NoticeContext) -> list[GroupCost]:
     """Resources without a price count, but not as money."""
-    groups = summary.groups_by_cost(idle, group_of, MAX_GROUPS)
     top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
     return [_group_cost(group, top, context) for group in groups]
 

@@ -22,7 +22,7 @@ from reaper.report.coming import coming_actions, coming_sentence
 from reaper.savings.book import read_saved, read_trend
 from reaper.savings.overview import METHOD, group_text, grouping, saved_text
 from reaper.savings.totals import TAG_PREFIX, Saved, Sum, summarize
-from reaper.text import format_usd, tidy_line
+from reaper.text import Currency, format_usd, tidy_line
 
 MONTHLY_ROW, MONTH_COLUMN = "monthly", "month"
 """The row of the ledger with the last month that a mail was about, or that needed none."""
@@ -67,17 +67,17 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
 def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext) -> Message:
     """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now."""
     whole, coming = saved["kind"], coming_actions(report.findings)
-    name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd), idle_text(report, context)
+    name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
     subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
     text, html = render_mail(
         "monthly",
         subject=subject,
         month=name,
         total=total,
-        saved=saved_text(whole),
-        prompted=format_usd(whole.prompted.saved_usd) if whole.prompted.saved_usd else "",
+        saved=saved_text(whole, context.currency),
+        prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
         idle=idle,
-        groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups) for by, same in saved.items()},
+        groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
         coming=coming,
         comes=coming_sentence(coming, report.run.mode, context.rate, context.owners.tz),
         context=context,
@@ -94,9 +94,9 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
     )
 
 
-def _group_lines(groups: Sequence[Sum]) -> list[tuple[str, str]]:
+def _group_lines(groups: Sequence[Sum], currency: Currency) -> list[tuple[str, str]]:
     """Each of the largest groups with what it saved, and the others together."""
     most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
     first, rest = groups[:most], groups[most:]
-    others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest)))] if rest else []
-    return [*((tidy_line(kind_title(group.key), 60), group_text(group)) for group in first), *others]
+    others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest), currency=currency))] if rest else []
+    return [*((tidy_line(kind_title(group.key), 60), group_text(group, currency)) for group in first), *others]

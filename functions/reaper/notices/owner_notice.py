@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote
 
-from reaper.case import Finding, Money, money_of
+from reaper.case import Finding, Money, money_of, price_basis
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import ActionForecast, NoticeContext
@@ -147,6 +147,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         only_hours=letter.only_hours,
         sums=letter.idle,
         wasted=letter.wasted,
+        basis=price_basis(letter.findings, context.currency),
         coming=letter.coming,
         keep_all=links.address if links and len(links.visit.resources) > 1 else None,
         tag=keep_tag(context.now),

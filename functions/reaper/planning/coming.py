@@ -16,13 +16,16 @@ from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, State, StepN
 from reaper.planning import dates
 from reaper.planning.possible_actions import WANTED_ACTIONS, is_proven_enough, manual_start_at, may_act, strongest_action
 from reaper.policy import office_hours
-from reaper.text import format_usd
+from reaper.text import DOLLARS, Currency, format_usd
 
 
-def next_action(case: Case, memory: Memory, now: datetime, blocked: Step | None = None) -> NextAction | None:
+def next_action(
+    case: Case, memory: Memory, now: datetime, blocked: Step | None = None, currency: Currency = DOLLARS
+) -> NextAction | None:
     """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
 
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
+    `currency`: that of amounts in sentences.
     """
     wanted = WANTED_ACTIONS.get(case.rule.action, ())
     wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
@@ -31,7 +34,7 @@ def next_action(case: Case, memory: Memory, now: datetime, blocked: Step | None 
     action = strongest_action(case, now)
     if action is None:
         wished = next((name for name in wanted if name in case.blocked), wanted[0])
-        return _next(case, wished, None, _blocked_because(case, wished))
+        return _next(case, wished, None, _blocked_because(case, wished, currency))
     due = dates.action_due_at(case, memory, now)
     if blocked:
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
@@ -63,7 +66,7 @@ def _next(case: Case, action: StepName, at: datetime | None, because: str | None
     return NextAction(step=action, at=at, saves_usd_per_hour=case.saves_usd_per_hour.get(action), blocked_because=because)
 
 
-def _blocked_because(case: Case, action: StepName) -> str:
+def _blocked_because(case: Case, action: StepName, currency: Currency) -> str:
     """Why nothing that the policy allows is possible, and what would be."""
     if not is_proven_enough(case):
         return _unproven_because(case)
@@ -73,7 +76,7 @@ def _blocked_because(case: Case, action: StepName) -> str:
     if action is not StepName.STOP or StepName.DELETE not in case.blocked or case.blocked[StepName.DELETE] is not None:
         return blocked.because
     saves = case.saves_usd_per_hour.get(StepName.DELETE)
-    return f"{blocked.because}; delete {f'would save {format_usd(saves)} an hour' if saves else 'is possible'}"
+    return f"{blocked.because}; delete {f'would save {format_usd(saves, currency=currency)} an hour' if saves else 'is possible'}"
 
 
 def _unproven_because(case: Case) -> str:

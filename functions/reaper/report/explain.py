@@ -20,7 +20,7 @@ from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.report.coverage_map import place_text
 from reaper.report.json import utc_text
-from reaper.text import clean_line, format_usd
+from reaper.text import DOLLARS, Currency, clean_line, format_usd
 
 MAX_SUGGESTIONS = 3
 MAX_HISTORY = 10
@@ -80,7 +80,7 @@ def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:
     where = place_text(resource.target.account, resource.target.account_name, resource.region)
     size, status = clean_line(resource.size) or "size unknown", clean_line(resource.status) or "status unknown"
     yield explain_line("kind", f"{resource.kind} in {where}, {size}, {status}")
-    yield from origin_lines(resource.created, resource.changed, finding.price)
+    yield from origin_lines(resource.created, resource.changed, finding.price or finding.host_share, known.policy.prices.shown_in)
     yield from tag_lines(resource.tags, lambda key: (not key.lower().startswith(TAG_PREFIX), key))
     yield from _rule_lines(finding, known)
     yield from map(signal_line, finding.evidence)
@@ -146,11 +146,13 @@ def hours_line(on: str, tz: str, restart: str, *, force: bool) -> str:
     return explain_line("hours", clean_whole(f"{on} in {tz}, start: {restart}{', force' if force else ''}"))
 
 
-def origin_lines(created: datetime | None, changed: datetime | None, price: Price | None) -> Iterator[str]:
-    """When it was created and changed, and its price with the source."""
+def origin_lines(
+    created: datetime | None, changed: datetime | None, price: Price | None, currency: Currency = DOLLARS
+) -> Iterator[str]:
+    """When it was created and changed, and its price, or its share of its host's, with the source."""
     yield explain_line("created", f"{utc_text(created) or 'unknown'}, changed {utc_text(changed) or 'unknown'}")
     source = f"{clean_whole(price.source)}, {clean_whole(price.as_of)}" if price else ""
-    yield explain_line("price", f"{format_usd(price.usd_per_hour, 4)}/hour ({source})" if price else "unknown")
+    yield explain_line("price", f"{format_usd(price.usd_per_hour, 4, currency)}/hour ({source})" if price else "unknown")
 
 
 def tag_lines(tags: Mapping[str, str] | None, order: Callable[[str], Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Report
+from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Price, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
 from reaper.savings.overview import Overview
@@ -60,6 +60,8 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
             "report_tags": list(run.report_tags),
+            "budgets": [asdict(budget) for budget in run.budgets],
+            "currency": {name: value or None for name, value in asdict(run.currency).items()},
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
         "savings": _savings_json(report.savings) if report.savings else None,
@@ -94,7 +96,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "tags": dict(resource.tags) if resource.tags is not None else None,
         "owner": _owner_json(finding.owner),
         "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
-        "price": {"source": finding.price.source, "as_of": finding.price.as_of} if finding.price else None,
+        "price": _price_json(finding.price) if finding.price else None,
+        "host_share": _price_json(finding.host_share) | {"usd_per_hour": finding.host_share.usd_per_hour}
+        if finding.host_share
+        else None,
         "wasted_usd": finding.wasted_usd,
         "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(finding.step.name),
         "step": finding.step.name.value,
@@ -154,6 +159,10 @@ def _owner_json(owner: Owner) -> dict[str, Any]:
 def next_json(action: NextAction) -> dict[str, Any]:
     """An action that may come."""
     return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
+
+
+def _price_json(price: Price) -> dict[str, Any]:
+    return {"source": price.source, "as_of": price.as_of, "own": price.own}
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:

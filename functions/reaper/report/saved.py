@@ -29,7 +29,7 @@ from reaper.report.explain import (
     verdict_line,
 )
 from reaper.report.json import utc_text
-from reaper.text import validation_text
+from reaper.text import Currency, validation_text
 
 MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
 
@@ -99,6 +99,7 @@ class SavedFinding(_Section):
     owner: Owner
     usd_per_hour: float | None
     price: SavedPrice | None
+    host_share: Price | None
     step: str
     step_because: str
     outcome: str
@@ -116,6 +117,7 @@ class SavedRun(_Section):
     started_at: AwareDatetime
     mode: str
     policy_sha256: str
+    currency: Annotated[Currency, BeforeValidator(lambda row: {name: value for name, value in row.items() if value is not None})]
 
 
 class SavedReport(_Section):
@@ -170,9 +172,11 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     where = f"{clean_whole(row.account)} {clean_whole(row.region)}"
     yield explain_line("kind", f"{clean_whole(row.kind)} in {where}, {size}, {status}")
     price = None
-    if row.price and row.usd_per_hour is not None:
+    if row.host_share:
+        price = row.host_share
+    elif row.price and row.usd_per_hour is not None:
         price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
-    yield from origin_lines(row.created, row.changed, price)
+    yield from origin_lines(row.created, row.changed, price, run.currency)
     yield from tag_lines(row.tags, str)
     rule = row.rule_detail
     terms = f"at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else None

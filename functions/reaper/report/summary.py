@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from reaper import registry
 from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
-from reaper.model import Mode, Result, Role, State, Status, StepName
+from reaper.model import BudgetUse, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text
-from reaper.text import clean_line, count_noun, first_few, format_usd
+from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
 
 Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
@@ -67,7 +67,9 @@ def release_note(reason: HoldReason) -> str:
 def acted_clause(report: Report) -> str:
     """`, of which 2 acted on (saving $0.69/hour)`: those that are idle no more; empty if there are none."""
     acted = report.totals.acted
-    cost, saved = f"{format_usd(acted.usd_per_hour)}/hour", f"{format_usd(acted.saves_usd_per_hour)}/hour"
+    cost, saved = (
+        f"{format_usd(usd, currency=report.run.currency)}/hour" for usd in (acted.usd_per_hour, acted.saves_usd_per_hour)
+    )
     money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
     parts = [f"{acted.count} acted on" + (f" ({money})" if acted.saves_usd_per_hour else "")] if acted.count else []
     parts += [f"{acted.already} already stopped or gone"] if acted.already else []
@@ -103,14 +105,15 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was saved, what was swept if nothing is there, and what it takes to prove more."""
-    return [*saved_notes(report), *_swept_places(report), *_missing_setups(report)]
+    """Sentences below the headline: what was saved, budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
+    over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
+    return [*saved_notes(report), *over, *_swept_places(report), *_missing_setups(report)]
 
 
 def saved_notes(report: Report) -> list[str]:
     """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
     savings = report.savings
-    return [f"Saved this month: {saved_text(savings.month)}."] if savings and savings.has_any else []
+    return [f"Saved this month: {saved_text(savings.month, report.run.currency)}."] if savings and savings.has_any else []
 
 
 def _swept_places(report: Report) -> Iterator[str]:
@@ -165,6 +168,39 @@ def tag_value(finding: Finding, key: str) -> str | None:
     tags = finding.case.resource.tags or {}
     values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
     return ", ".join(values) if values else None
+
+
+def budget_line(budget: BudgetUse, currency: Currency) -> str:
+    """`vision: idle resources cost $612 a month, over its budget of $500`."""
+    cost, limit = (format_usd(usd, currency=currency) for usd in (budget.idle_usd_per_month, budget.usd_per_month))
+    more = f", and {budget.unpriced} more: price unknown" if budget.unpriced else ""
+    return f"{clean_line(budget.name)}: idle resources cost {cost} a month, over its budget of {limit}{more}"
+
+
+def team_costs(report: Report, most: int) -> list[CostGroup]:
+    """What each value of the first key of `report.tags` costs, active or idle, most expensive first; none without such a key.
+
+    What is known to run nothing isn't counted, nor what its host's price includes.
+    """
+    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and _has_price(f))]
+    return groups_by_cost(billed, lambda f: team_name(f, report.run.report_tags[0]), most) if report.run.report_tags else []
+
+
+def team_name(finding: Finding, key: str) -> str:
+    """The value of that tag, `no team` if there is none, or that the tags couldn't be read."""
+    if finding.case.resource.tags is None:
+        return "tags couldn't be read"
+    return clean_line(tag_value(finding, key) or f"no {key}")
+
+
+def idle_money(findings: Iterable[Finding]) -> Money:
+    """What the idle ones of these cost."""
+    return money_of(f for f in findings if f.case.verdict.state is State.IDLE)
+
+
+def _has_price(finding: Finding) -> bool:
+    kind = registry.find_kind(finding.case.resource.kind)
+    return kind is None or kind.has_price
 
 
 def complete_count(report: Report) -> str:

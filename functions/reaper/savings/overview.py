@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.ledger.ledger import Ledger
 from reaper.savings.book import read_saved
+from reaper.savings.credit import Cause
 from reaper.savings.totals import TAG_PREFIX, Saved, Sum, month_begin, saved_by_week, summarize
-from reaper.text import count_noun, format_usd
+from reaper.text import Currency, count_noun, format_usd
 
 METHOD = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/savings.md"
 """The page that says how savings are counted."""
@@ -33,14 +34,16 @@ class Overview:
         return any(saved.lines for saved in (self.month, self.recent, *self.weeks))
 
 
-def saved_text(saved: Saved) -> str:
+def saved_text(saved: Saved, currency: Currency) -> str:
     """`$1,204 (list price), 230 unpriced hours`: what the reaper's actions saved, without what notices prompted."""
-    return f"{format_usd(saved.ours.saved_usd)} (list price){_unpriced_text(saved.ours)}"
+    owns = {line.action.rate.own for line in saved.lines if line.cause is Cause.OURS and line.action.rate}
+    basis = {frozenset({True}): "own prices", frozenset({True, False}): "list and own prices"}.get(frozenset(owns), "list price")
+    return f"{format_usd(saved.ours.saved_usd, currency=currency)} ({basis}){_unpriced_text(saved.ours)}"
 
 
-def group_text(group: Sum) -> str:
+def group_text(group: Sum, currency: Currency) -> str:
     """`$800`, or `$800, 3 unpriced hours`."""
-    return f"{format_usd(group.saved_usd)}{_unpriced_text(group)}"
+    return f"{format_usd(group.saved_usd, currency=currency)}{_unpriced_text(group)}"
 
 
 def _unpriced_text(saved: Sum) -> str:

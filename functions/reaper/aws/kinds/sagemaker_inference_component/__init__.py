@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NAME = "sagemaker-inference-component"
 REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
 ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
+RESERVED_UNITS = ("NumberOfAcceleratorDevicesRequired", "MinMemoryRequiredInMb")
+"""What a copy reserves of an instance: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentComputeResourceRequirements.html"""
 HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 DescriptionOrError = dict[str, Any] | CloudError
 
@@ -185,8 +187,38 @@ def _to_observation(
     if details.copies == 0:
         return replace(observation, free_because="it runs no copies right now")
     size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
-    sized = replace(observation, resource=replace(observation.resource, size=size))
+    share = _host_share(observation.resource, described, observations)
+    sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
     return _with_adapters(sized, described, observations, window)
+
+
+def _host_share(
+    resource: Resource, described: Mapping[str, DescriptionOrError], observations: Mapping[str, Observation]
+) -> float | None:
+    """Its share of what all components of its endpoint reserve: of accelerators if each reserves some, else of memory. None if a description is
+    missing, or if they run on several variants, which cost differently.
+    """
+    names = [resource.name, *(other.resource.name for other in _hosted_with(resource, observations))]
+    read = {name: row for name in names if (row := described.get(name)) is not None and not isinstance(row, CloudError)}
+    known = {name: row for name, row in read.items() if not base_component(row) and _copies(row) != 0}
+    if len(read) < len(names) or len({row.get("VariantName") for row in known.values()}) > 1:
+        return None
+    for unit in RESERVED_UNITS:
+        reserved = {name: _reserved(row, unit) for name, row in known.items()}
+        if all(reserved.values()):
+            return float(reserved[resource.name]) / sum(reserved.values())
+    return None
+
+
+def _reserved(row: Mapping[str, Any], unit: str) -> float:
+    """How much its copies reserve together; 0 if that isn't known."""
+    needs = (row.get("Specification") or {}).get("ComputeResourceRequirements") or {}
+    return float(needs.get(unit) or 0) * (_copies(row) or 0)
+
+
+def _copies(row: Mapping[str, Any]) -> int | None:
+    count: int | None = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
+    return count
 
 
 def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
@@ -200,7 +232,7 @@ def _with_description(observation: Observation, row: Mapping[str, Any]) -> Obser
         details=ComponentDetails(
             endpoint_name=details_of(resource).endpoint_name,
             is_described=True,
-            copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
+            copies=_copies(row),
             base_component=base_component(row),
             models=tuple(sorted(sagemaker.model_names(row))),
             unrestorable_because=blocked.component_unrestorable_because(row),
@@ -286,7 +318,7 @@ KIND = Kind(
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
     heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
-    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own, only a share of that",
     discover=discover,
     observe=observe,
     blocked_actions=blocked.blocked_actions,
