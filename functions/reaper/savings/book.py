@@ -104,15 +104,22 @@ def replace_open(ledger: Ledger, row: OpenRow, saving: Saving | None, now: datet
         _put(ledger, row.key, saving, row.version, now)
 
 
-def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: datetime) -> None:
-    """Add these times to the rows of their months. Raises CloudError."""
+def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: datetime) -> list[CloudError]:
+    """Add these times to the rows of their months. Returns the errors of rows that can't be read. Raises CloudError if the ledger fails."""
+    errors: list[CloudError] = []
     by_key: dict[Key, list[tuple[Saving, Span]]] = defaultdict(list)
     for saving, span in credited:
         for month, part in _by_month(span):
             by_key[Key(Category.SAVED, month, f"{comparable_id(saving.subject.id)}#{saving.cause}")].append((saving, part))
     stored = ledger.store.get_many(list(by_key))
     for key, new in by_key.items():
-        _add_to_row(ledger, key, new, stored.get(key), now)
+        try:
+            _add_to_row(ledger, key, new, stored.get(key), now)
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            errors.append(error)
+    return errors
 
 
 def _add_to_row(ledger: Ledger, key: Key, new: Sequence[tuple[Saving, Span]], known: Row | None, now: datetime) -> None:

@@ -78,13 +78,13 @@ def _record_target(
         if still and still.is_waiting and case and case.verdict.state is State.IDLE:
             still = awaited.get(comparable_id(id_))
         counted.append((row, still))
-    book.add_credits(ledger, credited, now)
-    for row, still in counted:
-        book.replace_open(ledger, row, still, now)
     for saving in [*_begun(findings, sweep), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
         book.add_open(ledger, saving, now)
+    not_added = book.add_credits(ledger, credited, now)
+    for row, still in counted:
+        book.replace_open(ledger, row, still, now)
     book.write_trend(ledger, _trend(target, findings, kinds, sweep), now)
-    return list(unread)
+    return [*unread, *not_added]
 
 
 def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
