@@ -117,7 +117,7 @@ METRICS = 1.25
 """Metrics that a sweep requests for each endpoint: each of its variants once, and the heartbeats of the silent ones."""
 READS, READS_MORE = 1.2, 20
 """Ledger items read for each resource, and for each account."""
-WRITES = 4
+WRITES = 5
 """Ledger items written for each region, once what is idle is known."""
 KILOBYTES = 1.6
 """Size of a report for each resource."""

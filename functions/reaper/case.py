@@ -90,7 +90,7 @@ class Case:
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
     of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
-    of its cost autoscaling may end by itself.
+    of its cost autoscaling may end without any action.
     """
 
     resource: Resource
@@ -135,7 +135,8 @@ class Step:
 class Outcome:
     """The result of a step: `because` says what was done or why it was refused, `error` what failed. `already_done`: nothing was left to do.
 
-    `begun`: calls were made, or may have been. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
+    `begun`: calls were made, or may have been. `excess_usd_per_hour`: what of its saving autoscaling may have ended anyway; None if the
+    re-check doesn't say. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
     its host, whose action affected it too.
     """
 
@@ -146,6 +147,7 @@ class Outcome:
     begun: bool = False
     part_done: str | None = None
     host_id: str | None = None
+    excess_usd_per_hour: float | None = None
 
 
 PLANNED = Outcome(result=Result.PLANNED)

@@ -70,7 +70,7 @@ def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...
 
 
 def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
-    """What is paid for without any action, if nothing scales it in by itself."""
+    """What is paid for without any action, if it isn't scaled in automatically."""
     return resource.parts
 
 

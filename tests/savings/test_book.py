@@ -152,6 +152,10 @@ def test_an_unreadable_row_is_an_error_and_hides_no_other(ledger: Ledger):
     rows, [error] = book.read_open(ledger, TARGET)
     assert (len(rows), "arn:broken" in str(error)) == (1, True)
     ledger.store.put(Key(Category.SAVED, "2026-11", "arn:broken#ours"), {"facts": "?"}, sortable_time(NOV), AtVersion(version=0))
+    broken = saving("x", subject=replace(saving().subject, id="arn:broken"))
+    [error] = book.add_credits(ledger, [(broken, hours(0, 6)), (saving(), hours(0, 6))], NOV)
+    assert "arn:broken" in str(error)
+    assert len(ledger.store.query(Category.SAVED, "2026-11")) == 2, "the other one was added"
     with pytest.raises(CloudError, match="can't be read"):
         book.read_saved(ledger, NOV, NOV + DAY)
 

@@ -42,7 +42,7 @@ def saving(**fields: Any) -> Saving:
 
 
 def done(of: Case, step: StepName = StepName.STOP, memory: Memory = STOPPED, **outcome: Any) -> Finding:
-    outcome = {"result": Result.DONE, "begun": True, **outcome}
+    outcome = {"result": Result.DONE, "begun": True, "excess_usd_per_hour": 0.0, **outcome}
     return Finding(
         case=of,
         step=Step(name=step, because=""),
@@ -192,7 +192,8 @@ DELETED = replace(STOPPED, last_action=StepName.DELETE)
         pytest.param(done(case(saves_usd_per_hour=SAVES), part_done="1 of 2 variants"), 2.0, id="one variant of two"),
         pytest.param(done(case()), None, id="without a price only hours"),
         pytest.param(done(case(saves_usd_per_hour=SAVES, host_id="arn:host")), None, id="a host's money isn't its components'"),
-        pytest.param(done(case(saves_usd_per_hour=SAVES, excess_usd_per_hour=1.5)), 0.5, id="autoscaling's part isn't ours"),
+        pytest.param(done(case(saves_usd_per_hour=SAVES), excess_usd_per_hour=1.5), 0.5, id="autoscaling's part isn't ours"),
+        pytest.param(done(case(saves_usd_per_hour=SAVES), excess_usd_per_hour=None), None, id="autoscaling's part isn't known"),
     ],
 )
 def test_what_an_action_saves_an_hour(finding: Finding, rate: float | None):
@@ -209,7 +210,7 @@ def test_what_an_action_saves_an_hour(finding: Finding, rate: float | None):
         pytest.param(done(case(saves_usd_per_hour=SAVES), result=Result.FAILED), id="not known to be done"),
         pytest.param(done(case(saves_usd_per_hour=SAVES, stop_by="native")), id="the cloud's own idle shutdown"),
         pytest.param(done(case(saves_usd_per_hour=SAVES), StepName.START, START), id="a start"),
-        pytest.param(done(case(saves_usd_per_hour=SAVES, excess_usd_per_hour=2.0)), id="autoscaling would have ended all of it"),
+        pytest.param(done(case(saves_usd_per_hour=SAVES), excess_usd_per_hour=2.0), id="autoscaling would have ended all of it"),
         pytest.param(done(case(saves_usd_per_hour=SAVES), StepName.DELETE, DELETED, part_done="2 of 3 components"), id="left"),
         pytest.param(done(case(saves_usd_per_hour=SAVES), memory=Memory()), id="its time isn't known"),
     ],

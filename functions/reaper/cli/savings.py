@@ -124,7 +124,7 @@ def _print_text(saved: Saved, month: Saved, by: str, ledger: str) -> None:
     total, this_month = format_usd(saved.ours.saved_usd), format_usd(month.ours.saved_usd)
     lines = [f"Saved {total} since {saved.since:%Y-%m-%d}, and {this_month} this month, at list price"]
     if saved.ours.unpriced_hours:
-        lines.append(f"  {saved.ours.unpriced_hours:,.0f} more hours: price unknown")
+        lines.append(f"  {saved.ours.unpriced_hours:,.0f} of {saved.ours.hours:,.0f} hours: price unknown, so not in the dollars")
     if saved.prompted.hours:
         lines.append(
             f"  {format_usd(saved.prompted.saved_usd)} prompted: owners stopped these themselves after a notice. It isn't in the other figures."

@@ -97,22 +97,29 @@ def add_open(ledger: Ledger, saving: Saving, now: datetime) -> None:
 
 
 def replace_open(ledger: Ledger, row: OpenRow, saving: Saving | None, now: datetime) -> None:
-    """Store what became of a saving, or remove it. If another writer came first, that one's stays: the next look goes on from there."""
+    """Store a saving after a look, or remove it if it has ended (None). If another writer came first, that one's stays: the next look goes on from there."""
     if saving is None:
         ledger.store.delete(row.key)
     elif saving != row.saving:
         _put(ledger, row.key, saving, row.version, now)
 
 
-def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: datetime) -> None:
-    """Add these times to the rows of their months. Raises CloudError."""
+def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: datetime) -> list[CloudError]:
+    """Add these times to the rows of their months. Returns the errors of rows that can't be read. Raises CloudError if the ledger fails."""
+    errors: list[CloudError] = []
     by_key: dict[Key, list[tuple[Saving, Span]]] = defaultdict(list)
     for saving, span in credited:
         for month, part in _by_month(span):
             by_key[Key(Category.SAVED, month, f"{comparable_id(saving.subject.id)}#{saving.cause}")].append((saving, part))
     stored = ledger.store.get_many(list(by_key))
     for key, new in by_key.items():
-        _add_to_row(ledger, key, new, stored.get(key), now)
+        try:
+            _add_to_row(ledger, key, new, stored.get(key), now)
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            errors.append(error)
+    return errors
 
 
 def _add_to_row(ledger: Ledger, key: Key, new: Sequence[tuple[Saving, Span]], known: Row | None, now: datetime) -> None:
@@ -180,12 +187,14 @@ def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: d
 
 
 def _columns(noun: Any) -> dict[str, str]:
-    return {COLUMN: _adapter(type(noun)).dump_json(noun, exclude_defaults=True).decode()}
+    form: Any = type(noun)
+    return {COLUMN: _adapter(form).dump_json(noun, exclude_defaults=True).decode()}
 
 
 def _parsed(noun: type[Noun], row: Row) -> Noun:
+    form: Any = noun
     try:
-        parsed: Noun = _adapter(noun).validate_json(row.texts.get(COLUMN, ""))
+        parsed: Noun = _adapter(form).validate_json(row.texts.get(COLUMN, ""))
     except ValueError as error:
         because = f"the ledger's row of savings {row.key.name} can't be read"
         raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error

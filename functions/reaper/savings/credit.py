@@ -1,7 +1,7 @@
 """How one saving is counted from look to look. Pure.
 
 A saving begins with an action of the reaper's, or with a stop that a notice prompted. Time is credited between two complete looks if both show
-the resource at rest (gone, stopped, or idle with no more than the action left) and nobody changed it between them. So its rate stays that of
+the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed it between them. So its rate stays that of
 the action: the list price before it, without what the action left. What can't be proven isn't credited.
 """
 
@@ -96,14 +96,15 @@ class Counted:
 def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
     """The saving that the finding's action begins; None if it saves nothing of its own.
 
-    A resource that lives in another one costs nothing beside it, so only its hours are counted.
+    A resource that lives in another one costs nothing beside it, so only its hours are counted; and so they are if it isn't known what
+    autoscaling would have ended anyway.
     """
     case, memory, action = finding.case, finding.memory or Memory(), finding.step.name
     at, is_left = memory.last_action_at, finding.outcome.part_done and action is StepName.DELETE
     if not finding.is_done or action not in ENDING_ACTIONS or memory.last_action is not action or at is None:
         return None
-    usd = None if case.resource.host_id else case.saves_usd_per_hour.get(action)
-    usd = usd and max(0.0, round(usd - case.excess_usd_per_hour, 6))
+    usd, excess = case.saves_usd_per_hour.get(action), finding.outcome.excess_usd_per_hour
+    usd = None if usd is None or excess is None or case.resource.host_id else max(0.0, round(usd - excess, 6))
     if is_left or usd == 0 or case.resource.stop_by == "native":
         return None
     rate = replace(finding.price, usd_per_hour=usd) if finding.price and usd else None
@@ -255,7 +256,7 @@ def _is_at_rest(case: Case, saving: Saving, own_call_at: datetime, now: datetime
     if parts == ():
         return True
     is_young = _is_young_by_reaper(case, own_call_at, now)
-    if parts is None:  # it wasn't looked at closely, and is as the call left it
+    if parts is None:  # it wasn't described, and is as the call left it
         return is_young and case.resource.changed is not None
     return (state is State.IDLE or is_young) and _is_within(parts, saving.parts_left)
 

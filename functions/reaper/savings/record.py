@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,6 @@ from reaper.savings.book import OpenRow, TrendDay
 from reaper.savings.credit import Cause, Look, Saving, Span
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-Place = tuple[Target, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,14 @@ class Sweep:
 
 def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperError]:
     """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
-    complete = _complete_places(sweep)
+    complete = _complete_kinds(sweep)
+    by_target: dict[Target, list[Finding]] = defaultdict(list)
+    for finding in sweep.findings:
+        by_target[finding.case.resource.target].append(finding)
     errors: list[ReaperError] = []
     for target in sorted(sweep.targets, key=str):
-        findings = [f for f in sweep.findings if f.case.resource.target == target]
-        kinds = {kind for place, kind in complete if place == target}
         try:
-            errors += _record_target(ledger, target, findings, kinds, sweep, now)
+            errors += _record_target(ledger, target, by_target[target], complete[target], sweep, now)
         except ReaperError as error:
             errors.append(error)
     return errors
@@ -77,13 +78,13 @@ def _record_target(
         if still and still.is_waiting and case and case.verdict.state is State.IDLE:
             still = awaited.get(comparable_id(id_))
         counted.append((row, still))
-    book.add_credits(ledger, credited, now)
-    for row, still in counted:
-        book.replace_open(ledger, row, still, now)
     for saving in [*_begun(findings, sweep), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
         book.add_open(ledger, saving, now)
+    not_added = book.add_credits(ledger, credited, now)
+    for row, still in counted:
+        book.replace_open(ledger, row, still, now)
     book.write_trend(ledger, _trend(target, findings, kinds, sweep), now)
-    return list(unread)
+    return [*unread, *not_added]
 
 
 def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
@@ -110,11 +111,14 @@ def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
     }
 
 
-def _complete_places(sweep: Sweep) -> set[Place]:
-    """The places of which every row says that it was read as a whole."""
-    rows = [(target_of_row(row), row) for row in sweep.coverage if not row.is_own]
-    gaps = {(target, row.kind) for target, row in rows if row.status is not Status.OK}
-    return {(target, row.kind) for target, row in rows} - gaps
+def _complete_kinds(sweep: Sweep) -> Mapping[Target, set[str]]:
+    """By target, the kinds of which every row says that they were read as a whole."""
+    kinds: dict[Target, set[str]] = defaultdict(set)
+    gaps: dict[Target, set[str]] = defaultdict(set)
+    for row in sweep.coverage:
+        if not row.is_own:
+            (kinds if row.status is Status.OK else gaps)[target_of_row(row)].add(row.kind)
+    return defaultdict(set, {target: complete - gaps[target] for target, complete in kinds.items()})
 
 
 def _trend(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> Iterator[TrendDay]:

@@ -50,9 +50,8 @@ class ScaleInPlan:
 
 
 def needs_autoscaling(endpoint: EndpointDescription) -> bool:
-    """Whether the autoscaling of the region must be read to know what can be done, or which instances it may end by itself."""
-    least = 1 if endpoint.is_asynchronous or endpoint.may_host_components else 2
-    return any(_instance_count(row) >= least for row in production_variants(endpoint))
+    """Whether the autoscaling of the region must be read to know what can be done."""
+    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(map(_instance_count, production_variants(endpoint)))
 
 
 def plan_scale_in(
