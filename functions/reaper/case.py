@@ -64,7 +64,7 @@ class Evidence:
     """A reading in brief: how many buckets had a point, the last busy one, the highest value, and the level it counts above (None: any value).
 
     `slots`: at most 56 of six hours each, up to the end of the window; empty if nothing is drawn. Activity: the highest value in
-    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0.
+    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0. `seen_at`: when an earlier sweep read it.
     """
 
     signal: str
@@ -76,6 +76,7 @@ class Evidence:
     complete: bool
     slots: tuple[int, ...] = ()
     busy_above: float | None = 0.0
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,16 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether this run read its signals, and doesn't just know a use that an earlier one saw."""
+        return not any(evidence.seen_at for evidence in self.evidence)
+
+    @property
+    def lacks_reply(self) -> bool:
+        """Whether a reply was incomplete and showed no use, which leaves unknown what is neither young nor exempt."""
+        return self.verdict.state is not State.ACTIVE and not all(evidence.complete for evidence in self.evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

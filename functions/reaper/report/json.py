@@ -155,4 +155,5 @@ def _evidence_json(row: Evidence) -> dict[str, Any]:
         "peak": peak,
         "complete": row.complete,
         "busy_above": row.busy_above,
+        "seen_at": utc_text(row.seen_at),
     }
