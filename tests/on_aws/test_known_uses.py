@@ -71,9 +71,8 @@ def test_an_idle_endpoint_costs_two_metrics_a_sweep(account: Account, server: Se
 def test_an_endpoint_falls_idle_in_the_same_sweep_as_without_memory(account: Account, server: Server):
     endpoint(account, "ends", since=5 * DAY, until=-5 * HOUR)
     remembering = Sweeps(server)
-    states = []
-    for hour in range(0, 34):
-        states.append([Sweeps(server).at(NOW + hour * HOUR)[0], remembering.at(NOW + hour * HOUR)[0]])
+    moments = [NOW + hour * HOUR for hour in range(34)]
+    states = [[Sweeps(server).at(moment)[0], remembering.at(moment)[0]] for moment in moments]
     verdicts = [[found["ends"].case.verdict.state for found in pair] for pair in states]
     assert all(first == second for first, second in verdicts)
     assert {first for first, _ in verdicts} == {State.ACTIVE, State.IDLE}
