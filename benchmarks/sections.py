@@ -70,7 +70,7 @@ def day(rows: Mapping[str, Row]) -> str:
 `python benchmarks/day.py`. {measured(rows)}
 The sweeps of one simulated day in mode notify, with a ledger that knows the fleet. One endpoint in twenty is idle, the others are used all the
 time. CloudWatch bills the metrics requested. *times*: how many times the metrics of one sweep that asks everything, which is what a daily
-schedule cost before uses were remembered. CPU time is the median of the day's sweeps, *before* that of a sweep without memory in mode audit.
+schedule cost before uses were remembered. CPU time is the median of the day's sweeps, *before* that of sweeps with the same ledger but without the uses.
 Goals: `times`, no more CPU time than before, no wrong verdict.
 
 {table(heads, lines)}"""

@@ -172,7 +172,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one target and kind was read. `calls` counts API calls by permission name; retries of the SDK are not counted."""
+    """How much of one target and kind was read. `calls` counts API calls by permission name, `metrics` the metrics requested of CloudWatch; retries
+    of the SDK are not counted.
+    """
 
     cloud: str
     account: str
@@ -182,6 +184,7 @@ class Coverage:
     account_name: str | None = None
     resources: int = 0
     calls: Mapping[str, int] = field(default_factory=dict)
+    metrics: int = 0
     missing: str | None = None
     error: str | None = None
 
@@ -207,10 +210,13 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `gb_seconds`: what its function is billed
+    for, if that is known.
+    """
 
     finished_at: datetime
     pause: Pause | None = None
+    gb_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,10 +43,7 @@ MIN_FOR_JUMP = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """One place in one run: how many resources no office hours stop, and how many of them are unknown or idle.
-
-    `asked`: whose signals this run read. `unanswered`: those of them of which a reply was incomplete and showed no use.
-    """
+    """One place in one run: the resources that no office hours stop. `unanswered`: an incomplete reply about them showed no use."""
 
     total: int = 0
     unknown: int = 0
@@ -56,7 +53,7 @@ class PlaceCount:
 
     @property
     def in_doubt(self) -> int:
-        """How many would be unknown had all been asked: what wasn't asked would have been answered as often as what was."""
+        """How many would be unknown if all had been asked about, and been answered as often."""
         return min(self.total, self.unknown + round((self.total - self.asked) * self.unanswered / max(1, self.asked)))
 
 
@@ -150,18 +147,13 @@ def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
     counted: dict[KindInTarget, list[Case]] = defaultdict(list)
     for case in cases:
         counted[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case]
-    return {place: _place_count(there) for place, there in counted.items()}
-
-
-def _place_count(cases: Sequence[Case]) -> PlaceCount:
-    states = [case.verdict.state for case in cases]
-    return PlaceCount(
-        total=len(cases),
-        unknown=states.count(State.UNKNOWN),
-        idle=states.count(State.IDLE),
-        asked=sum(case.was_asked for case in cases),
-        unanswered=sum(case.lacks_reply for case in cases),
-    )
+    return {
+        place: PlaceCount(
+            total=len(there), unknown=sum(case.verdict.state is State.UNKNOWN for case in there), asked=sum(case.was_asked for case in there),
+            idle=sum(case.verdict.state is State.IDLE for case in there), unanswered=sum(case.lacks_reply for case in there),
+        )
+        for place, there in counted.items()
+    }  # fmt: skip
 
 
 def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
@@ -202,7 +194,7 @@ def idle_share(count: PlaceCount) -> IdleShare:
 
 
 def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
-    """The places that were read and at most half of which is unknown, or would be had it been asked: their idle share means something."""
+    """The places that were read and at most half of which is unknown or would be if asked about: their idle share means something."""
     counted = ((place, counts.get(place, PlaceCount())) for place in read)
     return frozenset(place for place, count in counted if 2 * count.in_doubt <= count.total)
 

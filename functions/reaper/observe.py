@@ -318,6 +318,7 @@ def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resou
         status=status,
         resources=resources,
         calls=dict(job.session.calls),
+        metrics=job.session.metrics,
         missing=", ".join(missing) or None,
         error="; ".join(texts[:3]) + more if texts else None,
     )

@@ -140,9 +140,10 @@ def write_cached(
 
     Descriptions that are equal and not old stay. Does nothing if that changes nothing, or if another sweep writes at the same time.
     """
-    stored, cache = read_stored(shelf), shelf.cache
-    if not cache.may_write or not (fresh or uses or stored.rows):
+    cache = shelf.cache
+    if not cache.may_write or not (fresh or uses):
         return
+    stored = read_stored(shelf)
     news = {
         resource_id: replace(entry, described_at=cache.now)
         for resource_id, entry in fresh.items()

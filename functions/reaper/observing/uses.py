@@ -84,15 +84,15 @@ def seen_use(observation: Observation, listed: Resource, before: LastUse | None,
 
     Only complete replies count: a point at an odd time may be taken for a later use than it was.
     """
-    revision = _revision(listed)
-    if revision is None or observation.changing_because:
+    revision, since = _revision(listed), window.recent_since_by_id.get(listed.id)
+    if revision is None or since is None or observation.changing_because:
         return None
     same = before if before and before.revision == revision else None
     readings = [reading for reading in observation.readings if reading.series is not None]
     if not readings or not all(reading.complete for reading in observation.readings):
         return same
     used = max((busy for r in readings if r.role is Role.ACTIVITY and (busy := last_busy(r))), default=None)
-    is_silent = not used or used <= window.recent_since_by_id[listed.id].under_some_rule
+    is_silent = not used or used <= since.under_some_rule
     if is_silent and is_recent(observation, window):
         return None
     if used is None:

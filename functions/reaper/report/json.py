@@ -57,6 +57,11 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "version": run.version,
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
+            "cost": {
+                "metrics_requested": sum(row.metrics for row in report.coverage),
+                "calls": report.totals.calls,
+                "gb_seconds": run.gb_seconds,
+            },
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
         "totals": asdict(report.totals),
