@@ -50,7 +50,7 @@ class Window:
     time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range; `in_full`: that of
     these IDs does. `read_cached(ids)`
     has what earlier sweeps stored. `known`: the readings of what needs no first look, by ID: a use that an earlier sweep saw and that still
-    makes it active, or none if it was silent then and is read in full at once.
+    makes it active, or none if it was silent then and needs its whole window at once.
     """
 
     start: datetime

@@ -1,9 +1,9 @@
 """What sweeps remember of each resource's use, so that later ones ask for the metrics of those only that may have fallen idle. Pure.
 
 A use can't be undone: what was used an hour ago isn't idle for as long as the shortest `idle_after` that may apply to it. How long that is isn't
-remembered. Each sweep works it out anew, so a change of the policy, the tags, the hours or the price needs nothing to be forgotten.
+remembered. Each sweep works it out again, so a change of the policy, the tags, the hours or the price needs nothing to be forgotten.
 
-A resource is asked about once a day in any case, at an hour of its own, so that all of them together are spread over the day.
+A resource is asked about at least once a day, at an hour of its own, so that all of them together are spread over the day.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def unpack(packed: bytes) -> dict[bytes, LastUse]:
 def known_readings(
     resources: Iterable[Resource], stored: LastUses, recent: Mapping[str, RecentSince], in_full: frozenset[str], now: datetime
 ) -> dict[str, tuple[Reading, ...]]:
-    """What needs no first look, by ID: its remembered use as a reading, or nothing if it was silent and is read in full at once.
+    """What needs no first look, by ID: its remembered use as a reading, or nothing if it was silent and needs its whole window at once.
 
-    `in_full`: the IDs of what is asked about in any case.
+    `in_full`: the IDs of what is always asked about.
     """
     resources, known = list(resources), dict[str, tuple[Reading, ...]]()
     counts, seconds = Counter(resource.id for resource in resources), int(now.timestamp())
@@ -80,7 +80,7 @@ def known_readings(
 
 
 def seen_use(observation: Observation, listed: Resource, before: LastUse | None, window: Window, now: datetime) -> LastUse | None:
-    """What to remember of a resource as `listed`, which may be what it was `before`; None if it has to be asked about in any case.
+    """What to remember of a resource as `listed`, which may be what it was `before`; None if it must be asked about.
 
     Only complete replies count: a point at an odd time may be taken for a later use than it was.
     """
