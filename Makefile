@@ -18,7 +18,10 @@ help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(UV):
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@# Without ensurepip, which Debian packages apart, half a virtual environment would be left behind.
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(PYTHON) -c 'import sys; sys.exit( \
+		"This Python lacks its module venv. On Debian and Ubuntu, install it with: apt install python%d.%d-venv" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	@# pip accepts no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first without a continuation.
 	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
@@ -38,6 +41,8 @@ $(VENV)/.dev: $(UV) pyproject.toml constraints.txt
 
 demo: $(VENV)/.demo ## Sweep a simulated fleet. Writes demo/report.html and demo/report.json.
 	$(BIN)/reaper demo --output demo
+	@printf '%s\n' '' 'To run reaper yourself, paste the first line. The second one sets up completion for new shells.' '' \
+		'    export PATH="$(CURDIR)/$(BIN):$$PATH"' '    reaper --install-completion'
 
 story: $(VENV)/.demo ## Play two weeks of notices, stops and restores on a simulated fleet, in the terminal.
 	$(BIN)/reaper demo --story --output demo
@@ -56,6 +61,7 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/mypy
 	PYTHONPATH=functions:sandbox $(BIN)/lint-imports
 	$(BIN)/python -m docs.kinds --check
+	$(BIN)/python -m docs.costs --check
 	$(BIN)/pytest -q -n 2 $(CHECKED)
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/python infra/aws/target_role.py --check
@@ -105,8 +111,9 @@ bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and 
 pictures: $(VENV)/.dev ## Renew the pictures in docs/images.
 	PICTURES=1 $(BIN)/pytest -q -n 2 tests/e2e/test_report_page.py tests/e2e/test_mail_look.py tests/e2e/test_snooze_page.py
 
-docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; and infra/aws/target-role.yaml.
+docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; docs/costs.md; infra/aws/target-role.yaml.
 	$(BIN)/python -m docs.kinds
+	$(BIN)/python -m docs.costs
 	$(BIN)/python infra/aws/target_role.py
 
 prices: $(VENV)/.demo ## Write the price snapshot from price lists: AWS=index.json AZURE='page1.json page2.json' AS_OF=2026-11-20.

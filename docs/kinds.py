@@ -1,4 +1,4 @@
-"""Writes everything in the docs that follows from the kinds: docs/kinds.md, docs/permissions.md and the README's table of kinds.
+"""Writes everything in the docs that follows from the kinds: docs/kinds.md, docs/permissions.md and the README's short table of kinds.
 
 `--check` writes nothing and fails if any of them is out of date.
 """
@@ -39,13 +39,15 @@ Everything the kinds need, as lists to paste into `template.yaml` and the Bicep 
 
 def kinds_page() -> str:
     """docs/kinds.md."""
-    return KINDS_HEAD + "".join(f"\n{_kind_section(kind)}" for kind in kinds())
+    rows = "".join(f"| [`{k.name}`](#{k.name}) | {k.title} | {_can_be(k)} |\n" for k in kinds())
+    table = f"\n| kind | resource | can be |\n| --- | --- | --- |\n{rows}"
+    return KINDS_HEAD + table + "".join(f"\n{_kind_section(kind)}" for kind in kinds())
 
 
 def _kind_section(kind: Kind[Any]) -> str:
     permissions = "\n".join(f"- `{p}`" for p in kind.permissions)
     return (
-        f"## `{kind.name}`\n\n{kind.title} ({kind.docs})\n\n"
+        f"## `{kind.name}`\n\n[{kind.title}]({kind.docs})\n\n"
         f"| | |\n| --- | --- |\n| activity | {kind.activity} |\n| heartbeat | {kind.heartbeat} |\n| otherwise | {kind.without_proof} |\n\n"
         f"Permissions:\n\n{permissions}\n{_actions(kind)}"
     )
@@ -111,12 +113,12 @@ def readme() -> str:
 
 
 def _table() -> str:
-    rows = "".join(f"| [{k.title}]({k.docs}) | `{k.name}` | {', '.join(_participles(k)) or '-'} |\n" for k in kinds())
-    return f"| resource | kind | can be |\n| --- | --- | --- |\n{rows}"
+    rows = "".join(f"| {k.title} | {_can_be(k)} |\n" for k in kinds())
+    return f"| [what it checks](docs/kinds.md) | can be |\n| --- | --- |\n{rows}"
 
 
-def _participles(kind: Kind[Any]) -> list[str]:
-    return [spec.participle for spec in kind.actions.values()]
+def _can_be(kind: Kind[Any]) -> str:
+    return ", ".join(spec.participle for spec in kind.actions.values()) or "reported only"
 
 
 def pages() -> Mapping[Path, str]:

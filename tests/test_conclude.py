@@ -23,6 +23,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.model import Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
+from reaper.report import json
 from reaper.run import OpenRun
 
 
@@ -100,6 +101,13 @@ def writes_during(deployment: FakeDeployment, step: Callable[[], object]) -> lis
     step()
     deployment.ledger.fail_on = lambda call, id_: None
     return written
+
+
+def test_the_report_carries_the_tag_keys_of_its_policy(deployment: FakeDeployment):
+    deployment.policy = policy(f"{POLICY}\nreport: {{tags: team}}")
+    run_report = phases(deployment).conclude()
+    assert run_report.run.report_tags == ("team",)
+    assert json.report_json(run_report)["run"]["report_tags"] == ["team"]
 
 
 def test_a_notice_is_sent_and_written_once_by_two_concludes(deployment: FakeDeployment):

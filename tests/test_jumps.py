@@ -164,7 +164,7 @@ def test_admins_are_told_of_a_jump_once_when_it_is_recorded():
     summaries = [m for m in deployment.channel.messages if m.audience == "admins"]
     assert len(summaries) == 1
     assert "idle share jumped in 1 place" in summaries[0].subject
-    line = "- sagemaker-endpoint in account 123456789012, us-east-1, since 2026-11-22 14:17 UTC: 10 of 10 sagemaker-endpoint resources"
+    line = "- sagemaker-endpoint in account 123456789012, us-east-1, since Sun 22 Nov 2026, 14:17 UTC: 10 of 10 sagemaker-endpoint resources"
     assert line in summaries[0].text
     assert "run `reaper release --account 123456789012`" in summaries[0].text
     deployment.now += HOUR

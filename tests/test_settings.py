@@ -9,6 +9,7 @@ from reaper.model import Mode
 from reaper.settings import SETTING_DOCS, Settings, from_env, narrow_settings, require_durable_stores, require_kept_memory
 
 KINDS = ("sagemaker-endpoint", "sagemaker-notebook")
+A_SUBSCRIPTION = "aaaaaaaa-1111-1111-1111-111111111111"
 
 
 def test_the_default_mode_is_audit():
@@ -23,6 +24,10 @@ def test_list_settings_are_comma_separated():
     ("environ", "message"),
     [
         ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit': unknown mode; use audit, notify, announce or enforce"),
+        (
+            {"REAPER_SUBSCRIPTIONS": "ml"},
+            "REAPER_SUBSCRIPTIONS: 'ml' isn't a subscription ID such as 00000000-0000-0000-0000-000000000000",
+        ),
         ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe': use true or false"),
         ({"REAPER_MOED": "audit"}, "unknown setting REAPER_MOED; did you mean REAPER_MODE?"),
     ],
@@ -48,6 +53,7 @@ def test_a_manual_call_can_narrow_kinds_and_regions():
         ({"regions": {"a": 1}}, "regions: {'a': 1} is not a list of strings"),
         ({"mode": 3}, "mode: 3 is not a string"),
         ({"cloud": "gcp"}, "unknown cloud 'gcp'; use aws, azure or all"),
+        ({"subscription": "abc"}, "subscriptions: 'abc' isn't a subscription ID such as 0000"),
     ],
 )
 def test_an_invalid_call_is_an_error(event: dict, message: str):
@@ -70,8 +76,8 @@ def test_a_call_never_raises_the_mode(mode: str):
         ({"regions": ("us-east-1",)}, {"regions": "all"}),
         ({"accounts": ("111111111111",)}, {"account": "222222222222"}),
         ({"accounts": ("111111111111",)}, {"accounts": "organization"}),
-        ({"subscriptions": ("aaaa-1",)}, {"subscription": "bbbb-2"}),
-        ({"subscriptions": ("aaaa-1",)}, {"subscriptions": "all"}),
+        ({"subscriptions": (A_SUBSCRIPTION,)}, {"subscription": A_SUBSCRIPTION.replace("a", "b")}),
+        ({"subscriptions": (A_SUBSCRIPTION,)}, {"subscriptions": "all"}),
     ],
 )
 def test_a_call_never_adds_a_place(ours: dict, event: dict):
@@ -80,9 +86,9 @@ def test_a_call_never_adds_a_place(ours: dict, event: dict):
 
 
 def test_a_call_may_choose_among_the_configured_places():
-    ours = Settings(regions=("us-east-1", "eu-west-1"), subscriptions=("aaaa-1",))
+    ours = Settings(regions=("us-east-1", "eu-west-1"), subscriptions=(A_SUBSCRIPTION,))
     assert narrow_settings(ours, {"region": "eu-west-1"}, KINDS).regions == ("eu-west-1",)
-    assert narrow_settings(ours, {"subscription": "AAAA-1"}, KINDS).subscriptions == ("AAAA-1",)
+    assert narrow_settings(ours, {"subscription": A_SUBSCRIPTION.upper()}, KINDS).subscriptions == (A_SUBSCRIPTION,)
     assert narrow_settings(ours, {"regions": []}, KINDS).regions == ours.regions
     assert narrow_settings(replace(ours, regions=("all",)), {"region": "ap-south-1"}, KINDS).regions == ("ap-south-1",)
 
@@ -92,7 +98,7 @@ def test_a_call_may_choose_among_the_configured_places():
 )
 def test_an_empty_list_in_a_call_does_not_mean_all(event: dict):
     with pytest.raises(SettingsError, match=r"is empty; leave it out to include all"):
-        narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), event, KINDS)
+        narrow_settings(Settings(regions=("us-east-1",), subscriptions=(A_SUBSCRIPTION,)), event, KINDS)
 
 
 LASTING = Settings(ledger="dynamodb://table")

@@ -13,7 +13,7 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.histories import history_of
 from fakes.memory_ledger import InMemoryLedger
 from fakes.sample_reports import finding
-from fakes.snooze_requests import KEYS, LINK, desk
+from fakes.snooze_requests import KEYS, RESOURCE, TOKEN, VISIT, desk
 from reaper.acting import restore
 from reaper.ledger import sqlite
 from reaper.ledger.ledger import Ledger, comparable_id
@@ -22,7 +22,6 @@ from reaper.model import Memory, Result, State, StepName
 from reaper.pending import unfinished
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
-from reaper.snooze.token import sign_link
 
 STEM = "arn:aws:sagemaker:us-east-1:123456789012:app/d-1/Ana"
 OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"
@@ -65,8 +64,8 @@ def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
 
 
 def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
-    token = sign_link(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
-    body = f"t={token}&days=3&reason=".encode()
+    ledger.add_visit(replace(VISIT, resources=(replace(RESOURCE, id=OLD),)))
+    body = f"t={TOKEN}&r=1&days=3&reason=".encode()
     reply = handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
     snooze_end = ledger.recall([NEW], NOW)[NEW].snoozed_until

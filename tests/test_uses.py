@@ -19,13 +19,14 @@ from reaper import registry
 from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.ledger.unreached import read_hints
-from reaper.limits import PlaceCount, idle_share, places_with_known_share
+from reaper.limits import idle_share, places_with_known_share
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window
 from reaper.observing import cache, uses
 from reaper.observing.cache import ConfigurationCache
 from reaper.observing.uses import LastUse
 from reaper.pending import holds
+from reaper.pending.holds import PlaceCount
 from reaper.run import OpenRun
 
 LIMITS = (

@@ -1,4 +1,4 @@
-"""Which AWS accounts to sweep, as settings, options and calls name them. Pure.
+"""Which AWS accounts and Azure subscriptions to sweep, as settings, options and calls name them. Pure.
 
 Account and unit IDs: https://docs.aws.amazon.com/organizations/latest/APIReference/API_OrganizationalUnit.html
 """
@@ -16,6 +16,7 @@ ACCOUNT_ID = re.compile(r"[0-9]{12}")
 UNIT_ID = re.compile(r"ou-[0-9a-z]{4,32}-[0-9a-z]{8,32}")
 ROLE_NAME = re.compile(r"([\w+=,.@-]+/)*[\w+=,.@-]{1,64}", re.ASCII)
 EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
+SUBSCRIPTION_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 MANAGEMENT_GROUP_ID = re.compile(r"[\w.()-]{1,90}", re.ASCII)
 TARGET_ROLE = "ml-idle-reaper-target"
 
@@ -58,6 +59,14 @@ def account_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:
         if not ACCOUNT_ID.fullmatch(account):
             raise SettingsError(f"{key}: {account!r} isn't an AWS account ID; use 12 digits, with leading zeros")
     return tuple(dict.fromkeys(ids))
+
+
+def subscription_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:
+    """The IDs in the usual spelling. Raises SettingsError that names `key` and the first that isn't a subscription's ID."""
+    for subscription in ids:
+        if not SUBSCRIPTION_ID.fullmatch(subscription):
+            raise SettingsError(f"{key}: {subscription!r} isn't a subscription ID such as 00000000-0000-0000-0000-000000000000")
+    return tuple(dict.fromkeys(map(str.lower, ids)))
 
 
 def unit_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:

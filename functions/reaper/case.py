@@ -49,11 +49,13 @@ class Owner:
     """The address to notify and its source; `address` is None if no owner is known.
 
     `claimed`: the owner that a tag or the cloud names, if no address of the resource's own may be mailed. Nothing is ever sent there.
+    `disowned_by`: the owner that a tag or the cloud names, who said that it isn't theirs.
     """
 
     address: str | None
     source: str
     claimed: Claim | None = None
+    disowned_by: str | None = None
 
 
 NO_OWNER = Owner(address=None, source="no owner was looked for")
@@ -112,11 +114,26 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReason:
+    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
+
+    `after`: what follows the release.
+    """
+
+    because: str
+    since: datetime | None = None
+    release: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to do now with one resource, and why."""
+    """What to do now with one resource, and why. Of a hold: the action that waits (`held`), and each limit or jump over it."""
 
     name: StepName
     because: str
+    held: StepName | None = None
+    hold_reasons: tuple[HoldReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +227,13 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `gb_seconds`: what its function is billed
-    for, if that is known.
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
+    `gb_seconds`: what its function is billed for, if that is known.
     """
 
     finished_at: datetime
     pause: Pause | None = None
+    report_tags: tuple[str, ...] = ()
     gb_seconds: float | None = None
 
 

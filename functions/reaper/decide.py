@@ -21,15 +21,16 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
-from reaper.limits import PlaceCount, PlaceCounts
+from reaper.limits import PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished
-from reaper.pending.holds import KindInTarget, RunScope
+from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import contained, dates, holding, possible_actions
 from reaper.planning.holding import Limited, Planned, Swept
+from reaper.policy import owners
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -206,6 +207,8 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
 
 def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
     """Plan each case once. What needs no decision is only counted."""
+    known, fallback = dict(memories), phase.context.policy.owners.fallback
+    cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     by_id = {case.resource.id: case for case in cases}
     planned: list[Planned] = []
     counted: list[Case] = []

@@ -141,12 +141,10 @@ def notice_was_for_another(case: Case, memory: Memory) -> bool:
 
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner."""
-    return (
-        memory.notified_owner is not None
-        and case.owner.address is not None
-        and memory.notified_owner.lower() != case.owner.address.lower()
-    )
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs."""
+    told, present = memory.notified_owner, case.owner.address
+    is_older = case.owner.disowned_by and memory.warned_at and memory.disowned_at and memory.warned_at <= memory.disowned_at
+    return bool(is_older) or (told is not None and present is not None and told.lower() != present.lower())
 
 
 def notice_was_for_part(memory: Memory) -> bool:

@@ -47,7 +47,7 @@ def account_of(resource: Resource) -> str:
 class ActionSpec:
     """What one action does to a resource of a kind, and how to undo it, for people.
 
-    `participle` completes "It will be ...". `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
+    `participle` completes "It will be ...". `noun`: what it is called, if not by its name. `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
     `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then.
     """
 
@@ -56,6 +56,7 @@ class ActionSpec:
     undo: str
     permissions: tuple[str, ...]
     no_effect_where: str = ""
+    noun: str = ""
 
 
 def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -82,7 +83,7 @@ class Kind(Generic[C]):
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
     account or workspace that people know it by.
 
-    For `policy check`: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
+    For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
 
     `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours

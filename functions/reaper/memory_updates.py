@@ -12,6 +12,7 @@ from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, possible_actions
+from reaper.policy import owners
 
 
 def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
@@ -200,12 +201,15 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
 
     A notice that this look proves wrong is void. Use, change and protection end the idle period. `unknown` and free resources leave it as it was. Pass the case as judged, before
     `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are only touched once they are over, or if
-    a snooze was for an earlier resource with this ID. A row that is dated ahead stays, so that later runs see it.
+    a snooze was for an earlier resource with this ID. "Not mine" ends once another owner is found. A row that is dated ahead stays, so that later runs see it.
     """
     if idle_period.dated_ahead_because(memory, now):
         return memory
     memory = idle_period.without_wrong_notice(case, memory, now)
     case = idle_period.since_own_call(case, memory, now)
+    found = case.owner.disowned_by or case.owner.address
+    if memory.disowned_by and case.resource.tags is not None and not owners.is_disowned(case.resource, memory, found):
+        memory = replace(memory, disowned_by=None, disowned_at=None)
     if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(
             case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now

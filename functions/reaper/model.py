@@ -273,7 +273,7 @@ class Memory:
     `enrolment_digest` is the digest of what an enrolment notice named. `claimed_since` and `claimed_until`: the time that the
     last notice of idleness called idle, whether it still counts or not, and `claimed_to` its recipient. `wrong_hour`: an hour of use that
     proved such a notice wrong, until `wrong_notice_to` has a message about the notice of `wrong_notice_at`. `snoozed_at` is when the
-    owner snoozed it.
+    owner snoozed it. `disowned_by`: the address whose owner said, at `disowned_at`, that it isn't theirs.
 
     The intent of the last action: `last_action`, `last_action_at`, `last_action_run`, `manifest_address` and `manifest_sha256`, all written
     before its first call. `last_action_result` and `last_action_because`: its result, None while that is unknown. `last_action_part`: the part
@@ -304,6 +304,8 @@ class Memory:
     snoozed_at: datetime | None = None
     snoozed_by: str | None = None
     snooze_reason: str | None = None
+    disowned_by: str | None = None
+    disowned_at: datetime | None = None
     last_action: StepName | None = None
     last_action_at: datetime | None = None
     manifest_address: str | None = None

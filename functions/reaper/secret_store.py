@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper.errors import CloudError, Reason
+from reaper.extras import install_command
 from reaper.policy import secret_grants
 
 OPERATION = "secret:Read"
@@ -61,7 +62,7 @@ def _secret_module(name: str) -> Any:
     try:
         return import_module(f"reaper.{name}.stores.secrets")
     except ImportError as error:
-        raise CloudError(Reason.REFUSED, OPERATION, f"needs the extra `{name}`; pip install 'ml-idle-reaper[{name}]'") from error
+        raise CloudError(Reason.REFUSED, OPERATION, f"needs an extra: {install_command(name)}") from error
 
 
 def _value_inside(text: str, key: str, ref: str) -> str:

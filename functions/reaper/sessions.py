@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from reaper.case import Coverage
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.extras import install_command
 from reaper.model import Account, Status, Target
 from reaper.settings import Settings
 from reaper.text import count_noun
@@ -59,16 +60,24 @@ def list_all_accounts(
 ) -> tuple[list[Account], list[Coverage]]:
     """The accounts to sweep in all clouds, and a row for each cloud whose accounts couldn't be listed.
 
-    A cloud that the settings don't name is skipped, with a message, if it has no credentials here. Raises SettingsError if nothing is left to
-    sweep.
+    A cloud that the settings don't name is skipped, with a message, if it has no credentials here. Raises SettingsError for a misspelled
+    region, and if nothing is left to sweep.
     """
     accounts: list[Account] = []
     rows: list[Coverage] = []
     settings_errors: list[SettingsError] = []
+    available: list[str] = []
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
-            if is_available(settings, name, progress):
-                accounts += list_accounts(settings, name)
+            available += [name] if is_available(settings, name, progress) else []
+        except SettingsError as error:
+            settings_errors.append(error)
+            rows.append(_failure_row(name, error))
+    if "aws" in available:  # before any cloud is asked: what is misspelled would be missing from the report
+        import_module("reaper.aws.targets").check_regions(settings.regions, progress)
+    for name in available:
+        try:
+            accounts += list_accounts(settings, name)
         except CloudError as error:
             rows.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
@@ -163,16 +172,21 @@ def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
     is_named = settings.cloud == cloud or _is_named(settings, cloud)
     try:
-        targets = import_module(f"reaper.{cloud}.targets")
+        import_module(f"reaper.{cloud}.targets")
     except ImportError as error:
         if is_named:
-            raise SettingsError(f"{cloud} needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+            raise SettingsError(f"{cloud} needs an extra: {install_command(cloud)} ({error})") from error
         progress(f"{cloud}: skipped, its SDK isn't installed")
         return False
-    if settings.cloud == "all" and not is_named and not targets.has_credentials():
+    if settings.cloud == "all" and not is_named and not has_credentials(cloud):
         progress(f"{cloud}: skipped, no credentials found. Use --cloud {cloud} to make this an error")
         return False
     return True
+
+
+def has_credentials(cloud: str) -> bool:
+    """Whether there seems to be a way to sign in to a cloud whose SDK is installed. Makes no call."""
+    return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
 
 
 def _is_named(settings: Settings, cloud: str) -> bool:

@@ -111,7 +111,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         exclude_accounts=account_scope.account_ids("REAPER_EXCLUDE_ACCOUNTS", split_words(get("REAPER_EXCLUDE_ACCOUNTS", ""))),
         role_name=account_scope.role_name("REAPER_TARGET_ROLE", get("REAPER_TARGET_ROLE", account_scope.TARGET_ROLE)),
         external_id=parsed(account_scope.external_id, "REAPER_EXTERNAL_ID", get("REAPER_EXTERNAL_ID")),
-        subscriptions=split_words(get("REAPER_SUBSCRIPTIONS", "")),
+        subscriptions=account_scope.subscription_ids("REAPER_SUBSCRIPTIONS", split_words(get("REAPER_SUBSCRIPTIONS", ""))),
         management_group=parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
         ledger=get("REAPER_LEDGER"),
         manifests=get("REAPER_MANIFESTS"),
@@ -148,6 +148,7 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
             *settings.exclude_accounts,
             *account_scope.account_ids("exclude_accounts", options.get("exclude_accounts", ())),
         ),
+        "subscriptions": account_scope.subscription_ids("subscriptions", options.get("subscriptions", settings.subscriptions)),
         "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds),
     }
     return replace(settings, **options)

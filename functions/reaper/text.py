@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -36,6 +37,18 @@ def format_day(when: datetime, tz: str = UTC) -> str:
 def format_clock(when: datetime, tz: str = UTC) -> str:
     """`10:00 UTC`: never without the zone's name."""
     return f"{when.astimezone(ZoneInfo(tz)):%H:%M} {tz}"
+
+
+def with_local_times(text: str, tz: str) -> str:
+    """`text` with every time such as `2026-11-28 10:00 UTC` as `format_time` shows it in that zone."""
+
+    def local(match: re.Match[str]) -> str:
+        try:
+            return format_time(datetime.fromisoformat(f"{match[1]}+00:00"), tz)
+        except (ValueError, OverflowError):  # other people's words
+            return match[0]
+
+    return re.sub(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b", local, text, flags=re.ASCII)
 
 
 def format_usd(usd: float, decimals: int | None = None) -> str:
@@ -89,16 +102,24 @@ def short_repr(value: object) -> str:
     return text[: MAX_VALUE_LENGTH - 3] + "..." if cut else text
 
 
+def validation_text(message: str) -> str:
+    """The message of one of pydantic's errors without the words that it puts before ours."""
+    return message.removeprefix("Value error, ")
+
+
 def first_few(values: Sequence[str]) -> str:
     """The first of them, shortened, and how many more there are: `a, b, c and 8,997 more`."""
     more = len(values) - MAX_NAMED
     return ", ".join(map(shorten, values[:MAX_NAMED])) + (f" and {more:,} more" if more > 0 else "")
 
 
-def did_you_mean(word: str, valid: Collection[str]) -> str:
-    """`; did you mean us-east-1?`: the most similar name, with swapped letters preferred to another letter; empty if none is similar."""
+def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
+    """`; did you mean us-east-1?`: the most similar name, with swapped letters preferred to another letter; empty if none is similar.
+
+    `cutoff`: how similar it must be, up to 1.
+    """
     by_text = {name.lower(): name for name in valid}
     word = shorten(word.lower())
-    near = get_close_matches(word, by_text, n=5)
+    near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
     best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
     return f"; did you mean {by_text[best]}?" if best else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
@@ -122,8 +122,8 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
         page = runtime.invoke(_event("GET", link.path, link.query)).answer
         token = re.search(r'name="t" value="([^"]+)"', page["body"])[1]
-        answer = runtime.invoke(_event("POST", link.path, "", f"t={token}&days=3&reason=demo")).answer
-        forged = runtime.invoke(_event("POST", link.path, "", f"t={token[:-3]}abc&days=3")).answer
+        answer = runtime.invoke(_event("POST", link.path, "", f"t={token}&r=1&days=3&reason=demo")).answer
+        forged = runtime.invoke(_event("POST", link.path, "", f"t={token[:-3]}abc&r=1&days=3")).answer
     assert (page["statusCode"], answer["statusCode"], forged["statusCode"]) == (200, 200, 403)
     assert keeping.denied == []
 
@@ -163,23 +163,24 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         [finding] = runtime.invoke({}).answer["findings"]
     [link] = [link_match[0] for call in mails(server) if (link_match := LINK.search(json.dumps(call.params)))]
-    path, token = urlsplit(link).path, urlsplit(link).query.removeprefix("t=")
+    path, [token] = urlsplit(link).path, parse_qs(urlsplit(link).query)["t"]
     row = rows(server)[f"memory#{finding['id']}"]
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
     started = len(server.calls)
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
 
         def send(form: str) -> int:
-            return int(runtime.invoke(_event("POST", path, "", f"t={token}&{form}")).answer["statusCode"])
+            return int(runtime.invoke(_event("POST", path, "", f"t={token}&r=1&{form}")).answer["statusCode"])
 
         looked = [runtime.invoke(_event(method, path, f"t={token}")).answer["statusCode"] for method in ("GET", "HEAD")]
         first, again = send("days=3&reason=demo&name=Ana"), send("days=3")
         server.rules.append(on("UpdateItem", lost(), times=1))
         longer, shorter = send("days=7"), send("days=1&shorten=yes")
+        disowned, taken_back = send("do=disown"), send("days=3")
         after = rows(server)[f"memory#{finding['id']}"]
         forget(server, "state#format", f"memory#{finding['id']}")
         anew = send("days=2")
-    assert (looked, first, again, longer, shorter, anew) == ([200, 200], 200, 200, 200, 200, 200)
+    assert (looked, first, again, longer, shorter, disowned, taken_back, anew) == ([200, 200], *([200] * 7))
     assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})
     assert {name for name in row if row[name] != after[name]} == {"expires", "touched", "version", "writer", "written"}
     assert "state#format" not in rows(server), "only a sweep marks the ledger"

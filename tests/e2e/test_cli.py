@@ -112,7 +112,9 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
         (["plan", "--output", ""], {}, "--output '' names no file"),
         (["demo", "--output", ""], {}, "--output '' names no folder"),
         (["plan", "--output", "-", "--kind", ""], {}, "--kind '' is empty"),
-        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "isn't a subscription ID such as 0000"),
+        (["sweep", "--subscription", "abc"], {}, "--subscription: 'abc' isn't a subscription ID such as 0000"),
+        (["sweep", "--region", "us-east1"], {}, "error unknown AWS region us-east1; did you mean us-east-1?"),
+        (["sweep"], {"REAPER_REGIONS": "us-east-1,us-esat-1"}, "unknown AWS region us-esat-1; did you mean us-east-1?"),
     ],
 )
 def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: list[str], environ: dict[str, str], message: str):
@@ -121,6 +123,17 @@ def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: 
     assert completed.stdout == ""
     assert message in " ".join(completed.stderr.split())
     assert "Traceback" not in completed.stderr
+
+
+def test_an_unknown_region_that_is_like_no_other_is_asked(server: Server, account: Account):
+    completed = reaper(server, "sweep", "--region", "us-east-9", "--kind", "sagemaker-endpoint", "--format", "json")
+    assert "aws: us-east-9 isn't a region that this version knows. It is asked all the same" in completed.stderr
+    assert {row["region"] for row in json.loads(completed.stdout)["coverage"]} == {"us-east-9"}
+
+
+def test_a_misspelled_region_stops_both_clouds_before_any_call(server: Server):
+    completed = reaper(server, "sweep", "--region", "us-east1", REAPER_SUBSCRIPTIONS="11111111-1111-1111-1111-111111111111")
+    assert (completed.returncode, completed.stdout, server.calls) == (2, "", [])
 
 
 def test_missing_credentials_are_an_error():
@@ -301,9 +314,10 @@ def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account
 
 
 def test_explain_suggests_a_similar_name(server: Server, account: Account):
-    completed = reaper(server, "explain", "QUIET", "--cloud", "aws")
+    completed = reaper(server, "explain", "quite", "--cloud", "aws")
     assert (completed.returncode, completed.stdout) == (2, "")
-    assert "'QUIET' was not found in 2 resources; did you mean quiet?" in completed.stderr
+    assert "'quite' was not found in 2 resources; did you mean quiet?" in completed.stderr
+    assert reaper(server, "explain", "QUI", "--cloud", "aws").stdout.startswith("quiet\n"), "a part that only one has"
 
 
 def test_policy_check_and_schema_print_their_results(tmp_path: Path):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from functools import cached_property
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,20 @@ class Story:
         ]
 
     @cached_property
+    def readings(self) -> list[tuple[str, str]]:
+        """Every mail as its reader sees it, once as text and once as HTML, with its subject and no line breaks. And what costs are in."""
+        readings = []
+        for path in sorted((self.home / "mail").glob("*.eml")):
+            message = message_from_bytes(path.read_bytes())
+            unit = "a month" if str(message["Subject"]).startswith("[ML Idle Reaper]") else "a day"
+            for part in (p for p in message.walk() if p.get_content_maintype() == "text"):
+                body = unescape(
+                    re.sub(r"<style>.*?</style>|<[^>]+>", " ", part.get_payload(decode=True).decode(), flags=re.DOTALL)
+                )
+                readings.append((unit, re.sub(r"\s+", " ", f"{message['Subject']}. {body}")))
+        return readings
+
+    @cached_property
     def manifests(self) -> list[dict]:
         return [json.loads(path.read_text()) for path in sorted((self.home / "manifests").glob("*/*.json"))]
 
@@ -136,7 +151,7 @@ def test_every_mail_in_the_story_is_a_file(story: Story):
 def test_story_notices_match_the_mails_cost_and_date(story: Story):
     first = story.day("Monday 2 November")
     named = re.findall(
-        r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ wasted|price unknown)\. ((?:It will be|From) .*?2026, \d\d:\d\d [A-Z][\w/]+)",
+        r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ wasted since \w+ \d+ \w+|price unknown)\. ((?:It will be|From) .*?2026, \d\d:\d\d [A-Z][\w/]+)",
         first,
     )
     assert {name for name, *_ in named} == {*story_fleet.SILENT_ENDPOINTS, "gpu-nightly", "kim-sandbox", "dev-mia", "dev-ana"}
@@ -182,6 +197,32 @@ def test_a_keep_tag_set_before_the_recheck_wins(story: Story):
     assert story.finding("pricing-ab")["state"] == "exempt"
 
 
+def test_every_cost_in_a_mail_has_the_one_unit_of_its_reader(story: Story):
+    assert {unit for unit, _ in story.readings} == {"a day", "a month"}
+    for unit, text in story.readings:
+        amounts = re.findall(r"\$\d[\d,]*(?:\.\d+)?(?: (?:a|an|per) \w+| wasted since \w{3} \d+ \w{3})?", text)
+        assert {re.sub(r"\$[\d,.]+ ?| since .*", "", amount) for amount in amounts} <= {unit, "wasted"}, text
+        assert not re.search(r"an hour|per hour|/hour|dollars", text, re.IGNORECASE)
+
+
+def test_no_mail_speaks_of_several_resources_as_of_one(story: Story):
+    several = 0
+    for _, subject, text in story.mails:
+        head = "\n".join([subject, *(line for line in text.partition("\n1. ")[0].splitlines() if "Keep it" not in line)])
+        counts = {(int(count), noun) for count, noun in re.findall(r"(\d+) (?:idle )?(ML resources?)\b", head)}
+        assert all(noun == ("ML resource" if count == 1 else "ML resources") for count, noun in counts), subject
+        if "[ML Idle Reaper]" not in subject and max(counts)[0] > 1:
+            several += 1
+            assert not re.search(r"\b(it|its|this resource|costs)\b", head, re.IGNORECASE), head
+    assert several >= 4
+
+
+def test_after_actions_a_summary_says_what_they_save(story: Story):
+    subjects = [subject for to, subject, _ in story.mails if "taken, saving" in subject]
+    assert len(subjects) == 2, "what office hours stop starts again in the morning"
+    assert not [s for s in subjects if " idle " in s.replace("idle share", "")]
+
+
 def test_stopped_resources_are_smaller_at_the_end(story: Story):
     sizes = {name: story.finding(name)["size"] for name in ("recommender-old", "gb300-trial")}
     assert {name: size.rpartition(" ")[2] for name, size in sizes.items()} == dict.fromkeys(sizes, "x1")
@@ -203,7 +244,7 @@ def test_a_metrics_outage_stops_nothing_in_use(story: Story):
     assert [subject for to, subject, _ in story.mails if to == "shop@example.com"] == [], "their owner reads nothing untrue"
     assert "idle share jumped in 1 place" in day
     assert {story.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
-    assert "churn-model: $22.13 a day, $310 wasted. It will be scaled in on or after Mon 16 Nov" in story.day(
+    assert "churn-model: $22.13 a day, $310 wasted since Fri 30 Oct. It will be scaled in on or after Mon 16 Nov" in story.day(
         "Friday 13 November"
     )
     assert [m["name"] for m in story.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []

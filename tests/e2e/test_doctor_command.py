@@ -43,6 +43,16 @@ def test_nothing_to_fix_is_status_0_and_the_json_is_exact(server: Server):
     assert {"credentials.aws", "reading.aws", "metrics.aws", "policy"} <= {check["check"] for check in content["checks"]}
 
 
+def test_without_credentials_only_the_sign_in_is_asked_for():
+    stores = {"REAPER_LEDGER": "dynamodb://ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
+    completed = doctor(None, "--cloud", "aws", "--mode", "enforce", "--format", "json", AWS_DEFAULT_REGION="us-east-1", **stores)
+    assert completed.returncode == 1
+    first, *others = json.loads(completed.stdout)["checks"]
+    assert (first["check"], first["fix"].split(":")[0]) == ("credentials.aws", "Sign in")
+    assert first["because"].endswith("Until you sign in, these can't be checked: clock.aws, ledger, manifests, pause")
+    assert [check["check"] for check in others if "credentials" in check["because"]] == []
+
+
 def test_something_to_fix_is_status_1_and_names_the_command(server: Server):
     server.rules.append(without("sagemaker:ListNotebookInstances"))
     completed = doctor(server, "--cloud", "aws", COLUMNS="50")

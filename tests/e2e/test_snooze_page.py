@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import link_address
 from reaper.snooze.pages import snooze_end
 from reaper.snooze.request import Reply, Request
 from reaper.snooze.request import SnoozeContext as Desks
-from reaper.snooze.token import Keys, SnoozeLink, sign_link
+from reaper.snooze.token import Keys, sign_link
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
 axe = pytest.importorskip(
@@ -33,17 +35,42 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 IMAGES = Path(__file__).parents[2] / "docs/images"
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn-scoring-staging"
-LINK = SnoozeLink(
-    resource=ID,
-    expires=NOW + 14 * DAY,
-    max_days=30,
+CHURN = VisitResource(
+    id=ID,
     kind="sagemaker-endpoint",
     name="churn-scoring-staging",
     where="AWS account 123456789012, us-east-1",
-    owner="jo.martin@example.com",
+    max_days=30,
     usd_per_hour=1.408,
     idle_since=NOW - 9 * DAY - 4 * HOUR,
 )
+DANA = VisitResource(
+    id="/subscriptions/0/computes/dana-gpu",
+    kind="azureml-compute-instance",
+    name="dana-gpu",
+    where="Azure subscription 11111111-2222-3333-4444-555555555555, westeurope",
+    max_days=7,
+    usd_per_hour=3.06,
+    idle_since=NOW - 4 * DAY,
+)
+DRAFT = VisitResource(
+    id="arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/draft-translator",
+    kind="sagemaker-notebook",
+    name="draft-translator",
+    where="AWS account 123456789012, us-east-1",
+    max_days=30,
+    idle_since=NOW - 2 * DAY,
+)
+ONE = Visit(
+    id="one-mail-one-visit-one",
+    address="jo.martin@example.com",
+    is_owner=True,
+    sent_at=NOW - HOUR,
+    expires=NOW + 14 * DAY,
+    tz="UTC",
+    resources=(CHURN,),
+)
+THREE = replace(ONE, id="three-mail-three-visit", resources=(CHURN, DANA, DRAFT), tz="Europe/Berlin")
 
 
 class Desk(BaseHTTPRequestHandler):
@@ -85,13 +112,16 @@ class Site(ThreadingHTTPServer):
         self.now = NOW
         self.calls: list[str] = []
         self.ledger = InMemoryLedger()
-        self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR, notified_owner=LINK.owner), 0, NOW)
+        self.ledger.remember(ID, Memory(idle_since=CHURN.idle_since, warned_at=NOW - HOUR, notified_owner=ONE.address), 0, NOW)
 
-    def link(self, link: SnoozeLink = LINK) -> str:
-        return link_address(f"http://127.0.0.1:{self.server_port}", sign_link(link, KEYS))
+    def link(self, visit: Visit = ONE, row: int = 0) -> str:
+        if self.ledger.visit(visit.id, NOW) is None:
+            self.ledger.add_visit(visit)
+        base = f"http://127.0.0.1:{self.server_port}"
+        return link_address(base, sign_link(visit.id, visit.expires, KEYS)) + (f"&r={row}" if row else "")
 
-    def memory(self) -> Memory:
-        return self.ledger.recall([ID], self.now)[ID]
+    def memory(self, resource: VisitResource = CHURN) -> Memory:
+        return self.ledger.memory(resource.id, self.now)
 
 
 @pytest.fixture
@@ -135,7 +165,7 @@ def test_two_clicks_snooze_a_resource(site: Site, tab):
     tab.goto(site.link())
     assert site.memory().snoozed_until is None
     tab.get_by_role("button", name="Keep it").click()
-    assert "Until Tue 24 Nov 2026, 11:00 UTC" in tab.get_by_role("status").inner_text()
+    assert "until Tue 24 Nov 2026, 11:00 UTC" in tab.get_by_role("status").inner_text()
     assert site.memory().snoozed_until == snooze_end(NOW, 3)
     assert "t=" not in tab.url, "the token is out of the address again"
 
@@ -210,11 +240,15 @@ def test_snooze_pages_have_no_axe_violation_or_side_scroll(site: Site, browser, 
     tab = context.new_page()
     name = "narrow" if width == 320 else scheme
     tab.goto(site.link())
+    _is_good(tab, "")
+    tab.goto(site.link(THREE))
     _is_good(tab, name if width != 320 or scheme == "light" else "")
     tab.get_by_label("Why").fill("Quarterly back-test runs on Monday")
-    tab.get_by_role("button", name="Keep it").click()
+    tab.get_by_role("button", name="Keep selected").click()
     _is_good(tab, f"kept-{name}" if width != 320 else "")
     tab.get_by_role("link", name="Choose again").click()
+    _is_good(tab, "")
+    tab.get_by_role("button", name="Not mine").click()
     _is_good(tab, "")
     tab.goto(site.link() + "x")
     _is_good(tab, "refused-light" if name == "light" else "")
@@ -226,6 +260,76 @@ def _is_good(tab, name: str) -> None:
         picture(tab, name)
     assert complaints(tab) == []
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_all_of_a_mail_is_kept_with_two_clicks(site: Site, tab):
+    tab.goto(site.link(THREE))
+    assert "costs at least $322 for all 3" in tab.inner_text("main")
+    tab.get_by_label("1 week").check()
+    tab.get_by_role("button", name="Keep selected").click()
+    assert "3 resources are snoozed" in tab.inner_text("h1")
+    assert tab.get_by_role("status").inner_text().count("until Sat 28 Nov 2026, 12:00 Europe/Berlin") == 3
+    assert {site.memory(each).snoozed_until for each in THREE.resources} == {snooze_end(NOW, 7)}
+
+
+def test_a_rows_own_link_preselects_it_and_others_can_be_added(site: Site, tab):
+    tab.goto(site.link(THREE, row=2))
+    assert [box.is_checked() for box in tab.get_by_role("checkbox").all()] == [False, True, False]
+    tab.get_by_role("checkbox", name="draft-translator").check()
+    tab.get_by_role("button", name="Keep selected").click()
+    tab.get_by_role("status").wait_for()
+    assert [site.memory(each).snoozed_until is not None for each in THREE.resources] == [False, True, True]
+
+
+def test_nothing_chosen_asks_for_a_choice(site: Site, tab):
+    tab.goto(site.link(THREE, row=1))
+    tab.get_by_role("checkbox", name="churn-scoring-staging").uncheck()
+    tab.get_by_role("button", name="Keep selected").click()
+    assert "Choose at least one resource" in tab.get_by_role("alert").inner_text()
+    assert site.memory().snoozed_until is None
+
+
+def test_not_mine_is_said_for_the_selected_and_taken_back(site: Site, tab):
+    tab.goto(site.link(THREE))
+    assert "It doesn't stop or delete anything" in tab.inner_text("main")
+    tab.get_by_role("checkbox", name="dana-gpu").uncheck()
+    tab.get_by_role("button", name="Not mine").click()
+    assert "2 resources are marked as not yours" in tab.inner_text("h1")
+    assert [site.memory(each).disowned_by for each in THREE.resources] == [ONE.address, None, ONE.address]
+    assert site.memory().snoozed_until is None
+    tab.get_by_role("link", name="Choose again").click()
+    assert tab.inner_text("main").count("Not theirs, says jo.martin@example.com") == 2
+    tab.get_by_role("button", name="Keep selected").click()
+    tab.get_by_role("status").wait_for()
+    assert {site.memory(each).disowned_by for each in THREE.resources} == {None}
+
+
+def test_a_form_on_another_site_changes_nothing(site: Site, browser):
+    """It knows no token, and a link that a browser fetches ahead is only opened."""
+    context = browser.new_context()
+    tab = context.new_page()
+    url = site.link(THREE)
+    page = url.partition("?")[0]
+    tab.set_content(f"""<link rel="prefetch" href="{url}"><form method="post" action="{page}">
+        <input name="r" value="1"><input name="days" value="7"><button>Win</button></form>""")
+    tab.get_by_role("button", name="Win").click()
+    assert "This link isn't valid" in tab.inner_text("h1")
+    tab.set_content(f'<form method="post" action="{url}"><input name="do" value="disown"><button>Win</button></form>')
+    tab.get_by_role("button", name="Win").click()
+    assert "This link isn't valid" in tab.inner_text("h1")
+    assert (site.memory().snoozed_until, site.memory().disowned_by) == (None, None)
+    context.close()
+
+
+def test_sixty_resources_fit_a_phone(site: Site, browser):
+    many = tuple(replace(CHURN, id=f"{ID}-{n}", name=f"{'churn-scoring-' * 7}{n}") for n in range(60))
+    context = browser.new_context(viewport={"width": 320, "height": 700}, java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(site.link(replace(THREE, id="sixty-mail-sixty-visit", resources=many)))
+    tab.get_by_role("button", name="Keep selected").click()
+    assert "60 resources are snoozed" in tab.inner_text("h1")
+    assert {site.memory(each).snoozed_until for each in many} == {snooze_end(NOW, 3)}
+    context.close()
 
 
 def test_hostile_names_do_not_run_or_widen_the_snooze_page(site: Site, browser):
@@ -240,12 +344,12 @@ def test_hostile_names_do_not_run_or_widen_the_snooze_page(site: Site, browser):
         "\u202egnp.exe",
         "' onfocus=alert(1) autofocus x='",
     ]
-    for name in names:
-        tab.goto(
-            site.link(
-                SnoozeLink(**{f: getattr(LINK, f) for f in SnoozeLink.__dataclass_fields__} | {"name": name, "owner": name})
-            )
-        )
+    hostile = tuple(replace(CHURN, id=f"{ID}-{n}", name=name, where=name, kind=name) for n, name in enumerate(names))
+    for visit in (replace(THREE, resources=hostile, address=names[4]), replace(ONE, resources=hostile[:1], address=names[0])):
+        tab.goto(site.link(visit))
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        tab.get_by_role("button", name="Keep").click()
+        tab.get_by_role("status").wait_for()
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert opened == []
     context.close()

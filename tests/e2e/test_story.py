@@ -83,7 +83,7 @@ class Stage:
         shown = door.handle(Request(method="GET", path=link.path, query=link.query), self.now)
         token = re.search(r'name="t" value="([^"]+)"', shown.body)[1]
         return door.handle(
-            Request(method="POST", path=link.path, body=f"t={token}&days={days}&reason=demo".encode()), self.now
+            Request(method="POST", path=link.path, body=f"t={token}&r=1&days={days}&reason=demo".encode()), self.now
         ).status
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from html.parser import HTMLParser
@@ -13,45 +13,70 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Reply, Request, SnoozeContext
-from reaper.snooze.token import Keys, SnoozeLink, sign_link
+from reaper.snooze.token import Keys, sign_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
-LINK = SnoozeLink(
-    resource=ID,
-    expires=NOW + 14 * DAY,
-    max_days=30,
+RESOURCE = VisitResource(
+    id=ID,
     kind="sagemaker-endpoint",
     name="churn",
     where="123456789012 us-east-1",
-    owner="jo@example.com",
+    max_days=30,
     usd_per_hour=1.408,
     idle_since=NOW - 9 * DAY,
 )
-TOKEN = sign_link(LINK, KEYS)
+VISIT = Visit(
+    id="one-mail-one-visit-one",
+    address="jo@example.com",
+    is_owner=True,
+    sent_at=NOW - HOUR,
+    expires=NOW + 14 * DAY,
+    tz="UTC",
+    resources=(RESOURCE,),
+)
+TOKEN = sign_link(VISIT.id, VISIT.expires, KEYS)
 WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="m-1", notified_owner="jo@example.com")
 
 
-def warned() -> InMemoryLedger:
-    """A ledger that knows of one warning about the link's resource."""
+def visit_of(count: int) -> Visit:
+    """A mail about so many resources."""
+    return replace(
+        VISIT, resources=tuple(replace(RESOURCE, id=f"{ID}-{number}", name=f"churn-{number}") for number in range(1, count + 1))
+    )
+
+
+def mailed(visit: Visit = VISIT) -> InMemoryLedger:
+    """A ledger that knows of a mail, and of nothing else."""
     ledger = InMemoryLedger()
-    assert ledger.remember(ID, WARNED, 0, NOW)
+    ledger.add_visit(visit)
+    return ledger
+
+
+def warned(visit: Visit = VISIT) -> InMemoryLedger:
+    """A ledger that knows of a mail with one warning about each of its resources."""
+    ledger = mailed(visit)
+    assert all(ledger.remember(resource.id, WARNED, 0, NOW) for resource in visit.resources)
     return ledger
 
 
 class UnreachableLedger(InMemoryLedger):
     """A store that nobody can reach."""
 
-    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+    def visit(self, visit_id: str, now: datetime) -> Visit | None:
         raise CloudError(Reason.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
 
 
 class LedgerWithoutHistory(InMemoryLedger):
-    """A store whose history cannot be written."""
+    """A store that knows of the mail, and whose history cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_visit(VISIT)
 
     def add_history(self, entry: Any) -> None:
         raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "slow down")
@@ -62,6 +87,7 @@ class ContendedLedger(InMemoryLedger):
 
     def __init__(self, times: int) -> None:
         super().__init__()
+        self.add_visit(VISIT)
         self.times = times
 
     def remember(
@@ -71,7 +97,7 @@ class ContendedLedger(InMemoryLedger):
             self.times -= 1
             old_memory = self.recall([id], now).get(id, Memory())
             super().remember(id, replace(old_memory, reminded_at=now), old_memory.version, now)
-        return super().remember(id, memory, expected_version, now)
+        return super().remember(id, memory, expected_version, now, fields)
 
 
 class Page(HTMLParser):
@@ -102,13 +128,14 @@ def desk(ledger: Ledger, keys: Keys = KEYS, now: datetime = NOW) -> SnoozeContex
     return SnoozeContext(ledger=lambda: ledger, keys=lambda wanted: keys, now=now)
 
 
-def look(ledger: Ledger, token: str = TOKEN, method: str = "GET", now: datetime = NOW) -> Reply:
-    return handle_request(Request(method=method, path="/keep", query=f"t={token}", source_ip="192.0.2.7"), desk(ledger, now=now))
+def look(ledger: Ledger, token: str = TOKEN, method: str = "GET", now: datetime = NOW, rows: Sequence[object] = ()) -> Reply:
+    query = urlencode({"t": token, "r": rows}, doseq=True)
+    return handle_request(Request(method=method, path="/keep", query=query, source_ip="192.0.2.7"), desk(ledger, now=now))
 
 
-def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, **fields: str) -> Reply:
-    sent = {"t": TOKEN, "days": "7", "reason": "", "name": ""} | fields
-    request = Request(method="POST", path="/keep", body=urlencode(sent).encode(), source_ip="192.0.2.7")
+def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, rows: Sequence[object] = (1,), **fields: str) -> Reply:
+    sent = {"t": TOKEN, "r": rows, "days": "7", "reason": "", "name": "", "do": "keep"} | fields
+    request = Request(method="POST", path="/keep", body=urlencode(sent, doseq=True).encode(), source_ip="192.0.2.7")
     return handle_request(request, desk(ledger, keys, now))
 
 

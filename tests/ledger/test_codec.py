@@ -34,6 +34,8 @@ WRITTEN = {
     "snoozed_at": ("snoozed_at", NOW - HOUR),
     "snoozed_by": ("snoozed_by", "jo@example.com"),
     "snoozed_why": ("snooze_reason", "demo"),
+    "disowned": ("disowned_by", "dana@example.com"),
+    "disowned_at": ("disowned_at", NOW - HOUR),
     "last_act": ("last_action", StepName.STOP),
     "acted_at": ("last_action_at", NOW - 9 * DAY),
     "manifest": ("manifest_address", "s3://bucket/manifest.json"),

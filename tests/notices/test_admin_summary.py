@@ -32,10 +32,10 @@ def test_the_summary_has_every_section():
         run_report, occasion(owners=owners), known_topics={hold.case.resource.id}, failures=["smtp: login refused"]
     )
     assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $13.00 an hour; 2 new; coverage 0 of 1"
+    assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $9,490 a month; 2 new; coverage 0 of 1"
     for text in (
-        "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
-        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
+        "$9,490 a month", "growth: $2,190 a month, 1 idle", "lee@example.com: $8,760 a month, 2 idle",
+        "SageMaker endpoint: $9,490 a month, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
         "Grant sagemaker:ListNotebookInstances.", "Over the cap of 20 acts.", "smtp: login refused", "NO OWNER ADDRESS",
     ):  # fmt: skip
         assert text in summary.text
@@ -101,8 +101,9 @@ def test_office_hours_actions_are_news_only_if_they_fail():
 def test_actions_show_their_saving_and_no_longer_count_as_idle():
     summary = admin_summary(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
     assert summary is not None
-    assert (
-        summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00 an hour; 1 action taken, saving $1.00 an hour; 1 new"
+    assert summary.subject == "[ML Idle Reaper] 1 action taken, saving $730 a month; 1 new"
+    assert summary.text.startswith(
+        "1 action taken, saving $730 a month. 1 idle ML resource costs $2,190 a month. $648 wasted since "
     )
     assert "It is stopping." in summary.text
 

@@ -39,7 +39,7 @@ def plain_text(mail: email.message.EmailMessage) -> str:
 def test_an_audit_sends_the_same_summary_as_other_modes(tmp_path: Path):
     mail = sent_mail(tmp_path)
     summary = compose_summary(AUDIT, replace(occasion(), now=AUDIT.run.started_at, mode=Mode.AUDIT, run_id=AUDIT.run.id))
-    assert mail["Subject"] == summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour"
+    assert mail["Subject"] == summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $1,460 a month"
     assert plain_text(mail) == summary.text
     assert "audit mode: nothing was changed" in summary.text
 

@@ -91,7 +91,7 @@ def test_office_hours_subjects_do_not_say_until_you_stop_it():
 @pytest.mark.parametrize(
     ("outcome", "ending"),
     [
-        pytest.param(DONE, "; 1 was deleted", id="made"),
+        pytest.param(DONE, "; 1 was deleted, saving $48.00 a day", id="made"),
         pytest.param(BEGUN, "; 1 may have been deleted, please check", id="perhaps made"),
     ],
 )

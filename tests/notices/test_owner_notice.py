@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
+from html import unescape
 from typing import Any
 
 import pytest
@@ -13,14 +15,24 @@ from reaper.case import Evidence, Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
 from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
-from reaper.notices.forecast import NoticeContext
+from reaper.notices.forecast import NoticeContext, OpenVisit
 from reaper.notices.item import notice_item
-from reaper.notices.message import Audience, is_deliverable
+from reaper.notices.message import ABOUT, Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
+from reaper.snooze.links import LinkSigner, open_visit
+from reaper.snooze.token import Keys
 from reaper.text import format_time
+
+KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
+
+
+def linked(base: str = "https://keep.example.com") -> OpenVisit:
+    """The links of each mail, to a page there."""
+    return partial(open_visit, LinkSigner(base=base, keys=KEYS), NOW)
+
 
 # --- who gets what
 
@@ -87,12 +99,12 @@ def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes
         ),
         pytest.param(
             [finding("a", 4), finding("b", 3.09)],
-            "2 idle ML resources cost $170 a day; 2 will be scaled in from Tue 24 Nov",
+            "2 idle ML resources cost $170 a day; all will be scaled in from Tue 24 Nov",
             id="two",
         ),
         pytest.param(
             [finding("a", 4), finding("b", None)],
-            "2 idle ML resources cost at least $96.00 a day; 2 will be scaled in from Tue 24 Nov",
+            "2 idle ML resources cost at least $96.00 a day; all will be scaled in from Tue 24 Nov",
             id="one unpriced",
         ),
         pytest.param(
@@ -115,7 +127,7 @@ def test_the_subject_has_count_cost_consequence_and_date(findings: list[Finding]
 
 
 def test_each_resource_has_every_line_in_a_notice():
-    message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: f"https://keep.example.com/{i[-5:]}")))
+    message = only(owner_notice.owner_notices([finding()], occasion(open_visit=linked())))
     for body in (message.text, message.html):
         assert "churn" in body
         assert "SageMaker endpoint" in body
@@ -126,7 +138,7 @@ def test_each_resource_has_every_line_in_a_notice():
         assert "$48.00 a day" in body
         assert "$432" in body
         assert "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then." in body
-        assert "https://keep.example.com/churn" in body
+        assert re.search(r"https://keep\.example\.com/keep\?t=\S{80,}&(amp;)?r=1\b", body)
         assert "--resource-arn arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn" in body
         assert "Key=reaper:keep-until,Value=2026-11-28" in body
         assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn" in body
@@ -240,13 +252,31 @@ def test_idleness_with_unknown_start_says_at_least():
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
 def test_an_unsafe_link_is_dropped_and_the_tag_remains(link: str):
-    message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: link)))
+    message = only(owner_notice.owner_notices([finding()], occasion(open_visit=linked(link))))
     addresses = re.findall(r'href="([^"]*)"', message.html)
-    assert [
-        a for a in addresses if not a.startswith(("mailto:ml-admins@example.com?", "https://us-east-1.console.aws.amazon.com/"))
-    ] == []
+    own = ("mailto:ml-admins@example.com?", "https://us-east-1.console.aws.amazon.com/", ABOUT)
+    assert [a for a in addresses if not a.startswith(own)] == []
     assert "Keep it</a>" not in message.html
     assert "reaper:keep-until" in message.html
+
+
+def test_a_mails_links_open_one_visit_each_with_its_own_row():
+    due = [
+        finding("a", 1),
+        finding("b", 3),
+        finding("c", 2),
+        finding("gone", move=StepName.STOP, outcome=Outcome(result=Result.DONE)),
+    ]
+    message = only(owner_notice.owner_notices(due, occasion(open_visit=linked())))
+    assert message.visit
+    assert [each.name for each in message.visit.resources] == ["b", "c", "a"]
+    assert (message.visit.address, message.visit.is_owner, message.visit.tz) == ("lee@example.com", True, "UTC")
+    [whole, *rows] = [link.partition("?t=")[2] for link in re.findall(r"https://keep\S+", message.text)]
+    assert rows == [f"{whole}&r={number}" for number in (1, 2, 3)]
+    assert unescape(message.html).count(whole) == 4
+    stand_in = only(owner_notice.owner_notices([finding(address=None)], occasion(open_visit=linked())))
+    assert stand_in.visit
+    assert (stand_in.visit.is_owner, "Keep all" in stand_in.text) == (False, False)
 
 
 def test_the_bars_show_use_and_then_silence():
@@ -272,13 +302,13 @@ def test_bars_never_hide_use(shape: tuple[int, ...], drawn: str):
 
 def test_many_resources_make_several_messages_none_is_clipped():
     count = 2 * (MAX_DETAILED + MAX_ROWS) + 1
-    link = "https://keep.example.com/keep?t=" + "x" * 900
+    link = "https://keep.example.com/" + "x" * 800
     shape = tuple(range(0, 100, 2))[:56]
     evidence = Evidence(
         signal="Invocations", subject="", role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=shape
     )
     findings = [finding(f"{'n' * 50}-{n:03}", n, because="why " * 75, evidence=(evidence,)) for n in range(count)]
-    messages = owner_notice.owner_notices(findings, occasion(snooze_link=lambda i: link))
+    messages = owner_notice.owner_notices(findings, occasion(open_visit=linked(link)))
     ids = [i for m in messages for i in m.resource_ids]
     assert sorted(ids) == sorted(f.case.resource.id for f in findings)
     assert [m.subject[-8:] for m in messages] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
@@ -340,7 +370,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     assert "Already done: its 2 components; the endpoint remains. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
+    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $1,460 a month; 1 action taken; 1 new"
     assert report(part).totals.acted.saves_usd_per_hour == 0
 
 

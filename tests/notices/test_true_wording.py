@@ -11,14 +11,15 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
-from reaper.case import Coverage, Finding, Outcome, Step
+from reaper.case import Coverage, Finding, HoldReason, Outcome, Step
 from reaper.cli import sample
 from reaper.model import Memory, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
-from reaper.report import brief
+from reaper.report.table import WIDE
+from reaper.report.text import render
 
 BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 BUENOS_AIRES = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
@@ -51,14 +52,13 @@ def test_a_refused_action_is_listed_with_its_reason():
 
 
 def test_holds_name_one_release_command_with_its_ledger():
-    because = (
-        "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
-    )
-    made = admin_mail(finding("a", move=StepName.HOLD, step=Step(name=StepName.HOLD, because=because)), location_settings=PLACES)
+    why = HoldReason(because="5 acts are more than max_acts: 4", since=NOW, release="--account 123456789012")
+    step = Step(name=StepName.HOLD, because="Run `reaper release` to allow it", held=StepName.STOP, hold_reasons=(why,))
+    made = admin_mail(finding("a", step=step), finding("b", step=step), location_settings=PLACES)
     for body in (made.text, made.html):
         assert body.count("reaper release") == 1
         assert "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper release" in body
-        assert "5 acts are more than max_acts: 4." in body
+        assert body.count("5 acts are more than max_acts: 4, since Sat 21 Nov 2026, 10:17 UTC.") == 1
 
 
 # --- how often
@@ -94,23 +94,23 @@ def test_summaries_with_different_intervals_name_none():
 def test_a_group_without_prices_has_an_unknown_cost():
     made = admin_mail(finding("a", None, address="kim@example.com"), finding("b", 2.0))
     assert "- kim@example.com: price unknown, 1 idle\n" in made.text
-    assert "- lee@example.com: $2.00 an hour, 1 idle\n" in made.text
+    assert "- lee@example.com: $1,460 a month, 1 idle\n" in made.text
     for body in (made.text, made.html):
         assert "$0" not in body
 
 
 def test_a_partly_unpriced_group_counts_the_unpriced():
     made = admin_mail(finding("a", None), finding("b", None), finding("c", 2.0))
-    assert "- lee@example.com: at least $2.00 an hour, 3 idle (2 of them: price unknown)\n" in made.text
+    assert "- lee@example.com: at least $1,460 a month, 3 idle (2 of them: price unknown)\n" in made.text
     assert "(3, 2 of them: price unknown)" in made.html
 
 
 def test_a_partly_unpriced_summary_says_at_least():
     made = admin_mail(finding("a", None), finding("b", 2.0))
-    assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $2.00 an hour; 2 new"
-    assert made.text.startswith("2 idle resources cost at least $2.00 an hour, at least $1,460 a month; ")
+    assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $1,460 a month; 2 new"
+    assert made.text.startswith("2 idle ML resources cost at least $1,460 a month. $432 wasted since Thu 12 Nov. ")
     assert "The price of 1 of them is unknown." in made.text
-    assert "At least $2.00 an hour</h1>" in made.html
+    assert "cost at least $1,460 a month</h1>" in made.html
     assert "The price of 1 of them is unknown." in made.html
 
 
@@ -202,14 +202,9 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.DENIED, error="no")
     line = admin_mail(*lost, *gone, *holds, finding("x", None), coverage=(gap,)).subject
     assert len(line) <= MAX_SUBJECT
-    for part in (
-        "12 actions on hold",
-        "25 idle, at least $21,600 an hour",
-        "12 taken",
-        "12 failed or unknown",
-        "coverage 0 of 1",
-    ):
+    for part in ("12 actions on hold", "12 taken, saving $3,942,000 a month", "12 failed or unknown", "coverage 0 of 1"):
         assert part in line
+    assert "25 idle, at least $15,768,000 a month" in admin_mail(*lost, *holds, finding("x", None), coverage=(gap,)).subject
 
 
 # --- the sample
@@ -263,9 +258,9 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
 def test_a_summary_lists_one_cause_once_with_its_places():
     run_report = report(finding("a"), coverage=rows())
     summary = compose_summary(run_report, occasion())
-    assert "0 of 3 complete" in brief.render(run_report)
+    assert "0 of 3 complete" in render(run_report, WIDE)
     assert "coverage 0 of 3" in summary.subject
-    for wording in (brief.render(run_report), summary.text, summary.html):
+    for wording in (render(run_report, WIDE), summary.text, summary.html):
         assert wording.count("not allowed") == 1
         for n in (1, 2, 3):
             assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in wording
@@ -273,7 +268,7 @@ def test_a_summary_lists_one_cause_once_with_its_places():
 
 def test_a_summary_says_what_to_do_if_nothing_was_read():
     run_report = report(coverage=rows())
-    for wording in (brief.render(run_report), compose_summary(run_report, occasion()).text):
+    for wording in (render(run_report, WIDE), compose_summary(run_report, occasion()).text):
         assert wording.startswith("Nothing could be read.\n")
         assert "aws sts get-caller-identity" in wording
         assert "Planning" not in wording
@@ -283,4 +278,4 @@ def test_a_summary_says_what_to_do_if_nothing_was_read():
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
 def test_complete_coverage_is_counted_in_every_mode(mode: Mode):
     run_report = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 complete" in brief.render(replace(run_report, run=replace(run_report.run, mode=mode)))
+    assert "1 of 1 complete" in render(replace(run_report, run=replace(run_report.run, mode=mode)), WIDE)

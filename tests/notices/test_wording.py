@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import tomllib
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -24,10 +27,10 @@ from reaper.case import Blocked, Case, Finding, Outcome, Step
 from reaper.cli import sample
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
 from reaper.notices import item, owner_notice
-from reaper.notices.admin_summary import admin_summary
+from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.channels.smtp import make_mail
 from reaper.notices.item import notice_item
-from reaper.notices.message import MAX_SUBJECT
+from reaper.notices.message import ABOUT, MAX_SUBJECT
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
@@ -107,7 +110,7 @@ def test_a_stopped_resource_shows_a_saving_not_a_cost():
     assert "Cost: $48.00 a day, if it still runs" in text(lost)
     summary = admin_summary(report(item), occasion(), frozenset())
     assert summary is not None
-    assert "It was scaled in. It saves $24.00 a day." in summary.text
+    assert "It was scaled in. It saves $730 a month." in summary.text
 
 
 # --- times
@@ -121,8 +124,28 @@ def test_times_are_in_the_office_hours_zone_else_utc():
         assert "Idle since" in body
         assert "00:30 Europe/Berlin" in body
         assert "23:30 UTC" in body
-        assert "Times are UTC unless another time zone is named." in body
-    assert text(finding("other")).endswith("Times are UTC.\n")
+
+
+def test_without_office_hours_times_are_in_the_policys_zone():
+    """Those in its reasons too. Admins read all times there, but dates of office hours stay in theirs."""
+    owners = Owners(domains=["example.com"], fallback="ml-admins@example.com", tz="Asia/Tokyo")
+    because = "running since 2026-11-12 18:30 UTC, no metric shows its use"
+    evening = occasion(owners=owners, now=NOW.replace(hour=23, minute=30))
+    alone, office = finding(because=because), finding("nb", rule=rule(hours=BERLIN))
+    message = only(owner_notice.owner_notices([alone, office], evening))
+    for body in (message.text, message.html):
+        assert "running since Fri 13 Nov 2026, 03:30 Asia/Tokyo" in body
+        assert "08:30 Asia/Tokyo" in body
+        assert "00:30 Europe/Berlin" in body
+        assert "UTC" not in body
+    held = finding("held", step=Step(name=StepName.HOLD, because="on hold since 2026-11-12 18:30 UTC"))
+    summary = compose_summary(report(held, office), evening)
+    assert "On hold since Fri 13 Nov 2026, 03:30 Asia/Tokyo." in summary.text
+    assert not re.search("UTC|Berlin", summary.text + summary.html)
+
+
+def test_a_time_that_is_none_stays_as_it_was_written():
+    assert "on 2026-02-31 25:61 UTC" in text(finding(because="snoozed by dana: on 2026-02-31 25:61 UTC"))
 
 
 def test_a_subjects_day_is_in_the_office_hours_zone():
@@ -193,8 +216,47 @@ def test_a_command_that_takes_a_name_says_whose(thing: Resource):
     assert whole or ", in account 123456789012" in command.label
 
 
-def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} == {k.name for k in registry.kinds() if StepName.STOP in k.actions}
+def test_owners_can_stop_what_the_reaper_never_stops():
+    server = made("sagemaker-mlflow-server", f"{ARN}:mlflow-tracking-server/runs")
+    body = text(finding(resource=server, acts={}))
+    assert "It won't be stopped automatically." in body
+    assert (
+        "Stop it now, in account 123456789012: "
+        "aws sagemaker stop-mlflow-tracking-server --region us-east-1 --tracking-server-name runs\n"
+    ) in body
+
+
+def test_every_kind_has_a_command_for_its_owner():
+    assert {p.values[0].kind for p in WAYS} | {"sagemaker-mlflow-server"} == {k.name for k in registry.kinds()}
+
+
+def test_a_row_without_a_console_page_has_its_command():
+    app = WAYS[2].values[0]
+    many = [finding(f"e{n}") for n in range(owner_notice.MAX_DETAILED)]
+    message = only(owner_notice.owner_notices([*many, finding(resource=app, usd=0.1)], occasion()))
+    row = unescape(message.html.partition("And 1 more")[2])
+    assert "aws sagemaker delete-app" in row
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_message_about_eight_speaks_of_them(count: int):
+    message = only(owner_notice.owner_notices([finding(f"e{n}", 1.0) for n in range(count)], occasion()))
+    whose = "it" if count == 1 else "them"
+    for body in (message.text, message.html):
+        assert f"Stop or delete {whose}, and these notices end." in body
+    if count > 1:
+        head = message.text.partition("\n1. ")[0].replace("Open its Keep it link", "")
+        assert not re.search(r"\b(it|its|resource|costs)\b", message.subject + head, re.IGNORECASE)
+
+
+def test_every_mail_to_an_owner_leads_to_the_page_about_it():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    docs = project["urls"]["Documentation"].replace("/tree/", "/blob/")
+    assert f"{docs}/got-a-mail.md" == ABOUT
+    assert (Path(__file__).parents[2] / "docs" / "got-a-mail.md").exists()
+    message = only(owner_notice.owner_notices([finding()], occasion()))
+    assert f"What is this? {ABOUT}\n" in message.text
+    assert f'href="{ABOUT}"' in message.html
 
 
 def test_owners_get_a_delete_command_if_scaling_in_is_blocked():

@@ -12,9 +12,10 @@ import pytest
 from reaper.azure import triggers
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.snooze import keys as snooze_keys
 from reaper.snooze.pages import snooze_end
-from reaper.snooze.token import SnoozeLink, sign_link
+from reaper.snooze.token import sign_link
 
 ID = (
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"
@@ -22,6 +23,15 @@ ID = (
 )
 SECRET = "s" * 43
 NOW = datetime.now(UTC)
+VISIT = Visit(
+    id="one-mail-one-visit-one",
+    address="jo@example.com",
+    is_owner=True,
+    sent_at=NOW,
+    expires=NOW + timedelta(days=14),
+    tz="UTC",
+    resources=(VisitResource(id=ID, kind="azureml-online-deployment", name="churn/blue", where="", max_days=30),),
+)
 SITE = "https://reaper-x.azurewebsites.net/api/keep"
 
 
@@ -34,6 +44,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     monkeypatch.setenv("KEEP_KEYS", SECRET)
     triggers._snooze_handler.cache_clear()
     ledger = opening.open_ledger(where, {})
+    ledger.add_visit(VISIT)
     yield ledger
     ledger.close()
     triggers._snooze_handler.cache_clear()
@@ -42,10 +53,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
 def token(environ: dict[str, str] | None = None) -> str:
     """A link as a sweep with these settings signs it."""
     keys = snooze_keys.open_keyring("env:KEEP_KEYS", environ or {"KEEP_KEYS": SECRET}).keys(NOW)
-    link = SnoozeLink(
-        resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue"
-    )
-    return sign_link(link, keys)
+    return sign_link(VISIT.id, VISIT.expires, keys)
 
 
 def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
@@ -67,7 +75,7 @@ def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
 
 
 def test_a_post_keeps_the_resource(store: Ledger):
-    body = urlencode({"t": token(), "days": "7", "reason": "für Ōsaka"}).encode()
+    body = urlencode({"t": token(), "r": 1, "days": "7", "reason": "für Ōsaka"}).encode()
     before = datetime.now(UTC)
     reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
     memory = store.recall([ID], NOW)[ID]
@@ -157,4 +165,4 @@ def test_a_link_of_another_app_with_the_same_secret_is_refused(store: Ledger, mo
     assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': f'{mine}2'})}")).status_code == 403
     assert call(request("GET", f"t={token(keys)}")).status_code == 200
     assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': mine.upper()})}")).status_code == 200
-    assert call(request("GET", f"t={token()}")).status_code == 200, "mailed before the app had a name"
+    assert call(request("GET", f"t={token()}")).status_code == 403, "signed without REAPER_DEPLOYMENT"

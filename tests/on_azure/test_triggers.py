@@ -43,7 +43,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_quiet_deployment_mails_only_news(audit: Deployment):
     audit.sweep()
-    assert [m["content"]["subject"] for m in audit.server.mails] == ["[ML Idle Reaper] 1 idle ML resource costs $3.82 an hour"]
+    assert [m["content"]["subject"] for m in audit.server.mails] == ["[ML Idle Reaper] 1 idle ML resource costs $2,791 a month"]
     audit.clusters[SUBS[0]].remove()
     audit.sweep()
     assert len(audit.server.mails) == 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from play import terms
 from play.halves import Half
@@ -196,7 +196,7 @@ def _snooze_now(play: Season, thing: Thing, link: str) -> None:
     keys = dict(play.shell.environ)
     play.counts["snoozed in the middle of a sweep"] += 1
     parts = urlsplit(link)
-    form = urlencode({"t": parts.query.removeprefix("t="), "days": 1, "reason": "just in time"}).encode()
+    form = urlencode(parse_qs(parts.query) | {"days": 1, "reason": "just in time"}, doseq=True).encode()
     door = handler.open_handler(keys)
     reply = door.handle(Request(method="POST", path=parts.path, body=form), play.clock.now)
     play.say(f"{thing.name} is snoozed in the middle of the sweep: {reply.status}")

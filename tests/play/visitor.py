@@ -7,7 +7,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from html import unescape
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from reaper.snooze import handler
 from reaper.snooze.request import Request
@@ -18,7 +18,8 @@ def visit(address: str, days: str) -> None:
     door, link = handler.open_handler(os.environ), urlsplit(address)
     shown = door.handle(Request(method="GET", path=link.path, query=link.query), datetime.now(UTC))
     token = re.search(r'name="t" value="([^"]+)"', shown.body)
-    form = urlencode({"t": token[1] if token else "", "days": days, "reason": "still needed"}).encode()
+    rows = parse_qs(link.query).get("r", [])
+    form = urlencode({"t": token[1] if token else "", "r": rows, "days": days, "reason": "still needed"}, doseq=True).encode()
     reply = door.handle(Request(method="POST", path=link.path, body=form), datetime.now(UTC))
     heading = re.search(r"<h1[^>]*>(.*?)</h1>", reply.body, re.DOTALL)
     sys.stdout.write(unescape(re.sub(r"<[^>]+>", "", heading[1])).strip() if heading else "nothing that can be read")

@@ -45,6 +45,17 @@ def test_the_example_policies_exist():
     ("text", "expected"),
     [
         pytest.param("", "policy.yaml:1: version: this key is missing; add `version: 1`", id="empty"),
+        pytest.param(
+            "version: 1\ndefaults: {grace: 0h}",
+            "policy.yaml:2: defaults.grace: '0h' is not valid: expected at least 1m, such as 30m, 4h or 3d",
+            id="no grace at all",
+        ),
+        pytest.param(
+            "version: 1\nrules: [{name: a, hours: mon-fri 9-18}]",
+            "policy.yaml:2: rules[0].hours: 'mon-fri 9-18' is not valid: expected keys and values, such as "
+            "`{on: mon-fri 07:00-21:00, tz: Europe/Berlin}`",
+            id="hours without their zone",
+        ),
         pytest.param("version: 2", "policy.yaml:1: version: 2 is not valid: expected 1", id="another version"),
         pytest.param("version: 1\nrulez: []", "policy.yaml:2: rulez: unknown key; did you mean rules?", id="unknown key"),
         pytest.param(
@@ -110,6 +121,11 @@ def test_the_example_policies_exist():
             "version: 1\nlimits: {max_share: 250%}", "policy.yaml:2: limits.max_share: '250%' is not valid: ", id="share"
         ),
         pytest.param(
+            "version: 1\nreport: {tags: [team, Team]}",
+            "policy.yaml:2: report.tags: team is there twice; keys ignore case",
+            id="tag key twice",
+        ),
+        pytest.param(
             "version: 1\nrules: [{name: a}, {name: a}]",
             "policy.yaml:1: the policy: two rules are named 'a'; rename one",
             id="rule twice",
@@ -123,6 +139,11 @@ def test_the_example_policies_exist():
             'version: 1\nrules: [{name: a, hours: {on: "mon-fri 07:00-21:00", tz: Berlin}}]',
             "policy.yaml:2: rules[0].hours: unknown time zone 'Berlin': expected an IANA time zone; did you mean Europe/Berlin?",
             id="zone",
+        ),
+        pytest.param(
+            "version: 1\nowners: {tz: Berlin}",
+            "policy.yaml:2: owners.tz: 'Berlin' is not valid: unknown time zone 'Berlin': expected an IANA time zone; did you mean Europe/Berlin?",
+            id="zone of mails",
         ),
         pytest.param(
             "version: 1\nlimits: {max_scheduled: -1}",

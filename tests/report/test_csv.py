@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,6 +32,11 @@ def rendered(text: str) -> str:
 
 def cells(page: str, separator: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(page), delimiter=separator))
+
+
+def blanked(text: str) -> str:
+    """Without apostrophes, and with a blank for what no line may hold."""
+    return "".join(c if c.isprintable() else " " for c in text.replace("'", ""))
 
 
 def plain(page: str) -> str:
@@ -77,12 +84,22 @@ def test_no_cell_is_a_formula_for_any_separator(text: str, separator: str):
 def test_no_cell_breaks_columns_or_runs_as_a_formula(text: str):
     page = rendered(text)
     head, row = cells(page, ",")
-    assert (tuple(head), len(row)) == (sheet.COLUMNS, len(sheet.COLUMNS))
-    line = "".join(c if c.isprintable() else " " for c in text)
-    assert row[head.index("name")].replace("'", "") == line.replace("'", "")
+    assert (tuple(head), len(row)) == ((*sheet.COLUMNS, "tags"), len(sheet.COLUMNS) + 1)
+    [tag] = json.loads(row[-1]).items()
+    for written in (row[head.index("name")], *tag):
+        assert blanked(written) == blanked(text)
     for separator in ",;|\t":
         for cell in (cell for row in cells(plain(page), separator) for cell in row):
             assert begins(cell) not in tuple(STARTS)
+
+
+def test_each_report_tag_is_a_column_whatever_its_case():
+    base = report(finding(resource=resource(tags={"Team": "vision", "x": "y"})), finding(resource=resource(tags=None)))
+    keyed = replace(base, run=replace(base.run, report_tags=("team", "cost-center", ";=cmd()")))
+    head, *rows = cells(sheet.render(keyed), ",")
+    assert head[len(sheet.COLUMNS) :] == ["tag:team", "tag:cost-center", "tag:;'=cmd()"]
+    assert [row[len(sheet.COLUMNS) :] for row in rows] == [["vision", "", ""], ["", "", ""]]
+    assert [row[-1] for row in cells(sheet.render(base), ",")] == ["tags", '{"Team": "vision", "x": "y"}', ""]
 
 
 def test_ordinary_text_is_unchanged():

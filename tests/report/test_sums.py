@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from fakes.builders import resource
 from fakes.sample_findings import finding, occasion, report
-from reaper.case import Coverage, Outcome, Report
-from reaper.model import Mode, Result, State, Status, StepName
+from reaper.case import Coverage, Evidence, Finding, Outcome, Report
+from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, compose_summary
-from reaper.report import brief, html, json, markdown, text
+from reaper.report import html, json, markdown, text
 from reaper.report.summary import exit_status
 
 LISTED = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind="sagemaker-endpoint", status=Status.OK)
@@ -33,7 +35,7 @@ def audit_mail(run_report: Report) -> str:
     return f"{message.subject.removeprefix('[ML Idle Reaper] ')}\n{message.text}"
 
 
-FORMS: list[Callable[[Report], str]] = [text.render, brief.render, audit_mail, markdown.render, html.render, mail]
+FORMS: list[Callable[[Report], str]] = [text.render, audit_mail, markdown.render, html.render, mail]
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
 
 
@@ -57,15 +59,42 @@ def test_complete_coverage_allows_nothing_is_idle(form: Callable[[Report], str])
     assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
 
 
+def without_busy(name: str, state: State) -> Finding:
+    """A notebook whose `Busy` was read and never had a point."""
+    beat = Evidence(signal="Busy points", subject="", role=Role.HEARTBEAT, points=0, last_busy=None, peak=None, complete=True)
+    thing = resource(
+        id=f"arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/{name}", name=name, kind="sagemaker-notebook"
+    )
+    return finding(name, state=state, resource=thing, evidence=(beat,))
+
+
+@pytest.mark.parametrize("form", [text.render, markdown.render, html.render])
+def test_a_report_says_how_many_need_busy_to_be_proven(form: Callable[[Report], str]):
+    notebooks = [without_busy(state.value, state) for state in (State.IDLE, State.ACTIVE, State.UNKNOWN, State.EXEMPT)]
+    assert re.findall(r"(\d) resources can\W+(?:#39;)?t be proven idle without Busy", form(report(*notebooks, OTHER))) == ["3"]
+    assert "without Busy" not in form(report(BUSY, OTHER, coverage=(LISTED,)))
+
+
+@pytest.mark.parametrize("form", [text.render, markdown.render, html.render])
+def test_an_empty_account_is_named_with_what_was_swept(form: Callable[[Report], str]):
+    shown = form(report(coverage=(LISTED, replace(LISTED, kind="sagemaker-notebook"))))
+    assert "No resources found" in shown
+    assert "Swept 123456789012 us-east-1 for sagemaker-endpoint, sagemaker-notebook." in shown
+    assert "Swept" not in form(report(coverage=(LISTED, DENIED)))
+
+
 STOPPED = finding("stopped", 2.0, move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"))
 OTHER = finding("other", 8.0)
 
 
 def test_report_and_mail_separate_what_was_acted_on():
     run_report = report(STOPPED, OTHER, coverage=(LISTED,))
-    for form in (text.render, brief.render, markdown.render, html.render):
+    for form in (text.render, markdown.render):
         assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(run_report)
-    subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
+    page = " ".join(html.render(run_report).split())
+    assert '1 action saves <span class="saved">$730 a month</span>' in page
+    assert "2 idle when judged, at $7,300 a month: 1 acted on." in page
+    subject = "1 action taken, saving $730 a month"
     assert compose_summary(run_report, occasion()).subject == f"[ML Idle Reaper] {subject}"
     assert mail(run_report).startswith(f"{subject}; 1 new\n")
     totals = json.report_json(run_report)["totals"]
@@ -76,8 +105,8 @@ def test_report_and_mail_separate_what_was_acted_on():
 def test_starts_and_earlier_stops_are_not_savings():
     started = finding("started", state=State.EXEMPT, move=StepName.START, outcome=Outcome(result=Result.DONE))
     already = replace(STOPPED, outcome=replace(STOPPED.outcome, already_done=True))
-    assert "of which" not in brief.render(report(started, OTHER))
-    assert "wasted, of which 1 already stopped or gone\n" in brief.render(report(already, OTHER)).replace("  ", "")
+    assert "of which" not in text.render(report(started, OTHER))
+    assert "wasted, of which 1 already stopped or gone\n" in text.render(report(already, OTHER)).replace("  ", "")
 
 
 @forms
@@ -94,7 +123,6 @@ def test_a_failed_action_is_no_target_in_any_format():
     run_report = report(OTHER, coverage=(LISTED, FAILED))
     assert "failed: acts: the call was throttled" in text.render(run_report)
     assert "1 of 1 complete, 1 target, 0 API calls" in text.render(run_report)
-    assert "FAILED\n- acts: the call was throttled" in brief.render(run_report)
     assert "## Failed\n\n- acts: the call was throttled" in markdown.render(run_report)
     assert "coverage complete" in html.render(run_report)
     assert "Coverage is incomplete" not in html.render(run_report)
@@ -140,7 +168,7 @@ def test_unnamed_groups_are_counted_with_their_cost():
     run_report = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     summary = admin_summary(run_report, occasion())
     assert summary is not None
-    assert "and 3 others: $6.00 an hour, 3 idle" in summary.text
+    assert "and 3 others: $4,380 a month, 3 idle" in summary.text
     assert "and 3 others" in summary.html
     assert "others" not in admin_summary(report(*run_report.findings[:7]), occasion()).text
 
@@ -149,7 +177,7 @@ def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
     assert "Notices only, unless a rule sets act_on: likely" in html.render(report(OTHER))
 
 
-@pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
+@pytest.mark.parametrize("form", [text.render, markdown.render, html.render])
 def test_a_named_place_shows_its_name_and_id(form: Callable[[Report], str]):
     lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
     shown = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.memory_ledger import InMemoryLedger
-from fakes.snooze_requests import LINK, LedgerWithoutHistory, UnreachableLedger, warned
+from fakes.snooze_requests import VISIT, LedgerWithoutHistory, UnreachableLedger, warned
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
@@ -18,7 +18,7 @@ from reaper.snooze.request import MAX_BODY, Reply, Request
 from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40
-TOKEN = sign_link(LINK, Keys(current="k1", ring={"k1": SECRET.encode()}))
+TOKEN = sign_link(VISIT.id, VISIT.expires, Keys(current="k1", ring={"k1": SECRET.encode()}))
 FORGED = f"{TOKEN[:-43]}{'A' * 43}"
 FAULT = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
 
@@ -120,7 +120,11 @@ def test_a_click_counts_with_cached_keys_and_is_logged():
         pytest.param(warned, {"query": "t=x"}, 403, logging.WARNING, id="refused"),
         pytest.param(UnreachableLedger, {}, 503, logging.ERROR, id="a ledger that is down"),
         pytest.param(
-            LedgerWithoutHistory, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"
+            LedgerWithoutHistory,
+            {"method": "POST", "body": f"t={TOKEN}&r=1&days=1".encode()},
+            200,
+            logging.ERROR,
+            id="no history",
         ),
     ],
 )
@@ -144,7 +148,7 @@ def test_strangers_cannot_flood_the_log_or_hide_failures():
 def test_a_misconfigured_handler_answers_with_a_page(missing: str):
     environ = {"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
     request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
-    assert handler.open_handler(environ).handle(request, NOW).status == 200
+    assert handler.open_handler(environ).handle(request, NOW).status == 410, "an empty ledger"
     reply = handler.open_handler({**environ, missing: ""}).handle(request, NOW)
     assert (reply.status, f"{missing} is not set" in reply.note) == (503, True)
     assert missing not in reply.body

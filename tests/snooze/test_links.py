@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +13,7 @@ from reaper.errors import ReaperError
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
-from reaper.snooze.links import LinkSigner, links_by_resource
+from reaper.snooze.links import LinkSigner, MailLinks, open_visit
 from reaper.snooze.token import InvalidLink, Keys, verify_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
@@ -34,42 +35,56 @@ def finding(state: State = State.IDLE, **fields: object) -> Finding:
     )
 
 
-def test_each_idle_resource_gets_a_link_with_its_facts():
-    links = links_by_resource([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
-    [(id, address)] = links.items()
-    parts = urlsplit(address)
-    link = verify_link(parse_qs(parts.query)["t"][0], KEYS, NOW)
+def opened(*findings: Finding, signer: LinkSigner = OFFER, is_owner: bool = True) -> MailLinks:
+    """The links of a mail about these."""
+    links = open_visit(signer, NOW, "jo@example.com", is_owner, "Europe/Berlin", findings)
+    assert links
+    return links
+
+
+def token_in(address: str) -> str:
+    return parse_qs(urlsplit(address).query)["t"][0]
+
+
+def test_one_link_lists_each_idle_resource_with_its_facts():
+    links = opened(finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark"), finding(id="two", name="two"))
+    [first, _], visit, parts = links.visit.resources, links.visit, urlsplit(links.address)
     assert (parts.scheme, parts.netloc, parts.path) == ("https", "keep.example.com", "/keep")
-    assert (link.resource, link.name, link.owner, link.usd_per_hour) == (id, "churn", "jo@example.com", 1.408)
-    assert (link.where, link.idle_since) == (f"AWS account {TARGET.account}, us-east-1", NOW - 9 * DAY)
-    assert (link.expires - NOW, link.max_days) == (30 * DAY, 30)
+    assert verify_link(token_in(links.address), KEYS, NOW) == visit.id
+    assert (visit.address, visit.is_owner, visit.tz) == ("jo@example.com", True, "Europe/Berlin")
+    assert (visit.sent_at, visit.expires) == (NOW, NOW + 30 * DAY)
+    assert (first.name, first.usd_per_hour, first.max_days) == ("churn", 1.408, 30)
+    assert (first.where, first.idle_since) == (f"AWS account {TARGET.account}, us-east-1", NOW - 9 * DAY)
+    assert [links.to_keep(id) for id in (first.id, "two", "busy")] == [f"{links.address}&r=1", f"{links.address}&r=2", None]
+
+
+def test_nothing_that_can_be_kept_has_no_link():
+    acted = replace(finding(), step=Step(name=StepName.STOP, because="due"))
+    assert open_visit(OFFER, NOW, "jo@example.com", True, "UTC", [finding(State.ACTIVE), acted]) is None
+
+
+def test_each_mail_has_an_id_that_nobody_can_guess():
+    ids = {opened(finding()).visit.id for _ in range(100)}
+    assert len(ids) == 100
+    assert {len(urlsafe_b64decode(id + "==")) for id in ids} == {16}
 
 
 @pytest.mark.parametrize(("longest", "days"), [(DAY, 1), (5.5 * DAY, 5), (90 * DAY, 90)])
 def test_a_link_allows_as_many_days_as_the_rule(longest: timedelta, days: int):
     mine = finding()
     mine = replace(mine, case=replace(mine.case, rule=rule(snooze_max=longest)))
-    [address] = links_by_resource([mine], OFFER, NOW).values()
-    link = verify_link(address.rpartition("t=")[2], KEYS, NOW)
-    assert link.max_days == days
-    assert pages.snooze_choices(link, NOW)[-1].days == days
+    visit = opened(mine).visit
+    assert visit.resources[0].max_days == days
+    assert pages.snooze_choices(visit.resources, visit, NOW)[-1].days == days
 
 
-def test_a_resource_without_owner_and_price_gets_a_link_too():
-    poor = replace(finding(), owner=Owner(address=None, source="nobody"), price=None)
-    [address] = links_by_resource([poor], OFFER, NOW).values()
-    link = verify_link(address.rpartition("t=")[2], KEYS, NOW)
-    assert (link.owner, link.usd_per_hour) == ("", None)
-
-
-def test_a_resource_with_an_overlong_id_gets_no_link():
-    assert list(links_by_resource([finding(id="x" * 3000), finding(id="short")], OFFER, NOW)) == ["short"]
+def test_a_resource_without_a_price_is_listed_too():
+    assert opened(replace(finding(), price=None)).visit.resources[0].usd_per_hour is None
 
 
 def test_an_azure_link_names_the_subscription():
-    links = links_by_resource([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
-    [address] = links.values()
-    assert verify_link(address.rpartition("t=")[2], KEYS, NOW).where == "Azure subscription 0000-11, westeurope"
+    [listed] = opened(finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")).visit.resources
+    assert listed.where == "Azure subscription 0000-11, westeurope"
 
 
 def test_without_snooze_url_there_are_no_links():
@@ -105,18 +120,11 @@ def test_invalid_snooze_settings_are_named(changed: dict[str, str], message: str
 def test_links_are_bound_to_the_set_deployment():
     made = snooze_links.open_signer({**GOOD, "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:1:stack/a/b"}, NOW)
     assert made
-    [address] = links_by_resource([finding()], made, NOW).values()
-    token = address.rpartition("t=")[2]
-    assert verify_link(token, made.keys, NOW).name == "churn"
-    with pytest.raises(InvalidLink):
-        verify_link(token, replace(made.keys, deployment="arn:aws:cloudformation:us-east-1:1:stack/a/c"), NOW)
-
-
-def test_without_a_deployment_links_are_valid_anywhere():
-    made = snooze_links.open_signer(GOOD, NOW)
-    assert made
-    [address] = links_by_resource([finding()], made, NOW).values()
-    assert verify_link(address.rpartition("t=")[2], replace(made.keys, deployment="any"), NOW).name == "churn"
+    token = token_in(opened(finding(), signer=made).address)
+    assert verify_link(token, made.keys, NOW)
+    for other in ("arn:aws:cloudformation:us-east-1:1:stack/a/c", ""):
+        with pytest.raises(InvalidLink):
+            verify_link(token, replace(made.keys, deployment=other), NOW)
 
 
 def test_snooze_url_allows_http_on_this_machine_only():

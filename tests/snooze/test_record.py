@@ -12,9 +12,9 @@ from fakes.histories import history_of
 from fakes.memory_ledger import InMemoryLedger
 from fakes.snooze_requests import (
     ID,
-    KEYS,
-    LINK,
+    RESOURCE,
     TOKEN,
+    VISIT,
     WARNED,
     ContendedLedger,
     LedgerWithoutHistory,
@@ -22,8 +22,10 @@ from fakes.snooze_requests import (
     UnreachableLedger,
     desk,
     look,
+    mailed,
     remembered,
     send,
+    visit_of,
     warned,
 )
 from reaper.ledger import opening
@@ -31,7 +33,6 @@ from reaper.ledger.forget import forget_address
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
-from reaper.snooze.token import sign_link
 
 
 @pytest.fixture
@@ -60,9 +61,11 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
 def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
     key, rows = ledger.memory_key(ID), ledger.memory_store.rows
     rows[key] = broken = replace(rows[key], columns={"snoozed_until": "next summer"})
-    for reply in (look(ledger), send(ledger, shorten="yes")):
-        assert reply.status == 503
+    assert look(ledger).status == 200
+    for reply in (send(ledger, shorten="yes"), send(ledger, do="disown")):
+        assert (reply.status, reply.failed) == (503, True)
         assert "can't be read" in reply.note
+        assert "may not have been saved" in Page(reply.body).text
     assert rows[key] == broken
 
 
@@ -71,7 +74,9 @@ def test_opening_a_link_changes_nothing(ledger: InMemoryLedger, method: str):
     before = remembered(ledger)
     for _ in range(3):
         look(ledger, method=method)
-    handle_request(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
+    handle_request(
+        Request(method=method, path="/keep", query=f"t={TOKEN}&r=1&do=disown&days=7&reason=x&shorten=yes"), desk(ledger)
+    )
     assert remembered(ledger) == before
     assert history_of(ledger, ID) == []
 
@@ -88,7 +93,7 @@ def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger
     assert (memory.snoozed_by, memory.snooze_reason, memory.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
     before = replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
     assert before == replace(WARNED, version=1)
-    assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
+    assert "until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = history_of(ledger, ID)
     assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
     assert entry.because == "snoozed by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
@@ -100,7 +105,7 @@ def test_a_typed_name_is_added_to_the_links_owner(ledger: InMemoryLedger):
 
 
 def test_a_forgotten_resource_can_be_snoozed():
-    ledger = InMemoryLedger()
+    ledger = mailed()
     assert send(ledger).status == 200
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
 
@@ -109,14 +114,14 @@ def test_resending_the_form_changes_nothing(ledger: InMemoryLedger):
     send(ledger)
     before = remembered(ledger)
     for _ in range(5):
-        assert "Nothing changed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
+        assert "already snoozed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
     assert remembered(ledger) == before
     assert len(history_of(ledger, ID)) == 1
 
 
 def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
     send(ledger, days="30")
-    assert "Nothing changed" in Page(send(ledger, days="1").body).text
+    assert "already snoozed" in Page(send(ledger, days="1").body).text
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
     send(ledger, days="1", shorten="yes")
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
@@ -125,7 +130,7 @@ def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
 
 def snoozed_by(by: str) -> InMemoryLedger:
     """A ledger with a month's snooze that was given by that person."""
-    ledger = InMemoryLedger()
+    ledger = mailed()
     month = replace(
         WARNED, snoozed_until=pages.snooze_end(NOW, 30), snoozed_at=NOW, snoozed_by=by, notified_owner="jo@example.com"
     )
@@ -139,7 +144,7 @@ def snoozed_by(by: str) -> InMemoryLedger:
 def test_a_link_never_shortens_a_snooze_given_otherwise(by: str):
     ledger = snoozed_by(by)
     assert "shorten" not in Page(look(ledger).body).fields()
-    assert "Nothing changed" in Page(send(ledger, days="1", shorten="yes").body).text
+    assert "already snoozed" in Page(send(ledger, days="1", shorten="yes").body).text
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
 
 
@@ -150,22 +155,106 @@ def test_owners_may_shorten_their_own_snooze(by: str):
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
 
 
-@pytest.mark.parametrize("owner", [None, "lee@example.com", "(forgotten)"], ids=["no notice", "another owner", "a forgotten one"])
-def test_a_link_stores_no_address_but_the_present_owners(owner: str | None):
-    ledger = InMemoryLedger()
-    assert ledger.remember(ID, replace(WARNED, notified_owner=owner), 0, NOW)
-    send(ledger, name="Jo")
+def test_a_link_to_a_forgotten_address_stores_and_shortens_nothing_of_it():
+    ledger = snoozed_by("(forgotten)")
+    assert [row.columns for row in forget_address(ledger, "jo@example.com") if row.sort == "visit"] == [("address",)]
+    send(ledger, days="1", shorten="yes", name="Jo")
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
+    assert send(ledger, do="disown").status == 400
+    send(ledger, days="30", now=NOW + DAY, name="Jo")
     assert remembered(ledger).snoozed_by == "Jo (the holder of the link)"
-    assert "jo@example.com" not in str([remembered(ledger), *history_of(ledger, ID)])
+    assert "disown" not in look(ledger).body
+    assert "jo@example.com" not in str(ledger.memory_store.rows)
 
 
 def test_a_click_after_forget_stores_nothing_of_the_person_again(ledger: InMemoryLedger):
     send(ledger, days="1")
-    assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", ""]
+    assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", "", ""]
     send(ledger, days="7")
     memory = remembered(ledger)
     assert (memory.snoozed_until, memory.snoozed_by) == (pages.snooze_end(NOW, 7), "the holder of the link")
     assert "jo@example.com" not in str([memory, *history_of(ledger, ID)])
+
+
+def test_all_of_a_mail_is_kept_in_one_visit():
+    ledger = warned(visit_of(60))
+    page = Page(look(ledger).body)
+    assert page.fields()["r"] == [str(number) for number in range(1, 61)]
+    assert sum("checked" in attrs for _, attrs in page.tags) == 61, "every resource, and one length"
+    reply = send(ledger, rows=range(1, 61), days="3")
+    assert (reply.status, "60 resources are snoozed" in Page(reply.body).text) == (200, True)
+    assert {remembered(ledger, f"{ID}-{n}").snoozed_until for n in range(1, 61)} == {pages.snooze_end(NOW, 3)}
+
+
+def test_only_the_chosen_resources_are_kept():
+    ledger = warned(visit_of(3))
+    shown = [
+        attrs["value"] for _, attrs in Page(look(ledger, rows=[2]).body).tags if attrs.get("name") == "r" and "checked" in attrs
+    ]
+    send(ledger, rows=shown)
+    assert shown == ["2"]
+    assert [remembered(ledger, f"{ID}-{n}").snoozed_until is not None for n in (1, 2, 3)] == [False, True, False]
+
+
+def test_each_resource_is_kept_no_longer_than_its_own_rule_allows():
+    visit = visit_of(2)
+    visit = replace(visit, resources=(visit.resources[0], replace(visit.resources[1], max_days=2)))
+    ledger = warned(visit)
+    assert "Kept for at most 2 days at a time" in Page(look(ledger).body).text
+    page = Page(send(ledger, rows=[1, 2], days="30").body)
+    assert [remembered(ledger, f"{ID}-{n}").snoozed_until for n in (1, 2)] == [pages.snooze_end(NOW, days) for days in (30, 2)]
+    assert "until Mon 23 Nov 2026, 11:00 UTC" in page.text
+
+
+def test_one_failed_choice_hides_no_other():
+    ledger = warned(visit_of(3))
+    key, rows = ledger.memory_key(f"{ID}-2"), ledger.memory_store.rows
+    rows[key] = replace(rows[key], columns={"snoozed_until": "next summer"})
+    reply = send(ledger, rows=[1, 2, 3])
+    text = Page(reply.body).text
+    assert (reply.status, reply.failed) == (200, True)
+    assert text.index("2 resources are snoozed") < text.index("may not have been saved") < text.rindex("churn-2")
+    assert [remembered(ledger, f"{ID}-{n}").snoozed_until is not None for n in (1, 3)] == [True, True]
+
+
+def test_times_are_in_the_zone_of_the_mail():
+    ledger = mailed(replace(VISIT, tz="Asia/Tokyo"))
+    assert "19:17 Asia/Tokyo" in Page(look(ledger).body).text
+    assert "20:00 Asia/Tokyo" in Page(send(ledger).body).text
+
+
+def test_not_mine_is_recorded_with_its_history(ledger: InMemoryLedger):
+    reply = send(ledger, do="disown", days="", reason="I left that team")
+    memory = remembered(ledger)
+    assert (reply.status, "“churn” is marked as not yours" in Page(reply.body).text) == (200, True)
+    assert memory == replace(WARNED, disowned_by="jo@example.com", disowned_at=NOW, version=2)
+    [entry] = history_of(ledger, ID)
+    assert (entry.what, entry.by) == ("disowned", "jo@example.com")
+    assert entry.because == "its owner said that it isn't theirs: I left that team"
+    assert "This was said before" in Page(send(ledger, do="disown", now=NOW + DAY).body).text
+    assert remembered(ledger) == memory
+
+
+def test_keeping_takes_ones_own_not_mine_back(ledger: InMemoryLedger):
+    send(ledger, do="disown")
+    send(ledger)
+    memory = remembered(ledger)
+    assert (memory.disowned_by, memory.disowned_at, memory.snoozed_until) == (None, None, pages.snooze_end(NOW, 7))
+
+
+def test_a_mail_to_a_stand_in_offers_no_not_mine():
+    ledger = warned(replace(VISIT, is_owner=False))
+    assert "Not mine" not in look(ledger).body
+    assert send(ledger, do="disown").status == 400
+    assert remembered(ledger).disowned_by is None
+
+
+def test_an_old_mail_does_not_replace_the_present_owners_not_mine():
+    ledger = mailed()
+    lee = replace(WARNED, notified_owner="lee@example.com", disowned_by="lee@example.com", disowned_at=NOW)
+    assert ledger.remember(ID, lee, 0, NOW)
+    assert "This was said before" in Page(send(ledger, do="disown").body).text
+    assert remembered(ledger).disowned_by == "lee@example.com"
 
 
 def test_a_shorter_snooze_is_extended(ledger: InMemoryLedger):
@@ -204,19 +293,15 @@ def test_days_outside_the_limit_write_nothing(ledger: InMemoryLedger, days: str)
     ("limit", "offered"), [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "3"]), (7, ["1", "3", "7"]), (14, ["1", "3", "7", "14"])]
 )
 def test_choices_stay_within_the_limit_with_one_preselected(ledger: InMemoryLedger, limit: int, offered: list[str]):
-    page = Page(look(ledger, token=sign_link(replace(LINK, max_days=limit), KEYS)).body)
+    page = Page(look(mailed(replace(VISIT, resources=(replace(RESOURCE, max_days=limit),)))).body)
     assert page.fields()["days"] == offered
     assert sum("checked" in attrs for _, attrs in page.tags) == 1
 
 
 def test_an_unreachable_ledger_is_a_503_with_the_tag(ledger: InMemoryLedger):
-    for reply, day in (
-        (look(UnreachableLedger()), "2026-11-28"),
-        (send(UnreachableLedger(), days="3"), "2026-11-24"),
-        (send(UnreachableLedger(), days="999"), "2026-12-21"),
-    ):
+    for reply in (look(UnreachableLedger()), send(UnreachableLedger(), days="3"), send(UnreachableLedger(), do="disown")):
         assert (reply.status, reply.headers["retry-after"]) == (503, "120")
-        assert f"reaper:keep-until={day}" in reply.body
+        assert "reaper:keep-until=2026-11-28" in reply.body
         assert "Your choice may not have been saved" in reply.body
         assert "10.0.0.7" not in reply.body
         assert "10.0.0.7" in reply.note
@@ -247,6 +332,7 @@ def test_losing_every_race_is_a_503():
 @pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
 def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
     ledger = opening.open_ledger(kept_in.format(tmp_path), {})
+    ledger.add_visit(VISIT)
     start = threading.Barrier(8)
 
     def one(days: int) -> None:

@@ -2,20 +2,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
 from fakes.builders import NOW
 from fakes.memory_ledger import InMemoryLedger
-from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Page, UnreachableLedger, desk, look, remembered, send, warned
+from fakes.snooze_requests import (
+    ID,
+    KEYS,
+    RESOURCE,
+    TOKEN,
+    VISIT,
+    WARNED,
+    Page,
+    UnreachableLedger,
+    desk,
+    look,
+    mailed,
+    remembered,
+    send,
+    visit_of,
+    warned,
+)
 from reaper.errors import CloudError, Reason
+from reaper.ledger.store import Category
 from reaper.model import Memory
 from reaper.snooze import pages
 from reaper.snooze import request as form
 from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
+from reaper.snooze.links import LinkSigner, open_visit
 from reaper.snooze.request import Reply, Request
 from reaper.snooze.token import Keys, sign_link
+from snooze.test_links import finding
 
 HOSTILE = [
     pytest.param("<script>alert(1)</script>", id="a script"),
@@ -39,9 +59,9 @@ BAD = [
     pytest.param("", id="none"),
     pytest.param("x" * 5000, id="far too long"),
     pytest.param(TOKEN[:-2] + ("AA" if TOKEN[-2:] != "AA" else "BB"), id="tampered with"),
-    pytest.param(sign_link(LINK, Keys(current="k1", ring={"k1": b"2" * 32})), id="signed by somebody else"),
-    pytest.param(sign_link(LINK, Keys(current="k9", ring={"k9": b"1" * 32})), id="a key that was retired"),
-    pytest.param(sign_link(replace(LINK, expires=NOW), KEYS), id="expired"),
+    pytest.param(sign_link(VISIT.id, VISIT.expires, Keys(current="k1", ring={"k1": b"2" * 32})), id="signed by somebody else"),
+    pytest.param(sign_link(VISIT.id, VISIT.expires, Keys(current="k9", ring={"k9": b"1" * 32})), id="a key that was retired"),
+    pytest.param(sign_link(VISIT.id, NOW, KEYS), id="expired"),
 ]
 
 
@@ -63,10 +83,74 @@ def test_a_post_needs_the_token_in_its_form(ledger: InMemoryLedger):
     assert remembered(ledger).snoozed_until is None
 
 
-def test_a_link_snoozes_only_its_own_resource(ledger: InMemoryLedger):
-    send(ledger, resource="other", r="other", id="other")
-    assert remembered(ledger, "other") == Memory()
+def test_a_link_writes_only_to_the_resources_of_its_mail(ledger: InMemoryLedger):
+    ledger.add_visit(replace(visit_of(3), id="another-mail-with-three"))
+    send(ledger, rows=(1, 2, 3, "other", "-1", "0", "٢"), resource="other", id="other", visit="another-mail-with-three")
+    assert {key.name for key in ledger.memory_store.rows if key.category is Category.MEMORY} == {ID}
     assert remembered(ledger).snoozed_until is not None
+
+
+@pytest.mark.parametrize("rows", [(), (2,), ("x",), ("99999",), tuple(range(2, 100))])
+def test_rows_outside_the_mail_are_no_choice(ledger: InMemoryLedger, rows: tuple[object, ...]):
+    reply = send(ledger, rows=rows)
+    assert (reply.status, "Choose at least one resource" in reply.body) == (400, True)
+    assert remembered(ledger) == replace(WARNED, version=1)
+
+
+def test_thousands_of_rows_are_refused_before_the_ledger():
+    for reply in (send(UnreachableLedger(), rows=range(2000)), look(UnreachableLedger(), rows=range(2000))):
+        assert reply.status == 403
+
+
+def test_a_guessed_visit_is_refused_before_the_ledger():
+    for guess in (VISIT.id, "A" * 22, "../state#pause-pause-p"):
+        assert look(UnreachableLedger(), token=f"{TOKEN[:6]}{guess}{TOKEN[28:-1]}").status == 403
+        assert look(UnreachableLedger(), token=guess).status == 403
+
+
+@pytest.mark.parametrize("gone", ["never stored", "its time is over", "it lists nothing"])
+def test_a_signed_link_without_its_row_opens_nothing(gone: str):
+    ledger = InMemoryLedger()
+    if gone == "its time is over":
+        ledger.add_visit(replace(VISIT, expires=NOW - timedelta(seconds=1)))
+    elif gone == "it lists nothing":
+        ledger.add_visit(replace(VISIT, resources=()))
+    replies = [look(ledger), look(ledger, method="HEAD"), send(ledger), send(ledger, do="disown")]
+    assert {reply.status for reply in replies} == {410}
+    assert replies[0].body == look(ledger, token="nonsense").body
+    assert remembered(ledger) == Memory()
+
+
+EDITED = [
+    pytest.param({"v_resources": "[]"}, 410, id="nothing listed"),
+    pytest.param({"v_resources": "7"}, 503, id="a number for the list"),
+    pytest.param({"v_resources": "{"}, 503, id="half a list"),
+    pytest.param({"v_resources": '[{"id": 7}]'}, 503, id="a resource without fields"),
+    pytest.param({"v_tz": "../etc/passwd"}, 503, id="no time zone"),
+    pytest.param({"v_sent_at": "2026-11-21"}, 503, id="a time without a zone"),
+    pytest.param({"v_address": "<script>alert(1)</script>", "v_is_owner": "yes"}, 200, id="another address"),
+]
+
+
+@pytest.mark.parametrize(("columns", "status"), EDITED)
+def test_an_edited_row_raises_nothing_and_snoozes_at_most(columns: dict[str, str], status: int):
+    ledger = mailed()
+    [(key, row)] = ledger.memory_store.rows.items()
+    ledger.memory_store.rows[key] = replace(row, columns={**row.columns, **columns})
+    for reply in (look(ledger), send(ledger), send(ledger, do="disown")):
+        assert reply.status in {status, 400 if status == 200 else status}
+        assert "script" not in [tag for tag, _ in Page(reply.body).tags]
+    memory = remembered(ledger)
+    assert replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=0) == Memory()
+
+
+@pytest.mark.parametrize("most", [10**12, 0, -(10**12)])
+def test_an_edited_limit_never_fails_the_page(most: int):
+    ledger = mailed(replace(VISIT, resources=(replace(RESOURCE, max_days=most),)))
+    assert look(ledger).status == 200
+    assert send(ledger, days="9999").status in {200, 400}
+    until = remembered(ledger).snoozed_until
+    assert until is None or until <= NOW + timedelta(days=3651)
 
 
 @pytest.mark.parametrize("path", ["/", "/keep/", "/Keep", "/stop", "/delete", "/favicon.ico", "//keep", "/%6beep", ""])
@@ -87,18 +171,24 @@ def test_an_overlong_body_is_413(ledger: InMemoryLedger):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-@pytest.mark.parametrize("where", ["name", "owner", "kind", "where"])
+@pytest.mark.parametrize("where", ["name", "kind", "where"])
 def test_hostile_names_are_escaped(where: str, hostile: str):
-    link = replace(LINK, **{where: hostile})
-    ledger = InMemoryLedger()
-    token = sign_link(link, KEYS)
-    plain = [tag for tag, _ in Page(look(ledger).body).tags]
-    shown = Page(look(ledger, token=token).body)
-    assert [tag for tag, _ in shown.tags] == plain
-    assert not set(shown.text) & set("\r\x00\x1b\u202e\u2066")
-    assert len(shown.text) < 6000
-    page = Page(send(ledger, t=token).body)
-    assert "script" not in [tag for tag, _ in page.tags]
+    ledger = mailed(replace(VISIT, resources=(replace(RESOURCE, **{where: hostile}),)))
+    plain = [tag for tag, _ in Page(look(mailed()).body).tags]
+    assert [tag for tag, _ in Page(look(ledger).body).tags] == plain
+    for reply in (send(ledger), send(ledger, do="disown")):
+        assert "script" not in [tag for tag, _ in Page(reply.body).tags]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_link_lists_hostile_names_as_short_lines(hostile: str):
+    mine = finding(name=hostile, region=hostile)
+    links = open_visit(LinkSigner(base="https://keep.example.com", keys=KEYS), NOW, "jo@example.com", True, "UTC", [mine])
+    assert links
+    [listed] = links.visit.resources
+    for text in (listed.name, listed.where):
+        assert not set(text) & set("\r\x00\x1b\u202e\u2066")
+        assert 0 < len(text) <= 100
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -145,7 +235,7 @@ def test_a_body_that_is_no_form_raises_nothing(ledger: InMemoryLedger, body: byt
 
 
 def test_invalid_utf8_in_a_reason_becomes_a_mark(ledger: InMemoryLedger):
-    body = urlencode({"t": TOKEN, "days": "1"}).encode() + b"&reason=caf%E9"
+    body = urlencode({"t": TOKEN, "r": 1, "days": "1"}).encode() + b"&reason=caf%E9"
     assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
     assert remembered(ledger).snooze_reason == "caf\ufffd"
 
@@ -156,9 +246,11 @@ def all_replies() -> list[Callable[[], Reply]]:
     )
     request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
     return [
+        lambda: look(mailed()),
+        lambda: send(mailed()),
+        lambda: send(mailed(), do="disown"),
+        lambda: send(mailed(), days="0"),
         lambda: look(InMemoryLedger()),
-        lambda: send(InMemoryLedger()),
-        lambda: send(InMemoryLedger(), days="0"),
         lambda: look(InMemoryLedger(), token="x"),
         lambda: look(InMemoryLedger(), method="PUT"),
         lambda: look(UnreachableLedger()),
@@ -176,7 +268,7 @@ def unreadable(wanted: str | None) -> Keys:
 
 def test_every_reply_has_the_security_headers():
     replies = [make() for make in all_replies()]
-    assert [r.status for r in replies] == [200, 200, 400, 403, 405, 503, 404, 413, 429, 503, 400]
+    assert [r.status for r in replies] == [200, 200, 200, 400, 410, 403, 405, 503, 404, 413, 429, 503, 400]
     for reply in replies:
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["referrer-policy"] == "no-referrer"
@@ -203,7 +295,8 @@ def test_links_and_networks_are_rate_limited(ledger: InMemoryLedger):
     meters = RateLimiters(
         per_network=RateLimiter(burst=3, per_second=0), per_link=RateLimiter(burst=2, per_second=0), per_log_line=LINES
     )
-    other = sign_link(replace(LINK, name="other"), KEYS)
+    ledger.add_visit(replace(VISIT, id="another-mail-another-m"))
+    other = sign_link("another-mail-another-m", VISIT.expires, KEYS)
 
     def ask(token: str, ip: str) -> int:
         return handle_request(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), desk(ledger), meters).status

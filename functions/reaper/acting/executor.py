@@ -112,7 +112,7 @@ def _execute_step(task: Task) -> Outcome:
         read=lambda: _read_now(task),
         look_again=lambda now, before: _look_again(now, before, task),
         require_lease=lambda: _require_lease(task),
-        inside=hints_inside(resource, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
+        inside=hints_inside(resource, memories, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
         ended=task.inside,
     )
     return _perform(permit, manifest, task)

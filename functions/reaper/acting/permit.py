@@ -21,8 +21,8 @@ from reaper.memory_updates import BegunAction
 from reaper.model import Memory, Resource, Result, StepName
 from reaper.pending import intents, stop_switch, unfinished
 from reaper.pending.intents import NOT_KNOWN, Intent
+from reaper.planning import contained
 from reaper.planning.reasons import PARTICIPLES
-from reaper.policy import owners
 from reaper.policy.schema import Owners
 
 DIFFERENT_FIELDS = {
@@ -161,14 +161,12 @@ class CallPermit:
         return Outcome(result=Result.DONE, because=because, already_done=True, host_id=resource.id)
 
 
-def hints_inside(resource: Resource, chain: Owners, action: StepName, run: str, at: datetime) -> dict[str, Unfinished]:
+def hints_inside(
+    resource: Resource, memories: Mapping[str, Memory], chain: Owners, action: StepName, run: str, at: datetime
+) -> dict[str, Unfinished]:
     """The hint of each resource inside, should the action end it, with its owner by the policy: its kind may not have been swept."""
-    return {
-        inner.id: unfinished.unfinished_entry(
-            inner, owners.owner(inner, chain.tags, chain.domains, chain.fallback), action, run, at
-        )
-        for inner in resource.contained
-    }
+    present = {inner.id: contained.inner_owner(inner, memories.get(inner.id), chain) for inner in resource.contained}
+    return {inner.id: unfinished.unfinished_entry(inner, present[inner.id], action, run, at) for inner in resource.contained}
 
 
 def changed_because(before: Resource, now: Resource) -> str | None:

@@ -26,6 +26,7 @@ from reaper.pending import holds, intents
 from reaper.planning import contained, holding, possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES
+from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 
 ACTED_ROW = "acted"
@@ -73,10 +74,11 @@ def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
 
 def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
     """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
-    action, now = task.action, task.context.clock()
+    action, now, chain = task.action, task.context.clock(), task.context.policy.owners
+    case = owners.with_present_owner(case, memories.get(case.resource.id), chain.fallback)
     _require_same_step(action, case, memories, now)
     snoozed = contained.snoozed_inside(case.resource, memories, now)
-    if because := snoozed or contained.untold_inside(case, memories, action, task.context.policy.owners, now):
+    if because := snoozed or contained.untold_inside(case, memories, action, chain, now):
         raise ActionWithdrawn(because)
     return action in ENDING_ACTIONS and _require_no_hold(case, memories.get(case.resource.id, Memory()), task.context.ledger, now)
 

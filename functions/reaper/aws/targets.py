@@ -7,9 +7,9 @@ A session policy can only take away: https://docs.aws.amazon.com/IAM/latest/User
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,13 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
+from reaper.text import did_you_mean, shorten
 
 PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
 DEFAULT_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
 """By partition, the region that no account can disable."""
 ROLE_SESSION_NAME = "ml-idle-reaper"
+REGION_NAME = re.compile(r"[a-z]+(-[a-z]+)+-[1-9]")
 MAX_POLICY_CHARS = 2048
 """Characters of a session policy, which must be plain text."""
 
@@ -37,7 +39,7 @@ MAX_POLICY_CHARS = 2048
 def list_accounts(settings: Settings) -> list[Account]:
     """The accounts to sweep, the credentials' own among them if it is meant. Each has the regions to sweep, or `all`.
 
-    Raises SettingsError for a region or account that can't be meant, if the organization can't be read, or if no account is left, and
+    Raises SettingsError for a misspelled region, for an account that can't be meant, if the organization can't be read, or if no account is left, and
     CloudError if the credentials can't be used.
     """
     session, scope = _default_session(), settings.account_scope
@@ -174,7 +176,7 @@ def reading_permissions() -> list[str]:
 def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: boto3.Session | None = None) -> list[CloudSession]:
     """One cloud per region: those asked for, every enabled one for `all`, or the session's own.
 
-    Raises SettingsError for a region or account that can't be meant, CloudError where the identity can't be learned.
+    Raises SettingsError for a misspelled region and an account that can't be meant, CloudError where the identity can't be learned.
     """
     session = session or _default_session()
     every = "all" in regions
@@ -215,10 +217,36 @@ def _default_session() -> boto3.Session:
 
 
 def _named_regions(session: boto3.Session, regions: Sequence[str]) -> list[str]:
-    """The regions asked for, else the session's own. Raises SettingsError for one that there isn't."""
-    if not regions and not session.region_name:
-        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
-    return [_valid_region(session, region) for region in regions] or [session.region_name]
+    """The regions asked for, else the session's own. Raises SettingsError for a misspelled one."""
+    names = list(regions) or ([session.region_name] if session.region_name else [])
+    if not names:
+        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_DEFAULT_REGION, or use --region")
+    known = known_regions(session)
+    for name in names:
+        _require_plausible(name, known)
+    return names
+
+
+def check_regions(regions: Sequence[str], progress: Callable[[str], None]) -> None:
+    """Tell of regions that the SDK doesn't know. Makes no call to AWS. Raises SettingsError for a misspelled one."""
+    session = _default_session()
+    if "all" not in regions and (regions or session.region_name):
+        for name in {*_named_regions(session, regions)} - {*known_regions(session)}:
+            progress(f"aws: {name} isn't a region that this version knows. It is asked all the same")
+
+
+def _require_plausible(region: str, known: Sequence[str]) -> None:
+    """Raises SettingsError for a region that isn't spelled like one, or almost like a known one.
+
+    A new number, as in `eu-west-9`, and a new country are plausible: AWS adds regions faster than the SDK is updated here.
+    """
+    country, is_spelled = region.partition("-")[0], REGION_NAME.fullmatch(region) is not None
+    if is_spelled and any(name[:-1] == region[:-1] for name in known):
+        return
+    compared = [name for name in known if name.startswith(f"{country}-")] if is_spelled and len(country) == 2 else known
+    near = did_you_mean(region, compared, 0.85 if is_spelled else 0.6)
+    if near or not is_spelled:
+        raise SettingsError(f"unknown AWS region {shorten(region)}{near or '; use a name such as us-east-1, or all'}")
 
 
 def _start_region(session: boto3.Session, regions: Sequence[str]) -> str:
@@ -233,14 +261,6 @@ def known_regions(session: boto3.Session | None = None, partition: str | None = 
     partitions = [partition] if partition else session.get_available_partitions()
     names = (r for p in partitions for s in services for r in session.get_available_regions(s, partition_name=p))
     return list(dict.fromkeys(names))
-
-
-def _valid_region(session: boto3.Session, region: str) -> str:
-    known = known_regions(session)
-    if region not in known:
-        near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
-        raise SettingsError(f"unknown region {region!r}" + (f"; did you mean {near[0]}?" if near else ""))
-    return region
 
 
 def _all_regions(session: boto3.Session, start: CloudSession) -> list[str]:

@@ -6,13 +6,13 @@ https://learn.microsoft.com/rest/api/resources/subscriptions/list
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
+from reaper.accounts import subscription_ids
 from reaper.azure import workspaces
 from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.session import CloudSession
@@ -43,8 +43,8 @@ def target_sessions(subscriptions: Sequence[str]) -> list[CloudSession]:
 
     Raises SettingsError for an invalid subscription ID, CloudError if the readable ones can't be listed.
     """
-    ids = [valid_subscription_id(subscription) for subscription in subscriptions] or list(_list_readable())
-    return [_open_session(subscription) for subscription in dict.fromkeys(ids)]
+    ids = subscription_ids("subscriptions", subscriptions)
+    return [_open_session(subscription) for subscription in ids or _list_readable()]
 
 
 def list_accounts(settings: Settings) -> list[Account]:
@@ -53,7 +53,7 @@ def list_accounts(settings: Settings) -> list[Account]:
     One that can't be read is listed too, if it was requested or is below the group; each kind then reports that it can't be read. Raises
     SettingsError for an invalid ID and for a group that can't be read, CloudError if the readable ones can't be listed.
     """
-    names: dict[str, str | None] = dict.fromkeys(valid_subscription_id(subscription) for subscription in settings.subscriptions)
+    names: dict[str, str | None] = dict.fromkeys(subscription_ids("subscriptions", settings.subscriptions))
     if settings.management_group:
         names = _below_group(settings.management_group, tuple(names))
     readable = _list_readable(may_fail=bool(names))
@@ -76,13 +76,6 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
         except CloudError as error:
             session.describe_target(account.name, f"the state of its subscription can't be read: {error}")
     return [session], []
-
-
-def valid_subscription_id(subscription: str) -> str:
-    """The ID in the usual spelling. Raises SettingsError if it isn't valid."""
-    if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", subscription):
-        raise SettingsError(f"{subscription!r} isn't a subscription ID such as 00000000-0000-0000-0000-000000000000")
-    return subscription.lower()
 
 
 def has_credentials(environ: Mapping[str, str] | None = None) -> bool:

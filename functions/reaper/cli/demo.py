@@ -16,6 +16,7 @@ from reaper.case import Report
 from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import Format, check_writable, print_message, show_progress, write_report
 from reaper.errors import SettingsError
+from reaper.extras import install_command
 from reaper.policy.file import load_policy
 
 
@@ -29,7 +30,7 @@ def run_demo(
         bool, typer.Option("--story", help="Play two weeks of notices, stops and restores instead of one sweep")
     ] = False,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Keep the simulated clouds running, and print the exports to practice with")
+        bool, typer.Option("--serve", help="Keep the simulated clouds running, and print the line that leads a shell to them")
     ] = False,
 ) -> None:
     """Sweep a simulated fleet. Needs no account or network."""
@@ -75,4 +76,4 @@ def _load_demo(name: str) -> Any:
     try:
         return import_module(f"reaper_sandbox.demo.{name}")
     except ImportError as error:
-        raise SettingsError(f"reaper demo needs an extra: pip install 'ml-idle-reaper[demo]' ({error})") from error
+        raise SettingsError(f"reaper demo needs an extra: {install_command('demo')} ({error})") from error

@@ -146,7 +146,8 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
     )
     if typed.subscription or typed.management_group:
         group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
-        chosen = replace(chosen, subscriptions=_split_values(typed.subscription), management_group=group)
+        subscriptions = account_scope.subscription_ids("--subscription", _split_values(typed.subscription))
+        chosen = replace(chosen, subscriptions=subscriptions, management_group=group)
     chosen = replace(chosen, kinds=_chosen_kinds(cloud, kind))
     if excluded and not (chosen.organization or chosen.ous):
         raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
@@ -14,8 +15,13 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.policy.schema import Owners
+from reaper.snooze import links
+from reaper.snooze.links import LinkSigner
+from reaper.snooze.token import Keys
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+KEYS = Keys(current="k", ring={"k": bytes(32)})
+SIGNER = LinkSigner(base="https://sample.invalid", keys=KEYS, new_id=lambda: "sample".ljust(22, "-"))
 VIRGINIA = Target(cloud="aws", account="123456789012", region="us-east-1")
 AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
 ENDPOINTS = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
@@ -38,7 +44,7 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
         mode=Mode.ENFORCE,
         owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
         run_id="sample",
-        snooze_link=lambda resource_id: "https://sample.invalid/keep?t=sample",
+        open_visit=partial(links.open_visit, SIGNER, now),
     )
 
 

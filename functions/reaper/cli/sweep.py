@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reaper import settings
-from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.policy.file import load_policy
@@ -39,6 +39,7 @@ def sweep_once(
     format: FormatOption = None,
     output: OutputOption = None,
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
+    wide: WideOption = False,
 ) -> None:
     """Sweep once and print a report.
 
@@ -51,8 +52,12 @@ def sweep_once(
     chosen = settings.require_kept_memory(chosen)
     with show_progress() as progress:
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
+    if "-" not in outputs:
+        from reaper.report.text import headline
+
+        print_message("\n".join(headline(report)))
     for name, report_format in outputs.items():
-        write_report(report, report_format, name)
+        write_report(report, report_format, name, wide=wide)
         if name != "-":
             print_message(f"Wrote {name}")
     if not report.is_complete and outputs.get("-") is not Format.TEXT:

@@ -17,8 +17,9 @@ from reaper.doctor.check import SIGN_IN, Check, missing_permission, ok, rights_c
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason, SettingsError
+from reaper.extras import install_command
 from reaper.model import ACTIONS, Ceiling, StepName
-from reaper.sessions import CloudSession, is_available, list_accounts, open_sessions
+from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, open_sessions
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
@@ -43,7 +44,7 @@ def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
             if wanted and is_available(context.settings, cloud, lambda text: None):
                 clouds.append(cloud)
         except SettingsError as error:
-            checks.append(to_fix(f"credentials.{cloud}", str(error), f"pip install 'ml-idle-reaper[{cloud}]'"))
+            checks.append(to_fix(f"credentials.{cloud}", str(error), install_command(cloud)))
     if not clouds and not checks:
         checks.append(to_fix("credentials", "no credentials were found for any cloud", SIGN_IN))
     return clouds, checks
@@ -91,7 +92,8 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
         role = settings.role if settings.role and settings.role.split(":")[4] in names else None
         advice = _advice(cloud, missing, text, role)
         if UNKNOWN_ACCOUNT in names:
-            yield to_fix(f"credentials.{cloud}", text, advice, missing)
+            found = missing is not None or has_credentials(cloud)
+            yield to_fix(f"credentials.{cloud}", text, advice if found else SIGN_IN, missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
             yield to_fix(f"targets.{cloud}", because, advice, missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from typing import Any
@@ -14,11 +15,12 @@ from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import folder_checks
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.message import Audience
 from reaper.snooze.links import LinkSigner, link_address, open_signer
 from reaper.snooze.request import PAGE_PATH
-from reaper.snooze.token import SnoozeLink, sign_link
+from reaper.snooze.token import sign_link
 from reaper.urls import split_address
 
 CLOUD_BY_TYPE = {"sns": "aws", "ses": "aws", "acs": "azure"}
@@ -34,8 +36,8 @@ KEYS_ADVICE = "Check REAPER_SNOOZE_KEYS, and whether this identity may read that
 DEPLOYMENT_ADVICE = "Set REAPER_DEPLOYMENT to the stack's ARN or the function app's resource ID."
 PAGE_ADVICE = "Compare REAPER_SNOOZE_URL, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT here with those of the page's function, and read its log."
 LINK_VALID_FOR = timedelta(minutes=5)
-NO_RESOURCE = "reaper-doctor"
-"""The resource of the link that the page is asked for. Opening a link changes nothing, and none is ever sent."""
+NO_VISIT = "reaper-doctor".ljust(22, "-")
+"""The ID in the link that the page is asked for. The ledger has no such visit, so the page says that it is gone."""
 TIMEOUT_S = 10
 
 
@@ -69,7 +71,7 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     try:
         yield from _examiner(spec.type)(spec, name, context)
     except ImportError as error:
-        yield to_fix(name, f"its SDK isn't installed: {error}", "pip install 'ml-idle-reaper[aws,azure,chat]'")
+        yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
         advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy.").format(spec)
         yield of_error(name, error, advice_for(error, "", advice))
@@ -133,29 +135,20 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
     if deployment:
         yield ok("deployment", f"links are signed for {deployment}")
     else:
-        because = "REAPER_DEPLOYMENT isn't set, so any deployment with the same keys accepts these links"
+        because = "REAPER_DEPLOYMENT isn't set, so no deployed page accepts these links"
         yield to_fix("deployment", because, DEPLOYMENT_ADVICE)
     yield _page_check(url, signer, context)
 
 
 def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> Check:
     """The page is opened with a link to nothing, which only a page with the same keys and deployment accepts."""
-    address = f"{url.rstrip('/')}{PAGE_PATH}"
-    if signer:
-        link = SnoozeLink(
-            resource=NO_RESOURCE,
-            expires=context.clock() + LINK_VALID_FOR,
-            max_days=1,
-            kind="doctor",
-            name=NO_RESOURCE,
-            where="nowhere",
-        )
-        address = link_address(url, sign_link(link, signer.keys))
+    token = sign_link(NO_VISIT, context.clock() + LINK_VALID_FOR, signer.keys) if signer else ""
+    address = link_address(url, token) if token else f"{url.rstrip('/')}{PAGE_PATH}"
     try:
         status = http_reply(address, "GET").status
     except CloudError as error:
         return of_error("links.page", error, PAGE_ADVICE)
-    if status >= 500 or (signer and status != 200):
+    if status >= 500 or (signer and status != HTTPStatus.GONE):
         refused = "refused a link that was signed here" if status < 500 else "failed"
         return to_fix("links.page", f"{url} {refused} ({status})", PAGE_ADVICE)
     return ok("links.page", f"{url} accepts links that are signed here" if signer else f"{url} answers ({status})")

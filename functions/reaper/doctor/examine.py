@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from reaper.doctor import access, channels, policies, stores
-from reaper.doctor.check import Check, unknown
+from reaper.doctor.check import SIGN_IN, Check, unknown
 from reaper.doctor.context import DoctorContext, Opened
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -26,7 +27,21 @@ def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     opened = Opened()
     clouds, checks = access.clouds_in_use(context)
     checks += run_subjects(_first_round(context, clouds, opened), limit_s)
-    return checks + run_subjects(_second_round(context, clouds, opened), limit_s)
+    return led_by_credentials(checks + run_subjects(_second_round(context, clouds, opened), limit_s))
+
+
+def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
+    """The checks without those that only need the same sign-in as a check of credentials, which names them instead."""
+    to_sign_in = [check for check in checks if check.fix == SIGN_IN]
+    if any(check.check == "ledger" for check in to_sign_in):
+        to_sign_in += [check for check in checks if check.check == "pause"]  # the stop switch is in the ledger
+    credentials = [check for check in to_sign_in if check.check.startswith("credentials")]
+    waiting = dict.fromkeys(check.check for check in to_sign_in if check not in credentials)
+    if not credentials or not waiting:
+        return list(checks)
+    first = credentials[0]
+    named = replace(first, because=f"{first.because}. Until you sign in, these can't be checked: {', '.join(waiting)}")
+    return [named if check is first else check for check in checks if check not in to_sign_in or check in credentials]
 
 
 def _first_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:

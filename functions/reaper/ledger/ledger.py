@@ -13,15 +13,17 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, sortable_time
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, Visit, sortable_time
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Memory, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
 """How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
-SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "written_at"})
-"""The fields that a click on a snooze link writes."""
+SNOOZE_FIELDS = frozenset(
+    {"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "disowned_by", "disowned_at", "written_at"}
+)
+"""The fields that the page of a snooze link writes."""
 NEWEST_FIRST_BASE = 10**19
 """Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
 _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
@@ -108,6 +110,16 @@ class Ledger:
         """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
         return self.store.put(_state_key(name), rows.value_columns(values), NEVER, AtVersion(version=expected_version))
 
+    def add_visit(self, visit: Visit) -> None:
+        """Store what a mail's link opens. It is retained until the link expires."""
+        key, touched = Key(Category.VISIT, "", visit.id), sortable_time(visit.expires - RETENTION)
+        self.store.put(key, rows.visit_columns(visit), touched, AtVersion(version=0))
+
+    def visit(self, visit_id: str, now: datetime) -> Visit | None:
+        """What the link with that ID opens; None if there is no such row, or none any longer. Raises CloudError also if it can't be read."""
+        row = self.store.get(Key(Category.VISIT, "", visit_id))
+        return rows.visit_from_row(row.columns, row.version) if row and not row.is_lapsed(_retained_since(now)) else None
+
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
         condition = FreeFor(holder=holder, now=sortable_time(now))
@@ -149,6 +161,22 @@ class Ledger:
         last = f"{_newest_first(since)}{LAST_NAME}"
         stored = self.store.query(Category.HISTORY, comparable_id(resource_id), last=last, limit=limit)
         return [rows.history_from_row(row.columns) for row in reversed(stored)]
+
+    def acted_on(self, now: datetime) -> list[str]:
+        """The IDs of everything with an action or an undo on record. Reads every row: for a person with rights of their own, never for a run."""
+        since, ids = _retained_since(now), {}
+        for row in self.store.scan():
+            is_action = row.key.category is Category.MEMORY and rows.COLUMNS["last_action_run"] in row.texts
+            is_undo = row.key.category is Category.HISTORY and row.texts.get("what") == rows.RESTORED
+            if (is_action or is_undo) and "id" in row.texts and not row.is_lapsed(since):
+                ids[comparable_id(row.texts["id"])] = row.texts["id"]
+        return sorted(ids.values())
+
+    def runs_like(self, beginning: str) -> list[str]:
+        """The runs whose last actions are on record and whose ID begins so. Reads every row, as `acted_on` does."""
+        column = rows.COLUMNS["last_action_run"]
+        found = (row.texts.get(column, "") for row in self.store.scan() if row.key.category is Category.MEMORY)
+        return sorted({run for run in found if run.startswith(beginning)})
 
     def forget_before(self, moment: datetime) -> int:
         """Delete entries last written before `moment`, except snoozes that end later. Returns how many.

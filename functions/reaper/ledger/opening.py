@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 
 from reaper.errors import SettingsError
+from reaper.extras import install_command
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow
 from reaper.ledger.update import write_until_accepted
@@ -41,9 +42,7 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
         module = import_module(MODULE_BY_SCHEME[scheme])
     except ImportError as error:
         extra = EXTRA_BY_SCHEME.get(scheme, "cli")
-        raise SettingsError(
-            f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
-        ) from error
+        raise SettingsError(f"REAPER_LEDGER={address}: needs an extra: {install_command(extra)} ({error})") from error
     return Ledger(module.open_store(place.removeprefix("//"), environ, read_only=read_only))
 
 

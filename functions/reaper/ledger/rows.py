@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_ori
 
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory, SideChange, StepName, Target
+from reaper.policy import office_hours
+from reaper.text import validation_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 VALUE_PREFIX = "v_"
 """Begins the columns of a named row's values."""
+RESTORED = "restored"
+"""What the history calls an undo."""
 COLUMNS: Mapping[str, str] = {
     "idle_since": "idle_since",
     "last_seen_idle_at": "idle_seen",
@@ -45,6 +49,8 @@ COLUMNS: Mapping[str, str] = {
     "snoozed_at": "snoozed_at",
     "snoozed_by": "snoozed_by",
     "snooze_reason": "snoozed_why",
+    "disowned_by": "disowned",
+    "disowned_at": "disowned_at",
     "last_action": "last_act",
     "last_action_at": "acted_at",
     "manifest_address": "manifest",
@@ -103,6 +109,32 @@ class Unfinished:
     action: StepName
     run: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitResource:
+    """One resource that a mail's link can keep, for at most `max_days` at a time, and what the page shows of it."""
+
+    id: str
+    kind: str
+    name: str
+    where: str
+    max_days: int
+    usd_per_hour: float | None = None
+    idle_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """What the link in one mail opens until it `expires`. `is_owner`: the mail went to the owner, and not to the fallback that stands in."""
+
+    id: str
+    address: str
+    is_owner: bool
+    sent_at: datetime
+    expires: datetime
+    tz: str
+    resources: tuple[VisitResource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +219,23 @@ def value_columns(values: Mapping[str, str]) -> dict[str, str]:
     return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
 
 
+def visit_columns(visit: Visit) -> dict[str, str]:
+    """A visit as columns of values, which may be long."""
+    resources = json.dumps([_texts(resource) for resource in visit.resources])
+    return value_columns(_texts(visit, but=_LISTED) | {"resources": resources})
+
+
+def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
+    """The visit in a row. Raises CloudError if it isn't readable."""
+    subject = "the list of resources behind a link"
+    values = named_row(columns, version, subject).values
+    with _unreadable(subject):
+        stored = json.loads(values.get("resources", ""))
+        resources = [_row_of(VisitResource).validate_python(row) for row in (stored if isinstance(stored, list) else [stored])]
+        office_hours.time_zone(values.get("tz", ""))
+        return Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
+
+
 def unfinished_columns(entry: Unfinished) -> dict[str, str]:
     """A hint of an unfinished action as strings."""
     return _texts(entry, but=_IN_THE_KEY)
@@ -254,7 +303,9 @@ def _unreadable(subject: str) -> Iterator[None]:
 
         reasons = str(error)
         if isinstance(error, ValidationError):
-            reasons = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+            reasons = "; ".join(
+                f"{'.'.join(map(str, e['loc']))}: {validation_text(e['msg'])}" for e in error.errors(include_url=False)
+            )
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
 
 
@@ -305,4 +356,5 @@ def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
 
 _IN_THE_KEY = frozenset({"target"})
 _CHANGING = frozenset({"account_name", "blocked_because"})
-_NOT_IN_ROW = _IN_THE_KEY | _CHANGING
+_LISTED = frozenset({"resources"})
+_NOT_IN_ROW = _IN_THE_KEY | _CHANGING | _LISTED

@@ -25,9 +25,10 @@ class Category(StrEnum):
     STATE = "state"
     LEASE = "lease"
     STATISTICS = "summary"
+    VISIT = "visit"
 
 
-READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE})
+READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE, Category.VISIT})
 """The categories of which no partition is ever queried, so that a store may lay their rows where it likes."""
 
 

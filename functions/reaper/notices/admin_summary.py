@@ -5,26 +5,25 @@ Its subject begins with holds and cost; then come what was done, what failed and
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import HOURS_A_MONTH, Actions, Finding, Report, money_of
+from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
-from reaper.limits import account_text
+from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, cost_text, kind_title, notice_item, rate_text, with_settings
+from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.report import summary
 from reaper.report.coverage_map import coverage_gaps
-from reaper.text import count_noun, format_usd, tidy_line
+from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
 MAX_GROUPS = 6
@@ -36,9 +35,6 @@ MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
 OnHoldSince = Mapping[str, Collection[datetime]]
 """By resource id: since when the holds over it stand."""
-RELEASE_ALL = "`reaper release --all`"
-RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
-"""Where the sentence about a hold goes on to the command that releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +49,14 @@ NOTHING_ON_HOLD = OnHold()
 
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, and what
-    is missing from the coverage.
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
+    "not mine", and what is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped})
+    disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -109,21 +106,24 @@ def compose_summary(
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
+    context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
+    disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
-        "on_hold": actions.on_hold,
         "would": () if mode.writes else actions.planned,
         "due": actions.planned if mode.announces and not mode.acts else (),
         "done": sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)),
         "not_done": [f for f in actions.lost if not _is_unsure(f)],
         "unsure": [f for f in actions.lost if _is_unsure(f)],
         "idle": report.idle,
+        "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
+    holds = summary.holds_of(actions.on_hold)
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
-    subject = _subject(report, actions, (len(new), len(jumps)))
+    subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
         subject=subject,
@@ -132,11 +132,11 @@ def compose_summary(
         resources=resources,
         settled=len(settled),
         sums=report.totals,
-        headline=_headline(report),
-        month=cost_text(money_of(report.idle), HOURS_A_MONTH),
+        headline=_saved_text(actions, context) or _idle_text(report, context),
+        details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
-        paused=tidy_line(paused_sentence(report.run.pause), 300),
-        breakdown=cost_breakdown(report.idle),
+        paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
+        breakdown=cost_breakdown(report.idle, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
@@ -145,6 +145,12 @@ def compose_summary(
         jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
         more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
+        on_hold=[
+            (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
+            for reason, held in list(holds.items())[:MAX_ROWS]
+        ],
+        held=len(actions.on_hold),
+        more_holds=max(0, len(holds) - MAX_ROWS),
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -183,9 +189,10 @@ class FirstItems:
 
 
 def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    items = tuple(
-        (notice_item(f, context, for_admins=True), _as_sentence(tidy_line(_reason_text(f), 300))) for f in findings[:rows]
-    )
+    reasons = [
+        with_local_times(_as_sentence(tidy_line(summary.outcome_reason(f), 300)), context.owners.tz) for f in findings[:rows]
+    ]
+    items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
     return FirstItems(items=items, more=max(0, len(findings) - rows))
 
 
@@ -201,11 +208,6 @@ def _is_unusual(finding: Finding) -> bool:
     return finding.case.rule.hours is None or finding.outcome.result in {Result.REFUSED, Result.FAILED}
 
 
-def _reason_text(finding: Finding) -> str:
-    """What was done or why not, without the command that releases it: the heading has that, with the ledger that it needs."""
-    return RELEASE_HINT.split(summary.outcome_reason(finding), maxsplit=1)[0]
-
-
 def _is_unsure(finding: Finding) -> bool:
     return finding.outcome.result is Result.FAILED and finding.outcome.begun
 
@@ -217,8 +219,8 @@ def _as_sentence(text: str) -> str:
 def _release_options(on_hold: Sequence[Finding]) -> str:
     """The options with which `reaper release` allows these actions: `--account 123456789012`."""
     names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
-    over_run = any(RELEASE_ALL in f.step.because for f in on_hold)
-    return "--all" if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
+    over_run = any(reason.release == RELEASE_ALL for f in on_hold for reason in f.step.hold_reasons)
+    return RELEASE_ALL if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
 
 
 def _jump_line(jump: Breaker, context: NoticeContext) -> str:
@@ -229,8 +231,12 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
         where = ", ".join(filter(None, (account_text(target.cloud, target.account), target.region)))
         options = f"--account {target.account}"
     release = with_settings(f"reaper release {options}", context.location_settings)
-    since = f"{jump.since:%Y-%m-%d %H:%M} UTC"
-    return f"{jump.kind} in {where}, since {since}: {jump.because}. If they are idle, run `{release}`."
+    since = f", since {format_time(jump.since, context.owners.tz)}" if jump.since else ""
+    return f"{jump.kind} in {where}{since}: {jump.because}. If they are idle, run `{release}`."
+
+
+def _disowned_topic(finding: Finding) -> str:
+    return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
 def _is_partly_deleted(finding: Finding) -> bool:
@@ -238,33 +244,24 @@ def _is_partly_deleted(finding: Finding) -> bool:
     return bool(finding.outcome.part_done) and finding.step.name is StepName.DELETE
 
 
-def _headline(report: Report) -> str:
-    """`$7.12 an hour`, or what there is to say without a cost."""
-    if not report.idle:
-        return summary.nothing_idle_text(report)
-    money = money_of(report.idle)
-    return f"{'' if cost_text(money) else f'{money.count} idle, '}{rate_text(money, 1, 'an hour')}"
-
-
-def _subject(report: Report, actions: Actions, counts: tuple[int, int]) -> str:
+def _subject(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int]) -> str:
     """The long form, or the brief one if that doesn't fit, or if a channel with short subjects would cut off what went wrong."""
-    full, short = (_subject_text(report, actions, counts, brief=brief) for brief in (False, True))
+    full, short = (_subject_text(report, actions, context, counts, brief=brief) for brief in (False, True))
     limit = MAX_SHORT_SUBJECT if report.gaps or actions.failed else MAX_SUBJECT
     return tidy_line(full if len(full) <= limit else short, MAX_SUBJECT, joiners=False)
 
 
-def _subject_text(report: Report, actions: Actions, counts: tuple[int, int], *, brief: bool) -> str:
-    """`counts`: how many resources are newly idle, and in how many places the idle share jumped."""
+def _subject_text(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int], *, brief: bool) -> str:
+    """What is saved, else what is idle. `counts`: how many resources are newly idle, and in how many places the idle share jumped."""
     new, jumps = counts
     mode = report.run.mode
     due = len(actions.planned) if mode.announces and not mode.acts else 0
-    saved = 0 if brief else sum(f.saved_usd_per_hour for f in actions.done)
-    saving = f", saving {format_usd(saved)} an hour" if saved else ""
+    saved = _saved_text(actions, context, brief=brief)
     first = ["stop switch on"] if report.run.pause else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
-    first += [_idle_text(report, brief=brief)]
-    done = [f"{_count_text(actions.done, brief)} taken{saving}"] if actions.done else []
+    first += [saved or _idle_text(report, context, brief=brief)]
+    done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
     news = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
     news += [f"{new} new"] if new else []
@@ -273,16 +270,30 @@ def _subject_text(report: Report, actions: Actions, counts: tuple[int, int], *, 
     return "[ML Idle Reaper] " + "; ".join(parts)
 
 
-def _idle_text(report: Report, *, brief: bool) -> str:
-    """`3 idle ML resources cost $8.13 an hour`, or if brief `3 idle, $8.13 an hour`."""
+def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False) -> str:
+    """`2 actions taken, saving $869 a month`; empty if they save nothing."""
+    saved = sum(map(lasting_saving, actions.done))
+    return f"{_count_text(actions.done, brief)} taken, saving {context.rate(saved)}" if saved else ""
+
+
+def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) -> str:
+    """What the headline doesn't say of what is idle: its cost after actions, what is wasted, and how many have no price."""
+    money, wasted = money_of(report.idle), wasted_text(report.idle, context)
+    cost = [_idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
+    some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
+    return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some])
+
+
+def _idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
+    """`3 idle ML resources cost $5,935 a month`, or if brief `3 idle, $5,935 a month`."""
     if not report.idle:
         return summary.nothing_idle_text(report)
     money = money_of(report.idle)
-    rate = rate_text(money, 1, "an hour")
+    rate = rate_text(money, context)
     if brief:
         return f"{money.count} idle, {rate}"
     verb = " costs " if money.count == 1 else " cost "
-    return f"{count_noun(money.count, 'idle ML resource')}{verb if cost_text(money) else ', '}{rate}"
+    return f"{count_noun(money.count, 'idle ML resource')}{verb if has_cost(money) else ', '}{rate}"
 
 
 def _count_text(findings: Sequence[Finding], brief: bool) -> str:
@@ -293,42 +304,42 @@ def _count_text(findings: Sequence[Finding], brief: bool) -> str:
 class GroupCost:
     """What one team, owner or kind has idle.
 
-    `cost`: dollars an hour, empty if unknown; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive
-    group's; 0 if no price is known. `others`: how many groups it combines, 0 for a group of its own.
+    `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
+    price is known. `others`: how many groups it combines, 0 for a group of its own.
     """
 
     name: str
     count: int
     unpriced: int
-    cost: str
+    rate: str
     percent: int
     others: int = 0
 
 
-def cost_breakdown(idle: Sequence[Finding]) -> Mapping[str, list[GroupCost]]:
+def cost_breakdown(idle: Sequence[Finding], context: NoticeContext) -> Mapping[str, list[GroupCost]]:
     """What each team, owner and kind has idle, most expensive first, by heading: `Team`, `Owner`, `Kind`."""
     return {
-        "Team": _group_costs(idle, _team_of),
-        "Owner": _group_costs(idle, lambda f: f.owner.address or "no owner address"),
-        "Kind": _group_costs(idle, lambda f: kind_title(f.case.resource.kind)),
+        "Team": _group_costs(idle, _team_of, context),
+        "Owner": _group_costs(idle, lambda f: f.owner.address or "no owner address", context),
+        "Kind": _group_costs(idle, lambda f: kind_title(f.case.resource.kind), context),
     }
 
 
-def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str]) -> list[GroupCost]:
+def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str], context: NoticeContext) -> list[GroupCost]:
     """Resources without a price count, but not as money."""
     groups = summary.groups_by_cost(idle, group_of, MAX_GROUPS)
     top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
-    return [_group_cost(group, top) for group in groups]
+    return [_group_cost(group, top, context) for group in groups]
 
 
-def _group_cost(group: summary.CostGroup, top: float) -> GroupCost:
+def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) -> GroupCost:
     money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
     has_bar = top and money.unpriced < money.count
     return GroupCost(
         name=name,
         count=money.count,
-        unpriced=money.unpriced,
-        cost=cost_text(money),
+        unpriced=money.unpriced if has_cost(money) else 0,
+        rate=rate_text(money, context),
         percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
         others=group.others,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from reaper import idle_period, secret_store
 from reaper.case import Coverage, Finding
@@ -155,7 +156,6 @@ def open_context(
 
 def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[NoticeContext, Part]:
     """The context of every message of the round."""
-    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
     context = NoticeContext(
         now=mails.now,
         mode=mails.run.mode,
@@ -164,8 +164,9 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
         # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
         memories=dict(mails.known),
         location_settings=mails.context.location_settings,
-        snooze_link=links_by_id.get,
     )
+    if mails.context.links:
+        context = replace(context, open_visit=partial(links.open_visit, mails.context.links, mails.now))
     history, errors = _hours_history(findings, context, mails.ledger)
     return replace(context, hours_history=history), Part(errors=errors)
 

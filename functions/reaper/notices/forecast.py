@@ -1,6 +1,6 @@
 """What happens next to a resource and when. Nothing is announced that the run mode or the evidence forbids. Pure.
 
-In run mode `announce` an action only may follow, since a person carries it out. Times are in the zone of the resource's office hours, else UTC.
+In run mode `announce` an action only may follow, since a person carries it out.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
-from reaper.case import Finding
+from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
+from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
+    from reaper.snooze.links import MailLinks
+
+OpenVisit = Callable[[str, bool, str, Sequence[Finding]], "MailLinks | None"]
 
 ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
@@ -29,11 +33,12 @@ COSTS_ON = "It keeps costing money until you stop it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeContext:
-    """What every message of one run shares. `snooze_link` returns the signed link of a resource id, or None if there is none.
+    """What every message of one run shares. `open_visit` makes the links of one mail from its address, whether that is the
+    owner's, the zone of its times and its findings; None if there are none.
 
     `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
-    `sample`: nothing in it is real.
+    `sample`: nothing in it is real. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
 
     now: datetime
@@ -45,11 +50,22 @@ class NoticeContext:
     location_settings: Mapping[str, str] = field(default_factory=dict)
     report_address: str = ""
     sample: bool = False
-    snooze_link: Callable[[str], str | None] = lambda resource_id: None
+    audience: Audience = Audience.OWNERS
+    open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
     def memory(self, finding: Finding) -> Memory:
         """What the ledger has on its resource."""
         return self.memories.get(finding.case.resource.id, Memory())
+
+    def rate(self, usd_per_hour: float) -> str:
+        """`$189 a day`: what its readers get all costs in."""
+        hours, unit = (HOURS_A_MONTH, "a month") if self.audience is Audience.ADMINS else (24, "a day")
+        return f"{format_usd(usd_per_hour * hours)} {unit}"
+
+    def time_zone(self, finding: Finding) -> str:
+        """The zone of its times: for its owner that of its office hours, else the policy's."""
+        hours = finding.case.rule.hours if self.audience is Audience.OWNERS else None
+        return hours.tz if hours else self.owners.tz
 
 
 def participle(finding: Finding, action: StepName) -> str:
@@ -57,11 +73,6 @@ def participle(finding: Finding, action: StepName) -> str:
     kind = registry.find_kind(finding.case.resource.kind)
     actions = kind.actions if kind else {}
     return actions[action].participle if action in actions else reasons.PARTICIPLES.get(action, action.value)
-
-
-def time_zone_of(finding: Finding) -> str:
-    """The zone of its times: that of its office hours, else UTC."""
-    return finding.case.rule.hours.tz if finding.case.rule.hours else UTC
 
 
 def will_or_may(mode: Mode) -> str:
@@ -78,17 +89,17 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     """One to three sentences for its owner. The grace runs from the notice of this idle period, so a first notice starts it now."""
     mode, now = context.mode, context.now
     if finding.is_action:
-        return _done_sentences(finding, mode, now)
+        return _done_sentences(finding, context)
     if finding.case.rule.hours and is_about_hours(finding, context):
         return _hours_sentences(finding, finding.case.rule.hours, context)
     when = action_at(finding, context)
     if when is None:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
-    time = f"on or after {format_time(when, time_zone_of(finding))}" if when > now else "at any time"
+    time = f"on or after {format_time(when, context.time_zone(finding))}" if when > now else "at any time"
     stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
-    saving = f" This saves {format_usd(saves * 24)} a day." if saves else ""
+    saving = f" This saves {context.rate(saves)}." if saves else ""
     return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
 
 
@@ -193,12 +204,12 @@ def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], 
         how=f"{will} {' or '.join(sorted(verbs, reverse=True))}",
         brief=f"{will} {ANY_PARTICIPLE}",
         first=max(context.now, when),
-        tz=time_zone_of(first),
+        tz=context.time_zone(first),
         past=when <= context.now,
     )
 
 
-def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
+def _done_sentences(finding: Finding, context: NoticeContext) -> str:
     """What was done, or may have been, and when the rest follows if this run may announce that."""
     outcome, action = finding.outcome, finding.step.name
     if outcome.result is Result.REFUSED:
@@ -209,10 +220,10 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     if outcome.part_done is None:
         return done
-    if not _announces_rest(finding, mode):
+    if not _announces_rest(finding, context.mode):
         return f"{done} Already done: {outcome.part_done}."
-    when = format_time(dates.earliest_action_at(finding.case, now), time_zone_of(finding))
-    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
+    when = format_time(dates.earliest_action_at(finding.case, context.now), context.time_zone(finding))
+    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {when} {UNLESS}."
 
 
 def summary_interval(finding: Finding) -> str:

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from shlex import quote
+from typing import Any
 
 from reaper import registry
-from reaper.case import Blocked, Case, Evidence, Finding, Money
+from reaper.case import Blocked, Case, Evidence, Finding, Money, money_of
 from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
-from reaper.kind import Command, account_of, is_pasteable
+from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import NoticeContext
-from reaper.text import SMALLEST_SHOWN_USD, format_usd, tidy_line
+from reaper.planning import possible_actions
+from reaper.text import SMALLEST_SHOWN_USD, format_day, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
 KEEP_DAYS = 7
@@ -35,7 +37,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one resource costs, or what an action on it saves: `Cost`, `$97.44 a day`, `$893 wasted`."""
+    """What one resource costs, or what an action on it saves: `Cost`, `$97.44 a day`, `$893 wasted since Thu 12 Nov`."""
 
     label: str
     figure: str
@@ -75,8 +77,8 @@ class Item:
     because: str
     likely: bool
     spark: Sparkline | None
-    usd_per_day: float | None
-    wasted: float | None
+    rate: str
+    wasted: str
     cost: Cost
     acted: bool
     next_sentence: str
@@ -87,11 +89,12 @@ class Item:
     undo: str | None
     undo_needs_admin: bool
     owner: str
+    disowned_by: str
 
 
-def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = False) -> Item:
+def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
     """A finding for the templates. For admins, a command names the ledger that it needs."""
-    resource, verdict = finding.case.resource, finding.case.verdict
+    resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
     acted = finding.is_action
     undo = _undo_command(finding) if acted or forecast.action_at(finding, context) else None
     # Restoring takes the deployment's ledger and manifests, and the right to write.
@@ -103,24 +106,25 @@ def notice_item(finding: Finding, context: NoticeContext, *, for_admins: bool = 
         size=tidy_line(resource.size, 80),
         where=shown_place(resource),
         since=context.now - verdict.idle_for if verdict.idle_for else None,
-        tz=forecast.time_zone_of(finding),
+        tz=zone,
         length=format_duration(verdict.idle_for) if verdict.idle_for else "",
         at_least=_may_be_idle_longer(finding, context.now),
-        because=tidy_line(verdict.because, 300),
+        because=with_local_times(tidy_line(verdict.because, 300), zone),
         likely=verdict.confidence == "likely",
         spark=pick_sparkline(finding.evidence),
-        usd_per_day=finding.price.usd_per_hour * 24 if finding.price else None,
-        wasted=finding.wasted_usd,
-        cost=_item_cost(finding, acted),
+        rate=rate_text(money_of([finding]), context),
+        wasted=wasted_text([finding], context),
+        cost=_item_cost(finding, context),
         acted=acted,
-        next_sentence=forecast.next_sentence(finding, context),
-        snooze_link=_safe_link(context.snooze_link(resource.id)) if not acted else None,
+        next_sentence=with_local_times(forecast.next_sentence(finding, context), zone),
+        snooze_link=_safe_link(snooze_link),
         tag_command=keep_command(resource, context.now),
         stop=stop_command(finding.case) if idle else None,
         console=_safe_link(console_address(resource)) if idle else None,
         undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
         owner=tidy_line(finding.owner.source, 200),
+        disowned_by=tidy_line(finding.owner.disowned_by or "", 120),
     )
 
 
@@ -141,19 +145,31 @@ def kind_title(kind: str) -> str:
     return known.title if known else kind
 
 
-def cost_text(money: Money, hours: float = 1) -> str:
-    """What it costs in so many hours: `$8.45`, or `at least $8.45` if a price is missing; empty if almost nothing is known."""
-    usd = money.usd_per_hour * hours
-    if money.unpriced == money.count or (money.unpriced and usd < SMALLEST_SHOWN_USD):
-        return ""
-    return f"{'at least ' if money.unpriced else ''}{format_usd(usd)}"
+def lasting_saving(finding: Finding) -> float:
+    """The dollars an hour that its action saves from now on. Not if office hours end it: a rate of a month would promise too much."""
+    usual = possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
+    return 0.0 if usual else finding.saved_usd_per_hour
 
 
-def rate_text(money: Money, hours: float, each: str) -> str:
-    """`$8.45 a day`, or `price unknown`, or `price unknown for 2` if it is for some of them."""
-    if cost := cost_text(money, hours):
-        return f"{cost} {each}"
+def has_cost(money: Money) -> bool:
+    """Whether more than almost nothing is known of what it costs."""
+    return money.unpriced < money.count and not (money.unpriced and money.usd_per_hour < SMALLEST_SHOWN_USD)
+
+
+def rate_text(money: Money, context: NoticeContext) -> str:
+    """`$8.45 a day`, `at least $8.45 a day` if a price is missing, `price unknown`, or `price unknown for 2` of more."""
+    if has_cost(money):
+        return f"{'at least ' if money.unpriced else ''}{context.rate(money.usd_per_hour)}"
     return "price unknown" if money.unpriced == money.count else f"price unknown for {money.unpriced}"
+
+
+def wasted_text(findings: Sequence[Finding], context: NoticeContext) -> str:
+    """`$893 wasted since Thu 12 Nov`, when the first of them fell idle; empty if no price is known."""
+    idle = [(f.case.verdict.idle_for or timedelta(0), f.wasted_usd, context.time_zone(f)) for f in findings if f.wasted_usd]
+    if not idle:
+        return ""
+    length, _, zone = max(idle)
+    return f"{format_usd(sum(usd for _, usd, _ in idle))} wasted since {format_day(context.now - length, zone)}"
 
 
 def keep_tag(now: datetime) -> str:
@@ -181,7 +197,7 @@ def stop_command(case: Case) -> Command | None:
     Deleting is offered only for what can't be stopped.
     """
     kind = registry.find_kind(case.resource.kind)
-    offered = [action for action in (StepName.STOP, StepName.DELETE) if _may_offer(case, action)]
+    offered = [action for action in (StepName.STOP, StepName.DELETE) if kind and _may_offer(case, kind, action)]
     make = kind.commands.get(offered[0]) if kind and offered else None
     return make(case.resource) if make and _has_pasteable_names(case.resource) else None
 
@@ -227,15 +243,15 @@ def draw_bars(slots: Sequence[int]) -> str:
     return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
 
 
-def _item_cost(finding: Finding, acted: bool) -> Cost:
+def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
     """A rate while it is idle; after an action, what that saves, since the cost has changed."""
-    rate = f"{format_usd(finding.price.usd_per_hour * 24)} a day" if finding.price else "price unknown"
-    if not acted:
-        return Cost(label="Cost", figure=rate, besides=f"{format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd else "")
+    rate = rate_text(money_of([finding]), context)
+    if not finding.is_action or finding.price is None:
+        return Cost(label="Cost", figure=rate, besides=wasted_text([finding], context))
     if finding.outcome.result is not Result.DONE:
         return Cost(label="Cost", figure=rate, besides="if it still runs")
-    if saved := finding.saved_usd_per_hour:
-        return Cost(label="Saving", figure=f"{format_usd(saved * 24)} a day", besides=f"it cost {rate}")
+    if saved := lasting_saving(finding):
+        return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 
 
@@ -264,8 +280,12 @@ def _safe_link(address: str | None) -> str | None:
     return address if (parts.scheme == "https" or local) and parts.hostname and address.isprintable() else None
 
 
-def _may_offer(case: Case, action: StepName) -> bool:
-    """Whether its owner may make the action. What the reaper did not read blocks the reaper, not a person who deletes their own resource."""
+def _may_offer(case: Case, kind: Kind[Any], action: StepName) -> bool:
+    """Whether its owner may make the action. What the reaper can't do, or did not read, blocks the reaper, not a person who deletes their own
+    resource.
+    """
+    if action not in kind.actions:
+        return action in kind.commands
     blocked = case.blocked.get(action, Blocked(because="its kind has no such action"))
     return blocked is None or (action is StepName.DELETE and blocked.not_read)
 

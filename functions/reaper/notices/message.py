@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
-from reaper.text import UTC, format_time, format_usd, tidy_line
+from reaper.ledger.rows import Visit
+from reaper.text import format_time, tidy_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SENDER_NAME = "ML Idle Reaper"
+ABOUT = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/got-a-mail.md"
+"""The page for owners who got a mail."""
 MAX_SUBJECT = 150
 MAX_SHORT_SUBJECT = 99
 """Characters of a subject that every channel accepts: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
@@ -53,7 +56,7 @@ AttributeValue = str | float | tuple[str, ...]
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are the resources in it. Raises ValueError for an address or a subject that
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. Raises ValueError for an address or a subject that
     no header may have, and for empty text.
     """
 
@@ -64,6 +67,7 @@ class Message:
     audience: Audience = Audience.OWNERS
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()
+    visit: Visit | None = None
 
     def __post_init__(self) -> None:
         if self.to and not is_plain_address(self.to):
@@ -125,6 +129,6 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals["UTC"] = UTC
-    pages.filters |= {"moment": format_time, "money": format_usd, "length": format_duration, "tidy": tidy_line}
+    pages.globals["ABOUT"] = ABOUT
+    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line}
     return pages

@@ -15,11 +15,11 @@ from reaper.case import Finding, Money, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import ActionForecast, NoticeContext
-from reaper.notices.item import cost_text, keep_tag, notice_item, rate_text, shown_name
+from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
-from reaper.text import format_usd, tidy_line
+from reaper.text import tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
 MAX_NAMED = 5
@@ -30,7 +30,7 @@ MIN_NAME_LENGTH = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """What one message is about. `idle`: what its idle resources cost. `announced`: what isn't acted on, active resources too.
+    """What one message is about. `idle`: what its idle resources cost, `wasted` already. `announced`: what isn't acted on, active ones too.
 
     `about_hours`: how many of these notices are about office hours as such. `coming`, `enrolled`, `today`: what it says will happen.
     """
@@ -39,6 +39,7 @@ class Letter:
     to_owner: bool
     context: NoticeContext
     idle: Money
+    wasted: str
     announced: int
     acted: Sequence[Finding]
     about_hours: int
@@ -113,11 +114,13 @@ def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
 
 def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
     notices = [f for f in findings if f.step.name in NOTICES]
+    idle = [f for f in notices if f.case.verdict.state is State.IDLE]
     return Letter(
         findings=findings,
         to_owner=to_owner,
         context=context,
-        idle=money_of(f for f in notices if f.case.verdict.state is State.IDLE),
+        idle=money_of(idle),
+        wasted=wasted_text(idle, context),
         announced=len(notices),
         acted=[f for f in findings if f.is_action],
         about_hours=sum(forecast.is_about_hours(f, context) for f in findings),
@@ -129,7 +132,10 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
 
 def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Message:
     findings, context = letter.findings, letter.context
-    items = [notice_item(f, context, for_admins=not letter.to_owner) for f in findings]
+    zones = {context.time_zone(f) for f in findings}
+    links = context.open_visit(address, letter.to_owner, zones.pop() if len(zones) == 1 else context.owners.tz, findings)
+    keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
+    items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
     subject = _subject_line(letter, part)
     text, html = render_mail(
         "owner",
@@ -140,7 +146,9 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         to_owner=letter.to_owner,
         only_hours=letter.only_hours,
         sums=letter.idle,
+        wasted=letter.wasted,
         coming=letter.coming,
+        keep_all=links.address if links and len(links.visit.resources) > 1 else None,
         tag=keep_tag(context.now),
         part=part,
         context=context,
@@ -164,6 +172,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
             "usd_per_hour": round(letter.idle.usd_per_hour, 4),
         },
         resource_ids=tuple(f.case.resource.id for f in findings),
+        visit=links.visit if links else None,
     )
 
 
@@ -196,12 +205,11 @@ def _headline(letter: Letter, *, brief: bool = False) -> str:
         return _hours_headline(letter, brief=brief)
     if not idle.count:
         return _actions_and_hours_headline(letter, brief=brief)
-    rate = rate_text(idle, 24, "a day")
+    rate = rate_text(idle, letter.context)
     if brief:
         return f"{idle.count}{f' of {letter.announced}' if letter.announced > idle.count else ''} idle, {rate}"
-    has_cost = bool(cost_text(idle, 24))
-    verb = (" costs " if idle.count == 1 else " cost ") if has_cost else ", "
-    return f"{_idle_phrase(letter, has_cost=has_cost)}{verb}{rate}"
+    verb = (" costs " if idle.count == 1 else " cost ") if has_cost(idle) else ", "
+    return f"{_idle_phrase(letter)}{verb}{rate}"
 
 
 def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
@@ -220,13 +228,13 @@ def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
     return f"{tidy_line(f'{before}{forms[-1]}', MAX_SUBJECT - len(number), joiners=False)}{number}"
 
 
-def _idle_phrase(letter: Letter, *, has_cost: bool) -> str:
+def _idle_phrase(letter: Letter) -> str:
     """`3 idle ML resources`, `3 of 5 ML resources are idle and`: what the message announces is among those its headline counts."""
     count, whose = letter.idle.count, "" if letter.to_owner else " with no known owner"
     if letter.announced == count:
         return f"{_count_phrase(count, 'idle ')}{whose}"
     verb = "is" if count == 1 else "are"
-    return f"{count} of {_count_phrase(letter.announced)}{whose} {verb} idle{' and' if has_cost else ''}"
+    return f"{count} of {_count_phrase(letter.announced)}{whose} {verb} idle{' and' if has_cost(letter.idle) else ''}"
 
 
 def _subject_forms(letter: Letter) -> list[str]:
@@ -248,7 +256,7 @@ def _subject_forms(letter: Letter) -> list[str]:
 def _consequences(letter: Letter, *, brief: bool) -> list[str]:
     """What happens next and when: `1 will be scaled in from Tue 24 Nov`; if `brief`, `1 will be acted on from Tue 24 Nov`."""
     coming, enrolled, today = letter.coming, letter.enrolled, letter.today
-    who = "it" if len(letter.findings) == 1 else ""
+    who = "it" if len(letter.findings) == 1 else "all" if coming and coming.count == len(letter.findings) else ""
     parts = [f"{who or coming.count} {_how_phrase(coming, brief)} {coming.day}"] if coming else []
     parts += [f"{enrolled.count} {_how_phrase(enrolled, brief)} outside office hours {enrolled.day}"] if enrolled else []
     return parts + ([f"{today.count} {_how_phrase(today, brief)} {today.today}, even while used"] if today else [])
@@ -271,9 +279,15 @@ def _no_action_phrase(letter: Letter) -> str:
 def _action_phrases(letter: Letter) -> list[str]:
     """What was done besides, or may have been: `1 was deleted`, `1 may have been deleted, please check`."""
     done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
-    parts = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}"] if done else []
+    parts = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
     parts += [interrupted] if interrupted else []
     return parts + ([f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else [])
+
+
+def _saving_phrase(letter: Letter) -> str:
+    """`, saving $24.00 a day`; empty if what was done saves nothing, or the price is unknown."""
+    saves = sum(map(lasting_saving, letter.done))
+    return f", saving {letter.context.rate(saves)}" if saves else ""
 
 
 def _interrupted_phrase(acted: Sequence[Finding]) -> str:
@@ -327,8 +341,7 @@ def _actions_headline(letter: Letter, *, brief: bool) -> str:
     ending = f"; {interrupted}" if interrupted else ""
     if not done:
         return f"{_count_phrase(len(unsure))} may have been {verbs}; please check{ending}"
-    saves = sum(f.saved_usd_per_hour for f in done)
-    saved = f", saving {format_usd(saves * 24)} a day" if saves and not brief else ""
+    saved = "" if brief else _saving_phrase(letter)
     also = f"; {len(unsure)} more may have been" if unsure else ""
     rest = forecast.remaining_actions(done, letter.context)
     then = f"; the rest {_how_phrase(rest, brief)} {rest.day}" if rest else ""

@@ -28,7 +28,7 @@ from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.report.run_report import left_alone
-from reaper.text import UTC, count_noun, format_time, tidy_line
+from reaper.text import count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
@@ -50,19 +50,20 @@ class _Correction:
 
     resource: Resource
     memory: Memory
+    tz: str
 
     @property
     def line(self) -> str:
         """What it is, when it was used, and which notice no longer counts."""
         name, kind, where = shown_name(self.resource), kind_title(self.resource.kind), shown_place(self.resource)
         sent_at = self.memory.wrong_notice_at
-        notice = f"The notice of {format_time(sent_at, UTC)}" if sent_at else "That notice"
+        notice = f"The notice of {format_time(sent_at, self.tz)}" if sent_at else "That notice"
         return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
 
     @property
     def used_at(self) -> str:
         """The hour of use."""
-        return format_time(self.memory.wrong_hour, UTC) if self.memory.wrong_hour else ""
+        return format_time(self.memory.wrong_hour, self.tz) if self.memory.wrong_hour else ""
 
 
 def send_owner_notices(
@@ -90,10 +91,20 @@ def send_owner_notices(
                 if mails.context.is_repeated:
                     raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
                 return parts
-            sent = delivery.deliver(message, mails.context.channels, misses)
-            parts.append(Part(deliveries=sent))
+            ready, failed = _with_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
+            sent = delivery.deliver(ready, mails.context.channels, misses)
+            parts += [failed, Part(deliveries=sent)]
             parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
     return parts
+
+
+def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound) -> tuple[Message, Part]:
+    """The message, once the ledger has what its links open. If that can't be stored, the message without links, which offers the tag alone."""
+    visit = message.visit
+    if visit is None or not (errors := attempt(lambda: mails.ledger.add_visit(visit))):
+        return message, Part()
+    [plain] = owner_notices(about, replace(notices, open_visit=lambda *_: None))
+    return plain, Part(errors=errors)
 
 
 def send_take_backs(mails: NoticeRound) -> list[Part]:
@@ -344,7 +355,9 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
         addressee = memory.wrong_notice_to or ""
         address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
         if address and is_deliverable(address, owners.domains, owners.fallback):
-            waiting[address].append(_Correction(resource=finding.case.resource, memory=memory))
+            hours = finding.case.rule.hours
+            tz = hours.tz if hours else owners.tz
+            waiting[address].append(_Correction(resource=finding.case.resource, memory=memory, tz=tz))
     return dict(waiting)
 
 

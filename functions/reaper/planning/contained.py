@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, Owner
 from reaper.model import Memory, Resource, Result, StepName
 from reaper.planning import possible_actions, reasons
 from reaper.policy import owners
@@ -16,6 +16,12 @@ from reaper.policy.schema import Owners
 def inner_ids(resource: Resource) -> frozenset[str]:
     """The IDs of the resources that live in it."""
     return frozenset(inner.id for inner in resource.contained)
+
+
+def inner_owner(inner: Resource, memory: Memory | None, chain: Owners) -> Owner:
+    """The present owner of a resource inside, by the policy and what the ledger has on it."""
+    found = owners.owner(inner, chain.tags, chain.domains, chain.fallback)
+    return owners.present_owner(found, inner, memory, chain.fallback)
 
 
 def snoozed_inside(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
@@ -43,11 +49,11 @@ def _unnotified_because(
     inner: Resource, case: Case, memories: Mapping[str, Memory], action: StepName, chain: Owners, now: datetime
 ) -> str | None:
     memory, host_warned_at = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
-    inner_owner = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
-    is_current = _is_same_owner(memory.notified_owner or inner_owner, inner_owner)
+    address = inner_owner(inner, memory, chain).address
+    is_current = _is_same_owner(memory.notified_owner or address, address)
     if is_current and not idle_period.notice_lapsed(case, memory, now) and _is_announced(memory, action):
         return _too_early_because(inner, memory, now)
-    if not _is_same_owner(inner_owner, case.owner.address) and not _was_stopped_by_reaper(memory):
+    if not _is_same_owner(address, case.owner.address) and not _was_stopped_by_reaper(memory):
         return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {reasons.PARTICIPLES[action]}"
     last = idle_period.last_notice_at(memory)
     if last and host_warned_at and last > host_warned_at:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reaper.errors import PolicyError, SettingsError
+from reaper.extras import install_command
 from reaper.model import StepName
 from reaper.registry import kind_names, kinds
 from reaper.text import MAX_LINE_LENGTH, short_repr, shorten
@@ -81,7 +82,5 @@ def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
     try:
         store = import_module(f"reaper.{cloud}.stores.texts")
     except ImportError as error:
-        raise SettingsError(
-            f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`; pip install 'ml-idle-reaper[{cloud}]' ({error})"
-        ) from error
+        raise SettingsError(f"policy {where.partition('?')[0]!r}: needs an extra: {install_command(cloud)} ({error})") from error
     return bytes(store.read_bytes(where, max_bytes))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from reaper.case import Claim, Owner
-from reaper.model import Resource
+from reaper.case import Case, Claim, Owner
+from reaper.idle_period import MAX_CLOCK_SKEW
+from reaper.model import Memory, Resource
 from reaper.notices.message import is_deliverable, is_plain_address
 
 
@@ -29,6 +31,27 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     )
     source = "; ".join(["fallback", *rejected]) if fallback else f"no owner: {(*rejected, 'no tag and no fallback')[0]}"
     return Owner(address=fallback, source=source, claimed=next(claims, None))
+
+
+def present_owner(found: Owner, resource: Resource, memory: Memory | None, fallback: str | None) -> Owner:
+    """The owner that was found; the fallback if that one said that it isn't theirs."""
+    if memory is None or not is_disowned(resource, memory, found.address):
+        return found
+    source = f"{'fallback' if fallback else 'no owner'}; {found.address} said it isn't theirs"
+    return Owner(address=fallback, source=source, disowned_by=found.address)
+
+
+def with_present_owner(case: Case, memory: Memory | None, fallback: str | None) -> Case:
+    """The case with its present owner, given what the ledger has on it."""
+    return replace(case, owner=present_owner(case.owner, case.resource, memory, fallback)) if memory else case
+
+
+def is_disowned(resource: Resource, memory: Memory, address: str | None) -> bool:
+    """Whether this address, as the one found, said that it isn't theirs, about this very resource and not an earlier one with the same ID."""
+    at, created = memory.disowned_at, resource.created
+    if at is None or address is None or (created is not None and created > at + MAX_CLOCK_SKEW):
+        return False
+    return (memory.disowned_by or "").casefold() == address.casefold()
 
 
 def shown(owner: Owner) -> str | None:

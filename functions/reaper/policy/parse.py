@@ -16,15 +16,15 @@ from reaper.errors import PolicyError
 from reaper.policy import channel_settings
 from reaper.policy.schema import Policy
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
-from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten
+from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
 MAX_PROBLEMS = 100
 """The most problems in one error."""
 MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
-    "model": "expected keys and values, such as `key: value`",
-    "dict": "expected keys and values, such as `key: value`",
+    "model": "expected keys and values, such as `{example}`",
+    "dict": "expected keys and values, such as `{example}`",
     "list": "expected a list, such as [a, b]",
     "string": "expected a string",
     "int": "expected a whole number",
@@ -92,7 +92,15 @@ def _problem_line(lines: LineMap, error: ErrorDetails) -> str:
         return f"{place}: {_channel_type_problem(value)}"
     if error["type"] == "missing":
         return f"{place}: this key is missing{'; add `version: 1`' if path == ('version',) else ''}"
-    return f"{place}: {_value_problem(error, value)}"
+    model = _model_at(path) if error["type"].startswith("model") else None
+    return f"{place}: {_value_problem(error, value, _example_text(model))}"
+
+
+def _example_text(model: type[BaseModel] | None) -> str:
+    """A section as an error shows it: `{on: mon-fri 07:00-21:00, tz: Europe/Berlin}`, its required keys; `key: value` if it has none."""
+    required = {name: field.examples for name, field in model.model_fields.items() if field.is_required()} if model else {}
+    keys = [f"{name}: {examples[0]}" for name, examples in required.items() if examples]
+    return f"{{{', '.join(keys)}}}" if keys else "key: value"
 
 
 def _suggestion_text(word: str, valid: Sequence[str]) -> str:
@@ -118,9 +126,9 @@ def _channel_type_problem(value: Any) -> str:
     return f"unknown channel type {short_repr(name)}{advice}"
 
 
-def _value_problem(error: ErrorDetails, value: Any) -> str:
+def _value_problem(error: ErrorDetails, value: Any, example: str) -> str:
     type_error = TYPE_ERROR.fullmatch(error["type"])
-    expected = EXPECTED_BY_ERROR[type_error[1]] if type_error else error["msg"].removeprefix("Value error, ")
+    expected = EXPECTED_BY_ERROR[type_error[1]].format(example=example) if type_error else validation_text(error["msg"])
     expected = (expected[0].lower() + expected[1:]).replace("input should be", "expected")
     if isinstance(value, dict | list | BaseModel):
         return expected

@@ -17,7 +17,18 @@ from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
-from reaper.policy.values import Domain, IdleAfter, Length, Percentage, PlainAddress, Section, SnoozeLength, TagPermission
+from reaper.policy.values import (
+    Domain,
+    IdleAfter,
+    Length,
+    Percentage,
+    PlainAddress,
+    Section,
+    SnoozeLength,
+    TagKeys,
+    TagPermission,
+    Zone,
+)
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
@@ -146,6 +157,21 @@ class Owners(Section):
         None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]
     )
     contact: PlainAddress = Field(None, description="the contact at the end of owners' mails. Default: the fallback")
+    tz: Zone = Field(
+        "UTC",
+        description="the IANA time zone of the times in mails; a rule's office hours have their own",
+        examples=["Europe/Berlin"],
+    )
+
+
+class ReportKeys(Section):
+    """What reports show of the resources' own tags."""
+
+    tags: TagKeys = Field(
+        [],
+        description="tag keys, such as a team's or a cost center's: a column each in CSV reports, and what the page offers first to group by; keys ignore case",
+        examples=[["team", "cost-center"]],
+    )
 
 
 class Policy(Section):
@@ -160,6 +186,7 @@ class Policy(Section):
         validate_default=False,
         description="the only resources that may be stopped, deleted or started; all others get notices",
     )
+    report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 

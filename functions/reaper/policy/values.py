@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from reaper import duration
 from reaper.notices.message import is_plain_address
+from reaper.policy import office_hours
 from reaper.policy.tags import MIN_IDLE_AFTER
 
 
@@ -29,12 +30,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _length(shortest: timedelta = timedelta(0), expected: str = "") -> BeforeValidator:
+def _length(shortest: timedelta = timedelta(0), expected: str = "1m, such as 30m, 4h or 3d") -> BeforeValidator:
     """Parses a duration of at least `shortest`, which the error spells as `expected`."""
 
     def parse(value: object) -> timedelta:
         if not isinstance(value, str | timedelta):
             raise ValueError(f"expected {duration.EXPECTED_DURATION}")
+        if isinstance(value, str) and re.fullmatch(r"\s*0+[mhdw]?\s*", value):
+            raise ValueError(f"expected at least {expected}")
         length = duration.parse_duration(value) if isinstance(value, str) else value
         if length < shortest:
             raise ValueError(f"expected at least {expected}")
@@ -67,6 +70,13 @@ def _parse_domain(value: object) -> object:
 def as_list(value: object) -> object:
     """A list of one, if one is written without brackets."""
     return [value] if isinstance(value, str) else value
+
+
+def _require_different_keys(keys: list[str]) -> list[str]:
+    plain = [key.lower() for key in keys]
+    if repeated := next((key for key in keys if plain.count(key.lower()) > 1), None):
+        raise ValueError(f"{repeated} is there twice; keys ignore case")
+    return keys
 
 
 def _parse_comparison(value: object) -> str:
@@ -104,10 +114,17 @@ Comparison = Annotated[
     BeforeValidator(_parse_comparison),
     WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"}),
 ]
+Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).key)]
 PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+TagKeys = Annotated[
+    list[str],
+    BeforeValidator(as_list),
+    AfterValidator(_require_different_keys),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
 }

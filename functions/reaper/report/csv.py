@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from reaper.case import Report
+from reaper.case import Finding, Report
+from reaper.report import summary
 from reaper.report.json import finding_json
 from reaper.text import printable
 
@@ -25,21 +28,30 @@ FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
 """Letters and symbols without a shape; combining marks have none either."""
 COLUMNS = (
-    "state", "confidence", "name", "kind", "cloud", "account", "region", "size", "usd_per_hour", "wasted_usd", "idle_for_s",
-    "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id", "account_name",
+    "state", "confidence", "name", "kind", "cloud", "account", "account_name", "region", "size", "usd_per_hour", "wasted_usd",
+    "idle_for_s", "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id",
 )  # fmt: skip
 
 
 def render(report: Report) -> str:
-    """A header and one row per finding. Unknown numbers are empty cells."""
-    out = io.StringIO()
+    """A header and one row per finding. Unknown numbers are empty cells. Tags: a column for each key of `report.tags`, or one with all of them."""
+    out, keys = io.StringIO(), report.run.report_tags
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *([_safe_cell(f"tag:{key}") for key in keys] or ["tags"])])
     for finding in report.findings:
         claimed = finding.owner.claimed
         row = finding_json(finding) | {"owner": finding.owner.address, "owner_claimed": claimed.address if claimed else None}
-        writer.writerow([_safe_cell(row[column]) for column in COLUMNS])
+        cells = [*(row[column] for column in COLUMNS), *_tag_cells(finding, keys)]
+        writer.writerow([_safe_cell(cell) for cell in cells])
     return out.getvalue()
+
+
+def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
+    """The values under those keys; without keys all tags as JSON. Empty cells if the tags couldn't be read."""
+    if keys:
+        return [summary.tag_value(finding, key) for key in keys]
+    tags = finding.case.resource.tags
+    return [None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)]
 
 
 def _safe_cell(value: Any) -> Any:

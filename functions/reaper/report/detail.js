@@ -3,15 +3,15 @@ const COLUMNS = 8;
 
 function line(row, open) {
   const name = make('button', { type: 'button', class: 'open', 'aria-expanded': String(open), 'aria-controls': `detail-${row.place}`, 'data-place': row.place },
-    make('bdi', { class: 'name' }, say(row.name)));
+    named(say(row.name), { class: 'name' }));
   return make('tr', { class: open ? 'is-open' : null, 'data-place': row.place },
     make('th', { scope: 'row' }, name, make('small', {}, [say(row.kind), say(row.size)].filter(Boolean).join(', '))),
     make('td', {}, make('span', { class: `pill ${DATA.states[row.state]}` }, DATA.states[row.state]), row.confidence >= 0 && make('small', {}, say(row.confidence))),
-    make('td', { class: 'far' }, say(row.region), make('small', { class: 'short', title: say(row.account) }, say(row.accountName) || say(row.account))),
+    make('td', { class: 'far' }, say(row.region), make('small', {}, named(say(row.accountName) || say(row.account), { class: 'short', title: account(row) }, 20))),
     make('td', { class: 'far' }, address(say(row.owner))),
     make('td', { class: 'mid' }, evidence(row) ?? make('span', { class: 'dim' }, '–')),
     make('td', { class: 'n mid' }, row.idleFor === null ? '–' : span(row.idleFor)),
-    make('td', { class: row.state ? 'n' : 'n money' }, row.usd === null ? '?' : CENTS.format(row.usd)),
+    make('td', { class: row.state ? 'n' : 'n money' }, row.usd === null ? '?' : monthly(row.usd)),
     make('td', { class: row.state ? 'n' : 'n money' }, row.wasted === null ? '–' : money(row.wasted)));
 }
 
@@ -23,23 +23,26 @@ function detail(row) {
         [say(row.heading), say(row.progress), say(row.stepBecause), say(row.error)],
         ['Rule', say(row.rule), row.notes.map(say).join('; ')],
         ['Owner', say(row.owner), say(row.ownerSource)],
-        ['Price', row.usd === null ? 'unknown' : `${EXACT.format(row.usd)} an hour, ${money(row.usd * 730)} a month`,
+        ['Price', row.usd === null ? 'unknown' : `${monthly(row.usd)} a month, ${EXACT.format(row.usd)} an hour`,
           row.usd === null ? 'not counted in any total' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
       ]),
       list([
         ['Idle for', row.idleFor === null ? '' : duration(row.idleFor)],
-        ['Wasted', row.wasted === null ? '' : money(row.wasted)],
+        ['Wasted', row.wasted === null ? '' : `${money(row.wasted)}${row.idleFor === null ? '' : ` since ${day(DATA.now - row.idleFor)}`}`],
         ['Last use', row.lastBusy === null ? 'none found' : ago(row.lastBusy)],
         ['Created', row.created === null ? 'unknown' : ago(row.created)],
         ['Changed', row.changed === null || row.changed === row.created ? '' : ago(row.changed)],
         ['Status', say(row.status)],
-        ['Location', [say(row.cloud), say(row.accountName), say(row.account), say(row.region)].filter(Boolean).join(', ')],
+        ['Location', [say(row.cloud), account(row), say(row.region)].join(', ')],
       ])),
     proof(row), tags(row),
-    list([['ID', make('code', {}, say(row.id))]]), keep(row)));
+    list([['Name', copied(say(row.name))], ['ID', copied(say(row.id))]]), keep(row)));
 }
 
 const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
+
+// `Planning (22222222-2222-…)`, or the ID of an account without a known name.
+const account = (row) => (row.accountName < 0 ? say(row.account) : `${say(row.accountName)} (${say(row.account)})`);
 
 function list(entries) {
   return make('dl', {}, entries.filter(([, text]) => text).map(([name, text, ...notes]) => [
@@ -71,8 +74,10 @@ function tags(row) {
 
 function keep(row) {
   const lines = [DATA.keep, say(row.command)].filter(Boolean);
-  return make('div', { class: 'keep' }, make('p', {}, 'To keep it, add this tag'), lines.map((text) => make('p', {}, make('code', {}, text), copier(text))));
+  return make('div', { class: 'keep' }, make('p', {}, 'To keep it, add this tag'), lines.map((text) => make('p', {}, copied(text))));
 }
+
+const copied = (text) => make('span', {}, make('code', {}, text), copier(text));
 
 // Some pages may not use the clipboard; then the text is selected, to be copied by hand.
 function copier(text) {

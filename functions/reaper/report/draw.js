@@ -19,7 +19,15 @@ const CENTS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD
 const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 0 });
 const EXACT = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 4 });
 const money = (usd) => (Math.abs(usd) < 100 ? CENTS : DOLLARS).format(usd);
+const monthly = (usd) => money(usd * DATA.month);
 const number = (value) => value.toLocaleString('en-US');
+
+// A long name keeps its beginning and its end, which tell it from others. The whole name is its title.
+function short(text, most = 48) {
+  const letters = [...text];
+  return letters.length <= most ? text : `${letters.slice(0, most / 2).join('')}…${letters.slice(1 - most / 2).join('')}`;
+}
+const named = (text, given = {}, most = 48) => make('bdi', { title: short(text, most) === text ? null : text, ...given }, short(text, most));
 
 // An address may break before its @, and nowhere else if it fits.
 const address = (text) => make('bdi', {}, text.split(/(?=@)/).flatMap((part, i) => (i ? [make('wbr'), part] : [part])));
@@ -34,10 +42,17 @@ function units(seconds) {
 const span = (seconds) => units(seconds).map(([count, unit]) => count + unit[0]).join(' ');
 const duration = (seconds) => units(seconds).map(([count, unit]) => `${count} ${unit}${count === 1 ? '' : 's'}`).join(' ');
 
+const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 function moment(epoch) {
   const when = new Date(epoch * 1000);
   return `${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]} ${when.getUTCFullYear()}, ${when.toISOString().slice(11, 16)} UTC`;
+}
+// `Mon 9 Nov`, with the year if it is another one.
+function day(epoch) {
+  const when = new Date(epoch * 1000), year = when.getUTCFullYear();
+  const same = year === new Date(DATA.now * 1000).getUTCFullYear();
+  return `${DAYS[when.getUTCDay()]} ${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]}${same ? '' : ` ${year}`}`;
 }
 const ago = (epoch) => `${moment(epoch)}, ${duration(Math.max(0, DATA.now - epoch))} ago`;
 

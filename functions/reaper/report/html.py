@@ -27,7 +27,7 @@ from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, format_time, format_usd, usd_cell
+from reaper.text import clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
@@ -52,14 +52,15 @@ def render(report: Report) -> str:
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
-        charts=[("kind", costs_by_kind(report)), ("owner", costs_by_owner(report))],
+        charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
         missing=coverage_map.missing_permissions(report),
         groups=summary.action_groups(report),
         nothing=summary.nothing_idle_text(report),
+        notes=summary.head_notes(report),
         nothing_read=summary.could_read_nothing(report),
-        acted=summary.acted_clause(report),
+        wasted=wasted_words(report),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
@@ -72,17 +73,14 @@ def render(report: Report) -> str:
 
 def content_security_policy() -> str:
     """The page's content security policy: this style, this script, images inside the page, and nothing else."""
-    style, script = _csp_hash(_asset("report.css")), _csp_hash(_script())
-    return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-def _csp_hash(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    style, script = (b64encode(sha256(text.encode()).digest()).decode() for text in (_asset("report.css"), _script()))
+    allowed = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 @cache
 def _script() -> str:
-    return "".join(["'use strict';\n", *(_asset(name) for name in ("draw.js", "detail.js", "table.js"))])
+    return "".join(["'use strict';\n", *(_asset(name) for name in ("draw.js", "detail.js", "group.js", "table.js"))])
 
 
 @cache
@@ -104,11 +102,14 @@ def _template() -> Template:
         "length": format_duration,
         "short": short_duration,
         "money": format_usd,
-        "cell": usd_cell,
+        "monthly": monthly_usd,
         "moment": format_time,
         "owner": owner_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
+        "held": summary.hold_sentence,
+        "release": summary.release_command,
+        "note": summary.release_note,
     }
     return page.get_template("report.html.j2")
 
@@ -133,7 +134,14 @@ def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
     words = WordList()
     rows = [_page_row(finding, words, run) for finding in findings]
     states, fields = [s.value for s in STATE_ORDER], list(rows[0]) if rows else []
-    head = {"now": _epoch(run.finished_at), "keep": keep_tag(run.finished_at), "states": states, "fields": fields}
+    head = {
+        "now": _epoch(run.finished_at),
+        "keep": keep_tag(run.finished_at),
+        "month": HOURS_A_MONTH,
+        "tags": [clean_line(key, MAX_LONG_TEXT) for key in run.report_tags],
+        "states": states,
+        "fields": fields,
+    }
     lines = ",\n".join(_json_text(list(row.values())) for row in rows)
     return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words.places))}}}'
 
@@ -146,6 +154,25 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
         return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
 
     return sorted(findings, key=place)
+
+
+def monthly_usd(usd_per_hour: float) -> str:
+    """The page's one unit of money: `$2,056`, what it costs in a month."""
+    return format_usd(usd_per_hour * HOURS_A_MONTH)
+
+
+def wasted_words(report: Report) -> str:
+    """`wasted since Mon 9 Nov`: the beginning of the longest idle period that cost money."""
+    longest = max((f.case.verdict.idle_for for f in report.idle if f.wasted_usd and f.case.verdict.idle_for), default=None)
+    if longest is None:
+        return "wasted"
+    now, since = report.run.finished_at, report.run.finished_at - longest
+    return f"wasted since {format_day(since)}{'' if since.year == now.year else f' {since.year}'}"
+
+
+def kind_text(finding: Finding) -> str:
+    """The kind's name."""
+    return clean_line(finding.case.resource.kind)
 
 
 def owner_text(finding: Finding) -> str:
@@ -161,7 +188,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
     return {
         "state": STATE_ORDER.index(verdict.state),
         "confidence": words(verdict.confidence),
-        "name": words(resource.name),
+        "name": words(resource.name, MAX_LONG_TEXT),
         "kind": words(resource.kind),
         "cloud": words(resource.target.cloud),
         "account": words(resource.target.account),
@@ -183,7 +210,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "because": words(verdict.because, MAX_LONG_TEXT),
         "rule": words(rule.name),
         "notes": [words(note, MAX_LONG_TEXT) for note in (*rule.notes, rule.protected_because) if note],
-        "tags": None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())],
+        "tags": None if tags is None else [[words(text, MAX_LONG_TEXT) for text in tag] for tag in sorted(tags.items())],
         "step": words(finding.step.name),
         "stepBecause": words(planned, MAX_LONG_TEXT),
         "heading": words(heading),
@@ -212,42 +239,22 @@ def _json_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
-    """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest`: it combines all that have no bar of their own."""
+    """What a group has idle; `proven` and `likely` are percentages of the longest bar."""
 
-    label: str
-    usd: float
+    group: summary.CostGroup
     proven: float
     likely: float
-    count: int
-    unpriced: int
-    rest: bool = False
 
 
-def costs_by_kind(report: Report) -> list[ChartBar]:
-    """One bar per kind with idle resources."""
-    return _chart_bars(report, lambda finding: clean_line(finding.case.resource.kind))
-
-
-def costs_by_owner(report: Report) -> list[ChartBar]:
-    """One bar per owner of idle resources, and one for those without an owner."""
-    return _chart_bars(report, owner_text)
-
-
-def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
+def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
+    """One bar for each label of idle resources, most expensive first."""
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
     longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
-    return [_chart_bar(group, longest) for group in groups]
-
-
-def _chart_bar(group: summary.CostGroup, longest: float) -> ChartBar:
-    money = group.money
-    likely = money_of(f for f in group.findings if f.case.verdict.confidence is Confidence.LIKELY).usd_per_hour
-    return ChartBar(
-        label=group.name,
-        usd=money.usd_per_hour * HOURS_A_MONTH,
-        proven=round(100 * (money.usd_per_hour - likely) / longest, 2),
-        likely=round(100 * likely / longest, 2),
-        count=money.count,
-        unpriced=money.unpriced,
-        rest=group.others > 0,
-    )
+    shares = [
+        [
+            round(100 * money_of(f for f in group.findings if f.case.verdict.confidence is sure).usd_per_hour / longest, 2)
+            for sure in (Confidence.PROVEN, Confidence.LIKELY)
+        ]
+        for group in groups
+    ]
+    return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]

@@ -57,6 +57,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "version": run.version,
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
+            "report_tags": list(run.report_tags),
             "cost": {
                 "metrics_requested": sum(row.metrics for row in report.coverage),
                 "calls": report.totals.calls,

@@ -68,6 +68,7 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         version=run.version,
         policy_sha256=run.policy_sha256,
         pause=pause,
+        report_tags=tuple(context.policy.report.tags),
     )
     return Report(run=finished, coverage=tuple(rows), findings=tuple(findings))
 

@@ -19,6 +19,7 @@ from reaper.model import Status
 from reaper.report.explain import (
     clean_whole,
     explain_line,
+    explained_ids,
     hours_line,
     origin_lines,
     owner_lines,
@@ -28,6 +29,7 @@ from reaper.report.explain import (
     verdict_line,
 )
 from reaper.report.json import utc_text
+from reaper.text import validation_text
 
 MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
 
@@ -139,14 +141,15 @@ def parse_report(text: str, where: str) -> SavedReport:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"{where}: this version can't read the report: {place}: {first['msg']}") from error
+        raise SettingsError(f"{where}: this version can't read the report: {place}: {validation_text(first['msg'])}") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise SettingsError(f"{where}: not a JSON report; write one with `reaper sweep --format json`: {error}") from error
 
 
 def render(report: SavedReport, wanted: str) -> str | None:
-    """The explanation of every resource with that ID or name; None if there is none. IDs match case-insensitively."""
-    rows = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
+    """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
+    ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
+    rows = [row for row in report.findings if row.id in ids]
     return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in rows) if rows else None
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Finding, Money, Report, money_of
-from reaper.model import Mode, Result, Status, StepName
+from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
+from reaper.model import Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
-from reaper.text import format_usd
+from reaper.report import coverage_map
+from reaper.text import clean_line, count_noun, first_few, format_usd
 
+Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 
@@ -22,6 +26,41 @@ class ActionGroup:
     title: str
     findings: tuple[Finding, ...]
     needs_attention: bool = False
+
+    @property
+    def holds(self) -> dict[HoldReason, list[Finding]]:
+        """Those on hold, by reason; empty for any other group."""
+        return holds_of(f for f in self.findings if f.step.name is StepName.HOLD)
+
+
+def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> dict[HoldReason, list[Item]]:
+    """What is on hold, by reason. What several limits or jumps hold is below each of them."""
+    groups: dict[HoldReason, list[Item]] = {}
+    for item in items:
+        for reason in reasons_of(item):
+            groups.setdefault(reason, []).append(item)
+    return groups
+
+
+def holds_of(findings: Iterable[Finding]) -> dict[HoldReason, list[Finding]]:
+    """These findings, all of them on hold, by reason."""
+    return hold_groups(findings, lambda f: f.step.hold_reasons or (HoldReason(because=f.step.because),))
+
+
+def hold_sentence(reason: HoldReason) -> str:
+    """`9 actions in account 123456789012 exceed max_acts: 8, since 2026-11-25 18:53 UTC.`"""
+    since = f", since {reason.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if reason.since else ""
+    return f"{reason.because[:1].upper()}{reason.because[1:]}{since}."
+
+
+def release_command(reason: HoldReason) -> str:
+    """The command that allows what is on hold; empty if none does."""
+    return f"reaper release {reason.release}" if reason.release else ""
+
+
+def release_note(reason: HoldReason) -> str:
+    """What else a release leads to, as a clause; mostly empty."""
+    return " (owners get a new notice first)" if reason.after else ""
 
 
 def acted_clause(report: Report) -> str:
@@ -51,6 +90,8 @@ def nothing_idle_text(report: Report) -> str:
         return "Nothing could be read"
     if report.gaps:
         return "No idle resources found; coverage is incomplete"
+    if not report.findings:
+        return "No resources found"
     return f"No idle resources found; {len(report.unknown):,} unknown" if report.unknown else "Nothing is idle"
 
 
@@ -58,6 +99,34 @@ def access_remedies(report: Report) -> list[str]:
     """What to do if nothing could be read, a line for each cloud."""
     rows = {row.cloud: row for row in reversed(report.gaps)} if could_read_nothing(report) else {}
     return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
+
+
+def head_notes(report: Report) -> list[str]:
+    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
+    return [*_swept_places(report), *_missing_setups(report)]
+
+
+def _swept_places(report: Report) -> Iterator[str]:
+    """If everything could be read and nothing is there, a line for each cloud: its places and kinds."""
+    by_cloud: dict[str, list[Coverage]] = defaultdict(list)
+    for row in report.cloud_rows if not (report.findings or report.gaps) else ():
+        by_cloud[row.cloud].append(row)
+    for rows in by_cloud.values():
+        kinds = ", ".join(dict.fromkeys(clean_line(row.kind) for row in rows))
+        places = dict.fromkeys(coverage_map.place_text(row.account, row.account_name, row.region) for row in rows)
+        yield f"Swept {first_few(list(places))} for {kinds}."
+
+
+def _missing_setups(report: Report) -> Iterator[str]:
+    """A line for each thing that isn't set up everywhere, such as Busy: how many resources never had a point of their kind's heartbeat."""
+    counts: Counter[str] = Counter()
+    for finding in report.findings:
+        kind = registry.find_kind(finding.case.resource.kind)
+        beats = [signal.points for signal in finding.evidence if signal.role is Role.HEARTBEAT]
+        if kind and kind.needs_setup and beats and not any(beats) and finding.case.verdict.state is not State.EXEMPT:
+            counts[kind.needs_setup] += 1
+    for setup, count in counts.items():
+        yield f"{count_noun(count, 'resource')} can't be proven idle without {setup}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +151,13 @@ def groups_by_cost(findings: Iterable[Finding], label: Callable[[Finding], str],
     rest = [finding for group in groups[most:] for finding in group.findings]
     others = len(groups) - most
     return [*groups[:most], CostGroup(name=f"{others} others", findings=rest, money=money_of(rest), others=others)]
+
+
+def tag_value(finding: Finding, key: str) -> str | None:
+    """The value of the resource's tag, whatever the case of its key; None without such a tag, and if its tags couldn't be read."""
+    tags = finding.case.resource.tags or {}
+    values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
+    return ", ".join(values) if values else None
 
 
 def complete_count(report: Report) -> str:
@@ -116,9 +192,9 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 
 def action_word(finding: Finding) -> str:
-    """`stop` or `hold`: the step, or once it is done the words of the kind, such as `scaled in`."""
+    """`stop`: the step, also of what is on hold, or once it is done the words of the kind, such as `scaled in`."""
     done = finding.is_action and finding.outcome.result is Result.DONE
-    return forecast.done_participle(finding) if done else finding.step.name.value
+    return forecast.done_participle(finding) if done else (finding.step.held or finding.step.name).value
 
 
 def outcome_reason(finding: Finding) -> str:

@@ -1,13 +1,13 @@
 // The table: its filters, order and pages. Only one page is ever in the document, so that ten thousand rows stay fast.
 const PAGE = 50, CHOICES = 200, ON_PAPER = 200;
 const by = (id) => document.getElementById(id);
-const body = document.querySelector('#resources tbody');
+const table = by('resources');
 const FILTERS = ['kind', 'owner', 'region'];
 const COUNTED = ['state', ...FILTERS];
 const NUMBERS = new Set(['idleFor', 'usd', 'wasted']);
 const ORDERS = { state: 1, name: 1, region: 1, owner: 1, idleFor: -1, usd: -1, wasted: -1 };
-const view = { q: '', states: new Set(), kind: '', owner: '', region: '', sort: '', way: 1, page: 0, open: new Set(), paper: false };
-let found = ROWS, counted = {};
+const view = { q: '', states: new Set(), kind: '', owner: '', region: '', sort: '', way: 1, group: '', page: 0, open: new Set(), unfolded: new Map(), paper: false };
+let found = ROWS, counted = {}, groups = [], lines = ROWS;
 
 const PLAIN = ['name', 'id', 'kind', 'owner', 'region', 'account', 'accountName', 'size', 'rule', 'because', 'step'];
 function haystack(row) {
@@ -49,29 +49,67 @@ function order(one, other) {
 function refresh(page = 0) {
   const { rows, counts } = sifted();
   [found, counted] = [rows.sort(order), counts];
-  view.page = Math.max(0, Math.min(page, Math.ceil(found.length / PAGE) - 1));
+  view.page = page;
+  arrange();
   show();
   remember();
 }
 
+// The lines of the table: the rows or, if they are grouped, each group with its rows if it is open.
+function arrange() {
+  const name = grouping(view.group);
+  groups = name ? groupsOf(found, name) : [];
+  lines = name ? groups.flatMap((group) => [group, ...(unfolded(group) ? group.rows : [])]) : found;
+  view.page = Math.max(0, Math.min(view.page, Math.ceil(lines.length / PAGE) - 1));
+}
+
+// Groups are closed at first unless all of them fit on one page with their rows.
+const unfolded = (group) => view.unfolded.get(group.text) ?? found.length + groups.length <= PAGE;
+
+function unfold(changed, open) {
+  for (const group of changed) view.unfolded.set(group.text, open);
+  arrange();
+}
+
 function show() {
-  const idleFirst = view.paper ? [...found.filter((row) => row.state < 2), ...found.filter((row) => row.state >= 2)].slice(0, ON_PAPER) : null;
-  const rows = idleFirst ?? found.slice(view.page * PAGE, (view.page + 1) * PAGE);
-  const lines = rows.flatMap((row) => {
-    const open = view.open.has(row.place) || view.paper;
-    return open ? [line(row, true), detail(row)] : [line(row, false)];
+  const first = view.page * PAGE, shown = view.paper ? printed() : lines.slice(first, first + PAGE);
+  const continued = !view.paper && groups.length && !shown[0]?.rows ? lines.findLast((item, place) => place < first && item.rows) : null;
+  const bodies = [make('tbody')];
+  for (const item of continued ? [continued, ...shown] : shown) {
+    if (item.rows && bodies.at(-1).rows.length) bodies.push(make('tbody'));
+    bodies.at(-1).append(...(item.rows ? [heading(item, groups.indexOf(item), view.paper || unfolded(item), item === continued)] : drawn(item)));
+  }
+  if (!shown.length) bodies[0].append(make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'No resources match these filters.' : 'No resources found.')));
+  for (const old of [...table.tBodies]) old.remove();
+  table.append(...bodies);
+  summarize(shown.filter((item) => !item.rows));
+}
+
+function drawn(row) {
+  const open = view.open.has(row.place) || view.paper;
+  return open ? [line(row, true), detail(row)] : [line(row, false)];
+}
+
+// On paper all groups are open; without groups, what is idle or unknown comes first.
+function printed() {
+  if (!groups.length) return [...found.filter((row) => row.state < 2), ...found.filter((row) => row.state >= 2)].slice(0, ON_PAPER);
+  let left = ON_PAPER;
+  return groups.flatMap((group) => {
+    const rows = group.rows.slice(0, left);
+    left -= rows.length;
+    return rows.length ? [group, ...rows] : [];
   });
-  body.replaceChildren(...(lines.length ? lines : [make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'No resources match these filters.' : 'No resources found.'))]));
-  summarize(rows);
 }
 
 function summarize(rows) {
   const usd = found.reduce((sum, row) => sum + (row.state === 0 ? row.usd ?? 0 : 0), 0);
-  const first = view.page * PAGE;
+  const first = view.page * PAGE, pages = Math.ceil(lines.length / PAGE), open = groups.some(unfolded);
   const part = view.paper && rows.length < found.length ? `, the first ${number(rows.length)} are printed` : '';
-  document.querySelector('.count').textContent = `${number(found.length)} of ${number(ROWS.length)}${usd ? `, ${CENTS.format(usd)} an hour idle` : ''}${part}`;
-  by('page').textContent = found.length ? `${number(first + 1)}–${number(Math.min(first + PAGE, found.length))} of ${number(found.length)}` : '';
-  by('pages').hidden = found.length <= PAGE;
+  document.querySelector('.count').textContent = `${number(found.length)} of ${number(ROWS.length)}${groups.length ? ` in ${number(groups.length)} group${groups.length === 1 ? '' : 's'}` : ''}${usd ? `, idle: ${monthly(usd)} a month` : ''}${part}`;
+  by('page').textContent = groups.length ? `Page ${number(view.page + 1)} of ${number(pages)}` : found.length ? `${number(first + 1)}–${number(Math.min(first + PAGE, found.length))} of ${number(found.length)}` : '';
+  by('pages').hidden = pages < 2;
+  by('unfold').hidden = !groups.length;
+  by('unfold').textContent = open ? 'Close all groups' : 'Open all groups';
   turns();
   choices();
   for (const head of document.querySelectorAll('#resources thead [data-sort]')) {
@@ -84,7 +122,7 @@ function summarize(rows) {
 function turns() {
   const [back, on] = by('pages').querySelectorAll('button'), focused = document.activeElement;
   back.disabled = view.page === 0;
-  on.disabled = (view.page + 1) * PAGE >= found.length;
+  on.disabled = (view.page + 1) * PAGE >= lines.length;
   if (focused === on && on.disabled) back.focus();
   if (focused === back && back.disabled) on.focus();
 }
@@ -124,6 +162,7 @@ function remember() {
   const params = new URLSearchParams();
   for (const field of ['q', ...FILTERS]) if (view[field]) params.set(field, view[field]);
   if (view.states.size) params.set('state', [...view.states].map((place) => DATA.states[place]).join(','));
+  if (view.group) params.set('group', view.group);
   if (view.sort) params.set('sort', (view.way < 0 ? '-' : '') + view.sort);
   const hash = params.size ? `#${params}` : '#';
   if (!params.size && !location.hash.includes('=')) return;
@@ -134,6 +173,7 @@ function recall() {
   const params = new URLSearchParams(location.hash.slice(1));
   for (const field of ['q', ...FILTERS]) view[field] = params.get(field) ?? '';
   view.states = new Set((params.get('state') ?? '').split(',').map((name) => DATA.states.indexOf(name)).filter((place) => place >= 0));
+  view.group = [...by('group').options].find(({ value }) => value.toLowerCase() === params.get('group')?.toLowerCase())?.value ?? '';
   const sort = params.get('sort') ?? '', field = sort.replace(/^-/, '');
   [view.sort, view.way] = Object.hasOwn(ORDERS, field) ? [field, sort === field ? 1 : -1] : ['', 1];
   fields();
@@ -146,9 +186,11 @@ function fields() {
     select.value = view[field];
   }
   by('q').value = view.q;
+  by('group').value = view.group;
 }
 
 function offer() {
+  by('group').append(...tagKeys().slice(0, CHOICES).map((key) => make('option', { value: `tag:${key}` }, `tag ${key}`)));
   for (const field of FILTERS) {
     const counts = new Map();
     for (const row of ROWS) counts.set(row[field], (counts.get(row[field]) ?? 0) + 1);
@@ -159,11 +201,20 @@ function offer() {
 }
 
 function toggle(place) {
-  const row = body.querySelector(`tr[data-place="${place}"]`), open = !view.open.has(place);
+  const row = table.querySelector(`tr[data-place="${place}"]`), open = !view.open.has(place);
   view.open[open ? 'add' : 'delete'](place);
   row.classList.toggle('is-open', open);
   row.querySelector('.open').setAttribute('aria-expanded', String(open));
   if (open) row.after(detail(ROWS[place])); else row.nextElementSibling.remove();
+}
+
+// The page follows the heading, or the first row below it, and the keyboard stays on the heading.
+function toggleGroup(place) {
+  const open = !unfolded(groups[place]);
+  unfold([groups[place]], open);
+  view.page = Math.floor((lines.indexOf(groups[place]) + open) / PAGE);
+  show();
+  table.querySelector(`[data-group="${place}"]`).focus();
 }
 
 function sortBy(field) {
@@ -199,12 +250,15 @@ function start() {
     bar.addEventListener('click', () => choose(bar));
   }
   for (const field of FILTERS) by(field).addEventListener('change', (event) => { view[field] = event.target.value; refresh(); });
+  by('group').addEventListener('change', ({ target }) => { view.group = target.value; view.unfolded.clear(); refresh(); });
+  by('unfold').addEventListener('click', () => { unfold(groups, !groups.some(unfolded)); show(); });
   by('q').addEventListener('input', (event) => { view.q = event.target.value; refresh(); });
   by('filters').addEventListener('submit', (event) => event.preventDefault());
   by('filters').addEventListener('reset', (event) => { event.preventDefault(); clear(); Object.assign(view, { sort: '', way: 1 }); fields(); refresh(); });
   by('pages').addEventListener('click', ({ target }) => { if (target.dataset.turn) { view.page += Number(target.dataset.turn); show(); by('all').scrollIntoView(); } });
-  body.addEventListener('click', ({ target }) => {
-    const row = target.closest('tr[data-place]');
+  table.addEventListener('click', ({ target }) => {
+    const row = target.closest('tr[data-place]'), group = target.closest('[data-group]');
+    if (group) toggleGroup(Number(group.dataset.group));
     if (row && !String(getSelection())) toggle(Number(row.dataset.place));
   });
   addEventListener('hashchange', () => { if (location.hash.includes('=')) { recall(); refresh(); } });

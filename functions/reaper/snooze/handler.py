@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -21,11 +21,12 @@ from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import require_known_format
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.snooze import keys, pages, record
 from reaper.snooze import request as form
 from reaper.snooze.keys import Keyring
 from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
-from reaper.snooze.token import InvalidLink, Keys, SnoozeLink, key_id, verify_link
+from reaper.snooze.token import InvalidLink, Keys, key_id, verify_link
 
 
 class SnoozeHandler:
@@ -98,39 +99,49 @@ def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters 
 
 def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimiters | None) -> Reply:
     """The reply to a link, if its signature is valid and it isn't used too often. Invalid links don't count for a link's rate."""
-    token = token_of(request)
+    token, now = token_of(request), context.now
     try:
-        link = verify_link(token, context.keys(key_id(token)), context.now)
+        visit_id = verify_link(token, context.keys(key_id(token)), now)
     except InvalidLink as error:
-        return pages.invalid_link(context.now, error.detail)
+        return pages.invalid_link(now, error.detail)
     except ReaperError as error:
-        return pages.keys_unavailable(context.now, f"keys: {error}")
-    if limiters and not limiters.per_link.allow(token[-43:], context.now):
-        return pages.too_many_requests(f"too many requests for the link of {link.resource}")
+        return pages.keys_unavailable(now, f"keys: {error}")
+    if limiters and not limiters.per_link.allow(visit_id, now):
+        return pages.too_many_requests("too many requests for one link")
     try:
+        visit = context.ledger().visit(visit_id, now)
+        if visit is None or not visit.resources:
+            return pages.link_gone(now, "the ledger has no resources for this link")
         if request.method == "POST":
-            return _reply_to_form(request, link, context)
-        return _form_page(SnoozeForm(token=token), link, context)
+            return _reply_to_form(form.read_form(request.body), visit, context)
+        return _form_page(SnoozeForm(token=token, rows=form.chosen_rows(request.query)), visit, context)
     except ReaperError as error:
-        days = form.read_form(request.body).days or 7
-        until = pages.snooze_end(context.now, min(max(days, 1), link.max_days))
-        return pages.ledger_unavailable(link, until, str(error))
+        return pages.ledger_unavailable(now, str(error))
 
 
-def _reply_to_form(request: Request, link: SnoozeLink, context: SnoozeContext) -> Reply:
-    sent, ledger, now = form.read_form(request.body), context.ledger(), context.now
-    if sent.days is None or not 1 <= sent.days <= link.max_days:
-        return _form_page(sent, link, context, "Choose how long to keep it.")
+def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:
+    chosen = [resource for number, resource in enumerate(visit.resources, 1) if number in sent.rows]
+    if problem := _problem_of(sent, visit, chosen):
+        return _form_page(sent, visit, context, problem)
+    ledger = context.ledger()
     require_known_format(ledger)
-    memory, changed = record.record_snooze(sent, link, ledger, now)
-    problem = record.record_history(link.resource, memory, ledger, now) if changed else None
-    reply = pages.snoozed_page(sent, link, memory, now, changed=changed)
-    return replace(reply, note=f"{reply.note}; {problem}", failed=True) if problem else reply
+    return pages.result_page(sent, visit, record.write_choices(sent, visit, chosen, ledger, context.now), context.now)
 
 
-def _form_page(form: SnoozeForm, link: SnoozeLink, context: SnoozeContext, problem: str = "") -> Reply:
-    memory = context.ledger().memory(link.resource, context.now)
-    return pages.form_page(form, link, memory, context.now, record.may_shorten(memory, link), problem)
+def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource]) -> str:
+    """What the reader must correct; empty if nothing."""
+    if not chosen:
+        return "Choose at least one resource."
+    if sent.disowns:
+        return "" if record.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
+    is_valid = sent.days is not None and 1 <= sent.days <= max(pages.days_for(sent.days, each) for each in visit.resources)
+    return "" if is_valid else "Choose how long to keep it."
+
+
+def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
+    memories, now = dict(context.ledger().recall([each.id for each in visit.resources], context.now)), context.now
+    may = {"shorten": any(record.may_shorten(each, visit, now) for each in memories.values()), "disown": record.may_disown(visit)}
+    return pages.form_page(sent, visit, memories, now, may, problem)
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:

@@ -1,37 +1,55 @@
-"""The snooze links in the notices of one run: one for each idle resource, signed with the current key."""
+"""The snooze links in the notices of one run: for each mail one signed address, which opens all of its resources, or one preselected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import urls
 from reaper.case import Finding
 from reaper.errors import SettingsError
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
 from reaper.planning import possible_actions
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
-from reaper.snooze.token import Keys, SnoozeLink, sign_link
+from reaper.snooze.token import Keys, sign_link
+from reaper.text import tidy_line
 
 LINK_VALID_FOR = timedelta(days=30)
 """How long a link is valid: longer than a holiday. The next notice brings a new link."""
+MAX_NAME = 100
+"""Characters of a name or a place on the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """What signs links: the address of the page without its path (`base`), and the keys."""
+    """What signs links: the address of the page without its path (`base`), the keys, and where the random IDs come from."""
 
     base: str
     keys: Keys
+    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailLinks:
+    """The links of one mail: the visit that must be stored before they work, and the address that opens it."""
+
+    visit: Visit
+    address: str
+
+    def to_keep(self, resource_id: str) -> str | None:
+        """The link with this resource preselected; None if the mail can't keep it."""
+        numbers = [number for number, each in enumerate(self.visit.resources, 1) if each.id == resource_id]
+        return f"{self.address}&r={numbers[0]}" if numbers else None
 
 
 def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
     """The signer that REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None if no address is set: notices then offer only the tag.
 
-    If REAPER_DEPLOYMENT is set, only that deployment's page accepts the links, else every page with the same secret. Raises
-    SettingsError for an address that isn't https (http only on this machine) and for invalid keys, CloudError for unreadable ones.
+    Only the page with the same REAPER_DEPLOYMENT accepts the links. Raises SettingsError for an address that isn't https (http only on this machine) and for invalid keys, CloudError for unreadable ones.
     """
     base = environ.get("REAPER_SNOOZE_URL", "").strip()
     if not base:
@@ -42,24 +60,16 @@ def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
     return LinkSigner(base=_require_public_address(base), keys=keys.open_keyring(where, environ).keys(now))
 
 
-def links_by_resource(findings: Iterable[Finding], signer: LinkSigner, now: datetime) -> dict[str, str]:
-    """The link of each resource that is idle or gets a notice about office hours, by its ID.
-
-    A resource whose ID is too long for a link has none: its owner can only use the tag.
-    """
-    links = {}
-    for finding in findings:
-        has_hours_notice = possible_actions.is_stopped_by_hours(finding.case) and finding.step.name in {
-            StepName.WARN,
-            StepName.REMIND,
-        }
-        if finding.case.verdict.state is State.IDLE or has_hours_notice:
-            try:
-                token = sign_link(_link_for(finding, signer, now), signer.keys)
-            except ValueError:
-                continue
-            links[finding.case.resource.id] = link_address(signer.base, token)
-    return links
+def open_visit(
+    signer: LinkSigner, now: datetime, address: str, is_owner: bool, tz: str, findings: Iterable[Finding]
+) -> MailLinks | None:
+    """The links of a mail to `address`; None if it is about nothing that can be kept. Stores nothing."""
+    resources = tuple(_visit_resource(finding, now) for finding in findings if _may_be_kept(finding))
+    if not resources:
+        return None
+    new, end = signer.new_id(), now + LINK_VALID_FOR
+    visit = Visit(id=new, address=address, is_owner=is_owner, sent_at=now, expires=end, tz=tz, resources=resources)
+    return MailLinks(visit=visit, address=link_address(signer.base, sign_link(new, end, signer.keys)))
 
 
 def link_address(base: str, token: str) -> str:
@@ -67,17 +77,22 @@ def link_address(base: str, token: str) -> str:
     return f"{base.rstrip('/')}{PAGE_PATH}?t={token}"
 
 
-def _link_for(finding: Finding, signer: LinkSigner, now: datetime) -> SnoozeLink:
+def _may_be_kept(finding: Finding) -> bool:
+    """Whether it is idle or gets a notice about office hours, and wasn't acted on."""
+    has_notice = finding.step.name in {StepName.WARN, StepName.REMIND}
+    by_hours = has_notice and possible_actions.is_stopped_by_hours(finding.case)
+    return not finding.is_action and (finding.case.verdict.state is State.IDLE or by_hours)
+
+
+def _visit_resource(finding: Finding, now: datetime) -> VisitResource:
     resource, verdict = finding.case.resource, finding.case.verdict
     place = {"aws": "AWS account", "azure": "Azure subscription"}.get(resource.target.cloud, resource.target.cloud)
-    return SnoozeLink(
-        resource=resource.id,
-        expires=now + LINK_VALID_FOR,
-        max_days=finding.case.rule.snooze_max // timedelta(days=1),
+    return VisitResource(
+        id=resource.id,
         kind=resource.kind,
-        name=resource.name,
-        where=f"{place} {resource.target.account}, {resource.region}",
-        owner=finding.owner.address or "",
+        name=tidy_line(resource.name, MAX_NAME) or "(no name)",
+        where=tidy_line(f"{place} {resource.target.account}, {resource.region}", MAX_NAME),
+        max_days=finding.case.rule.snooze_max // timedelta(days=1),
         usd_per_hour=finding.price.usd_per_hour if finding.price else None,
         idle_since=now - verdict.idle_for if verdict.idle_for else None,
     )

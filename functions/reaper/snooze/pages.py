@@ -8,8 +8,8 @@ https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Secu
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from hashlib import sha256
@@ -19,51 +19,54 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from reaper.duration import format_duration
+from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
-from reaper.snooze.token import SnoozeLink
-from reaper.text import format_time, format_usd
+from reaper.text import count_noun, format_time, format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from reaper.snooze.record import Written
+
 NO_HEADERS: Mapping[str, str] = {}
+MAX_DAYS = 3650
+"""Ten years: no snooze is longer, whatever the ledger says."""
 
 
-def form_page(form: SnoozeForm, link: SnoozeLink, memory: Memory, now: datetime, may_shorten: bool, problem: str = "") -> Reply:
-    """The form. `problem` is what the owner must correct."""
-    is_snoozed = memory.snoozed_until is not None and memory.snoozed_until > now
+def form_page(
+    form: SnoozeForm, visit: Visit, memories: Mapping[str, Memory], now: datetime, may: Mapping[str, bool], problem: str = ""
+) -> Reply:
+    """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct."""
+    numbered = list(enumerate(visit.resources, 1))
+    chosen = [each for number, each in numbered if number in form.rows] or list(visit.resources)
+    count = len(numbered)
     body = _render_page(
         "form",
-        f"Keep {link.name}?",
-        link=link,
+        f"Keep these {count} resources?" if count > 1 else f"Keep “{visit.resources[0].name}”?",
+        visit=visit,
         form=form,
         now=now,
-        idle_since=memory.idle_since,
-        snoozed_until=memory.snoozed_until if is_snoozed else None,
-        snoozed_by=memory.snoozed_by,
-        snooze_reason=memory.snooze_reason,
-        choices=snooze_choices(link, now),
-        may_shorten=may_shorten,
+        rows=[(number, each, memories.get(each.id, Memory()), each in chosen) for number, each in numbered],
+        choices=snooze_choices(chosen, visit, now),
+        about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
+        may=may,
         problem=problem,
     )
-    return _reply(400 if problem else 200, body, f"{link.resource}: {problem or 'form shown'}")
+    return _reply(400 if problem else 200, body, f"{count_noun(count, 'resource')}: {problem or 'form shown'}")
 
 
-def snoozed_page(form: SnoozeForm, link: SnoozeLink, memory: Memory, now: datetime, *, changed: bool) -> Reply:
-    """The page after a snooze. Not `changed`: the resource was snoozed for as long already."""
+def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], now: datetime) -> Reply:
+    """The page after the form was sent: what was kept until when, what is "not mine", and what failed."""
+    done = [each for each in written if not each.error]
+    failed = [each for each in written if each.error]
+    what = f"“{done[0].resource.name}” is" if len(done) == 1 else f"{len(done)} resources are"
+    title = f"{what} {'marked as not yours' if form.disowns else 'snoozed'}" if done else "Nothing was saved"
     body = _render_page(
-        "snoozed",
-        f"{link.name} is snoozed",
-        link=link,
-        now=now,
-        idle_since=memory.idle_since,
-        snoozed_until=memory.snoozed_until,
-        changed=changed,
-        again=f"{PAGE_PATH[1:]}?t={form.token}",
+        "result", title, visit=visit, form=form, done=done, failed=failed, until=snooze_end(now, 7), path=PAGE_PATH[1:]
     )
-    result = f"snoozed until {memory.snoozed_until} by {memory.snoozed_by}" if changed else "already snoozed"
-    return _reply(200, body, f"{link.resource}: {result}")
+    reply = _reply(200 if done else 503, body, "; ".join(f"{each.resource.id}: {each.log_text}" for each in written))
+    return replace(reply, failed=bool(failed) or any(each.problem for each in written))
 
 
 def invalid_request(detail: str) -> Reply:
@@ -106,10 +109,15 @@ def keys_unavailable(now: datetime, detail: str) -> Reply:
     return _reply(503, body, detail, {"retry-after": "120"})
 
 
-def ledger_unavailable(link: SnoozeLink, until: datetime, detail: str) -> Reply:
+def link_gone(now: datetime, detail: str) -> Reply:
+    """The reply to a signed link that the ledger has nothing for, or nothing any longer."""
+    return replace(invalid_link(now, detail), status=410)
+
+
+def ledger_unavailable(now: datetime, detail: str) -> Reply:
     """The reply if the ledger fails."""
-    body = _render_page("unavailable", "Try again later", link=link, until=until)
-    return _reply(503, body, f"{link.resource}: {detail}", {"retry-after": "120"})
+    body = _render_page("unavailable", "Try again later", until=snooze_end(now, 7))
+    return _reply(503, body, detail, {"retry-after": "120"})
 
 
 def _text_reply(status: int, title: str, text: str, note: str, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
@@ -122,29 +130,36 @@ def _reply(status: int, body: str, note: str, headers: Mapping[str, str] = NO_HE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One choice of how long to keep a resource. `usd` is the cost of that time, None if the price is unknown."""
+    """One choice of how long to keep the chosen resources. `cost` is that of the time, empty if no price is known."""
 
     days: int
     label: str
     until: datetime
-    usd: float | None
+    cost: str
     checked: bool
 
 
-def snooze_choices(link: SnoozeLink, now: datetime) -> list[Choice]:
-    """A day, three days, a week and the most that the link allows; the longest of at most three days is preselected."""
-    choices = sorted({days for days in (1, 3, 7) if days < link.max_days} | {link.max_days})
+def snooze_choices(chosen: Sequence[VisitResource], visit: Visit, now: datetime) -> list[Choice]:
+    """A day, three days, a week and the most that any resource allows; the longest of at most three days is preselected."""
+    most = max(days_for(MAX_DAYS, resource) for resource in visit.resources)
+    choices = sorted({days for days in (1, 3, 7) if days < most} | {most})
     preset = max([days for days in choices if days <= 3], default=choices[0])
+    costs = {days: _cost_text(chosen, days) for days in choices}
     return [
-        Choice(
-            days=days,
-            label=_days_label(days),
-            until=snooze_end(now, days),
-            usd=None if link.usd_per_hour is None else link.usd_per_hour * 24 * days,
-            checked=days == preset,
-        )
+        Choice(days=days, label=_days_label(days), until=snooze_end(now, days), cost=costs[days], checked=days == preset)
         for days in choices
     ]
+
+
+def days_for(days: int, resource: VisitResource) -> int:
+    """The days for which the resource is kept if so many are chosen: no more than its rule allows."""
+    return max(1, min(days, resource.max_days, MAX_DAYS))
+
+
+def _cost_text(chosen: Sequence[VisitResource], days: int) -> str:
+    """`$101`, or `at least $101` if a price is unknown."""
+    known = [24 * days_for(days, each) * each.usd_per_hour for each in chosen if each.usd_per_hour is not None]
+    return f"{'at least ' if len(known) < len(chosen) else ''}{format_usd(sum(known))}" if known else ""
 
 
 def snooze_end(now: datetime, days: int) -> datetime:
@@ -161,7 +176,7 @@ def _days_label(days: int) -> str:
 
 
 def _render_page(page: str, title: str, **values: Any) -> str:
-    """The page as HTML; every value is escaped. Pages: form, snoozed, unavailable, refused, plain."""
+    """The page as HTML; every value is escaped. Pages: form, result, unavailable, refused, plain."""
     return _page_template().render(page=page, title=title, style=Markup(_read_style()), **values)
 
 

@@ -17,7 +17,8 @@ MAX_BODY = 16_384
 """Bytes: three times what the longest reason, name and token need if every character is escaped."""
 MAX_REASON = 300
 MAX_NAME = 80
-MAX_FIELDS = 20
+MAX_FIELDS = 200
+"""More than a mail has resources, and far fewer than a body can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,12 @@ def network_of(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeForm:
-    """A sent form, cleaned. `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner."""
+    """A sent form, cleaned. `rows`: the chosen resources, from 1 on. `disowns`: they are "not mine", and not kept. `days` is None without a
+    usable choice. `shorten`: also if that ends an earlier snooze sooner."""
 
     token: str
+    rows: frozenset[int] = frozenset()
+    disowns: bool = False
     days: int | None = None
     reason: str = ""
     name: str = ""
@@ -83,21 +87,32 @@ def read_form(body: bytes) -> SnoozeForm:
     text = body.decode("utf-8", "replace")
     return SnoozeForm(
         token=first_value(text, "t"),
-        days=_parse_days(first_value(text, "days")),
+        rows=chosen_rows(text),
+        disowns=first_value(text, "do") == "disown",
+        days=_parse_number(first_value(text, "days")),
         reason=tidy_line(first_value(text, "reason"), MAX_REASON),
         name=tidy_line(first_value(text, "name"), MAX_NAME),
         shorten=first_value(text, "shorten") == "yes",
     )
 
 
+def chosen_rows(encoded: str) -> frozenset[int]:
+    """The rows in a query or body; what isn't a number is none."""
+    return frozenset(row for text in _values_of(encoded, "r") if (row := _parse_number(text)))
+
+
 def first_value(encoded: str, name: str) -> str:
     """The first value of `name` in a query or body. Empty if there is none, or if there are far too many fields."""
+    return next(iter(_values_of(encoded, name)), "")
+
+
+def _values_of(encoded: str, name: str) -> list[str]:
     try:
         values = parse_qs(encoded, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
     except ValueError:
-        return ""
-    return values.get(name, [""])[0]
+        return []
+    return values.get(name, [])
 
 
-def _parse_days(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None

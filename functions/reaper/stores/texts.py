@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from reaper.errors import CloudError, Reason, SettingsError
+from reaper.extras import install_command
 
 OPERATION = "manifest"
 """The operation in errors about files: only manifests are stored in folders."""
@@ -93,4 +94,4 @@ def open_texts(address: str, subject: str) -> TextStore:
     try:
         return cast(TextStore, import_module(f"reaper.{cloud}.stores.texts"))
     except ImportError as error:
-        raise SettingsError(f"{subject} an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+        raise SettingsError(f"{subject} an extra: {install_command(cloud)} ({error})") from error

@@ -20,6 +20,8 @@ from functools import cache
 from types import TracebackType
 from typing import Any
 
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
 from reaper_sandbox.aws import (
     alarms,
     assumption,
@@ -172,11 +174,7 @@ def _data(world: World, call: Call) -> dict[str, Any] | None:
 
 
 def _moto() -> Any:
-    """moto's application. Raises ImportError that names the extra."""
-    try:
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    except ImportError as error:
-        raise ImportError("the sandbox needs moto: pip install 'ml-idle-reaper[demo]'") from error
+    """moto's application."""
     os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # hundreds of images in each region, which are never asked for
     return _application(DomainDispatcherApplication, create_backend_app)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+import trustme
+
 
 def issue(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """The CA's file in `folder` and the context of a server it vouches for. Raises RuntimeError without the extra `demo`."""
-    try:
-        import trustme
-    except ImportError as error:
-        raise RuntimeError("the Azure sandbox needs the package trustme: pip install 'ml-idle-reaper[demo]'") from error
+    """The CA's file in `folder` and the context of a server it vouches for."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1", "localhost").configure_cert(context)

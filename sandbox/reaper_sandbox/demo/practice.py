@@ -1,4 +1,4 @@
-"""`reaper demo --serve`: keeps both simulated clouds running and prints the exports that lead every other command to them."""
+"""`reaper demo --serve`: keeps both simulated clouds running and prints the line that leads every other command to them."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ from reaper_sandbox.demo.practice_world import PracticeWorld, practice_world
 
 OTHER_ACCOUNTS = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID")
 """Variables that would lead a shell away from the simulated clouds, besides the reaper's own settings."""
-GUIDE = """
-Two simulated clouds are running, AWS at {aws} and Azure at {azure}.
-To practice, open another terminal and run:
+GUIDE = """\
+Paste this line into another terminal. Every command there then works on two
+simulated clouds, such as:
 
-    . {home}/exports.sh
+    {reaper} sweep
+    {reaper} plan --output plan.json
+    {reaper} explain fraud-idle
 
-Then every command works on them: {reaper} sweep, {reaper} plan --output plan.json, {reaper} explain fraud-idle and so on.
-Mails: {home}/mail. Policy: {home}/policy.yaml. Press Ctrl-C to end it all."""
+Mails: {home}/mail
+Policy: {home}/policy.yaml
+AWS: {aws}
+Azure: {azure}
+Press Ctrl-C here to end it all."""
 
 
 def serve_practice(clock: Callable[[], datetime]) -> None:
-    """Serve until Ctrl-C or SIGTERM. Standard output gets the exports, standard error what to do with them."""
+    """Serve until Ctrl-C or SIGTERM. Standard output gets the line for other terminals, standard error what to do with it."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a background job of a shell ignores SIGINT otherwise
         signal.signal(number, signal.default_int_handler)
     try:
         with ExitStack() as stack:
             with show_progress() as progress:
                 world = stack.enter_context(practice_world(clock, progress))
-            _print_exports(world)
+            _print_guide(world)
             threading.Event().wait()
     except KeyboardInterrupt:
         print_message("Stopped. The simulated clouds are gone, and so is their folder.")
 
 
-def _print_exports(world: PracticeWorld) -> None:
-    text = "".join(f"{line}\n" for line in shell_lines(world.exports, os.environ))
-    (world.home / "exports.sh").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+def _print_guide(world: PracticeWorld) -> None:
+    exports = world.home / "exports.sh"
+    exports.write_text("".join(f"{line}\n" for line in shell_lines(world.exports, os.environ)), encoding="utf-8")
+    sys.stdout.write(f". {quote(str(exports))}\n")
     sys.stdout.flush()
     reaper = own_command(sys.argv, os.environ)
     print_message(GUIDE.format(aws=world.aws.url, azure=world.azure.url, home=world.home, reaper=reaper))

@@ -18,7 +18,7 @@ from email.message import Message
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from reaper.acting import manifest, restore
 from reaper.case import Report
@@ -143,7 +143,8 @@ class StoryWorld:
         snooze_handler = handler.open_handler(os.environ)
         page = snooze_handler.handle(Request(method="GET", path=link.path, query=link.query), self.now)
         token = re.search(r'name="t" value="([^"]+)"', page.body)
-        form = f"t={token[1] if token else ''}&days={days}&reason=needed+for+the+audit".encode()
+        row = parse_qs(link.query).get("r", [""])[0]
+        form = f"t={token[1] if token else ''}&r={row}&days={days}&reason=needed+for+the+audit".encode()
         body: str = snooze_handler.handle(Request(method="POST", path=link.path, body=form), self.now).body
         heading = re.search(r"<h1[^>]*>(.*?)</h1>", body, re.DOTALL)
         return unescape(re.sub(r"<[^>]+>", "", str(heading[1]))).strip() if heading else "an unreadable page"

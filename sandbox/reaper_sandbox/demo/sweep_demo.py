@@ -33,13 +33,14 @@ rules:
     grace: 12h
     action: stop
 """
+SERVERS = {cloud: import_module(f"reaper_sandbox.{cloud}.server") for cloud in CLOUDS}
 DEMO_SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
 
 
 def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], datetime], progress: Callable[[str], None]) -> Report:
     """The report of one sweep in notify mode over both simulated clouds. Writes the mails to the folder `mails`.
 
-    Needs the extra `demo`. Leaves the environment unchanged.
+    Leaves the environment unchanged.
     """
     folder = Folder(type="folder", path=str(mails))
     source = replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
@@ -49,7 +50,7 @@ def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], dateti
         for cloud in CLOUDS:
             if kinds(cloud):
                 progress(f"{cloud}: setting up the simulated fleet")
-                server = stack.enter_context(import_module(f"reaper_sandbox.{cloud}.server").Server(now))
+                server = stack.enter_context(SERVERS[cloud].Server(now))
                 import_module(f"reaper_sandbox.{cloud}.fleet").settle(server, now)
                 environ |= server.env
         stack.enter_context(isolated_environment(environ))

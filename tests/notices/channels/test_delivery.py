@@ -8,6 +8,7 @@ import pytest
 
 from fakes.builders import NOW
 from reaper.errors import CloudError, Reason
+from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, Delivery, deliver_one, errors_by_id, receipts_by_id
 from reaper.notices.channels.delivery import open_channels as opened
 from reaper.notices.message import Audience, Message
@@ -38,6 +39,6 @@ def test_an_unavailable_channel_says_what_it_needs(tmp_path: Path, monkeypatch: 
     specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
     lines = opened(specs, ChannelContext(read_secret=lambda ref: "", clock=lambda: NOW))
     shut, open_delivery = [deliver_one(TOLD, line) for line in lines]
-    assert "it needs the extra `chat`: pip install 'ml-idle-reaper[chat]'" in str(shut.error)
+    assert f"it needs an extra: {install_command('chat')} (" in str(shut.error)
     assert open_delivery.receipt
     assert len(list(tmp_path.glob("*.eml"))) == 1

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import sagemaker, tags
 from reaper.errors import CloudError
 from reaper.evidence import is_recent
-from reaper.kind import Kind
-from reaper.model import BilledPart, Resource
+from reaper.kind import Command, Kind
+from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import IndirectEvidence, Observation, Window
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ def _with_indirect_evidence(observation: Observation) -> Observation:
     return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
 
 
+def stop_command(resource: Resource) -> Command:
+    """The line that stops it. https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StopMlflowTrackingServer.html"""
+    line = sagemaker.sagemaker_line(resource, "stop-mlflow-tracking-server", tracking_server_name=resource.name)
+    return Command(label=sagemaker.in_account(resource, "Stop it now"), line=line)
+
+
 KIND = Kind(
     name=NAME,
     cloud="aws",
@@ -113,6 +119,7 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     details=MlflowServerDetails,
+    commands={StepName.STOP: stop_command},
     keep_line=sagemaker.keep_line,
     price_keys=(PRICE_COMPONENT,),
 )

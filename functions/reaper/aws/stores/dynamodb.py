@@ -204,7 +204,7 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
     session = new_session()
     if not session.region_name:
-        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_REGION")
+        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_DEFAULT_REGION")
     return DynamoStore(CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name)), address)
 
 

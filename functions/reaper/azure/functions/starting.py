@@ -183,12 +183,9 @@ def call_settings(base: Settings, options: Mapping[str, Any]) -> Settings:
         raise SettingsError("this function sweeps Azure only")
     if not settings.runs:
         raise SettingsError("set REAPER_RUNS to a blob container's https URL: the phases of a run hand over their results there")
-    from reaper.azure import targets  # imports Azure's SDK, which would slow every cold start
-
     return replace(
         knobs.require_durable_stores(settings),
         cloud="azure",
-        subscriptions=tuple(targets.valid_subscription_id(name) for name in settings.subscriptions),
         kinds=tuple(k for k in settings.kinds if k in azure_kinds),
     )
 

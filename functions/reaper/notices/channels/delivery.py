@@ -17,8 +17,10 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.extras import install_command
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs, Sns
+from reaper.text import validation_text
 
 MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
@@ -148,7 +150,7 @@ def _open_sender(spec: Any, context: ChannelContext) -> Sender:
     try:
         sender: Sender = import_module(module).CHANNEL(spec, context)
     except ImportError as error:
-        why = f"it needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        why = f"it needs an extra: {install_command(extra)} ({error})"
         return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))
     return sender
 
@@ -188,7 +190,7 @@ def _validated(model: type[Spec], values: Mapping[str, Any]) -> Spec:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {first['msg']}") from None
+        raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {validation_text(first['msg'])}") from None
 
 
 def _admins_only(spec: Acs | Sns) -> Acs | Sns:

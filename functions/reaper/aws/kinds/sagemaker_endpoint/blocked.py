@@ -286,6 +286,7 @@ def delete_command(resource: Resource) -> Command | None:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled in",
+        noun="scale-in",
         effect="scales in: to no instances if a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
         f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves "
         "most first, each with a notice of its own; lowers the autoscaling minimum first",

@@ -1,0 +1,49 @@
+"""What `make` says on a machine without what it needs, and how `make demo` leads to the command."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def python_without_venv(tmp_path: Path) -> Path:
+    """A Python as Debian's package python3 alone: its module ensurepip isn't there."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "ensurepip.py").write_text("raise ModuleNotFoundError(\"No module named 'ensurepip'\")")
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(hidden))} exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_without_venv_make_names_the_package_and_leaves_nothing(python_without_venv: Path, tmp_path: Path):
+    made = tmp_path / ".venv"
+    done = subprocess.run(
+        ["make", f"PYTHON={python_without_venv}", f"VENV={made}", f"{made}/bin/uv"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0].endswith(f"install it with: apt install python{VERSION}-venv")
+    assert "Traceback" not in done.stderr
+    assert not made.exists()
+
+
+def test_the_demo_ends_with_the_line_that_makes_reaper_a_command(tmp_path: Path):
+    plan = subprocess.run(
+        ["make", "--dry-run", f"VENV={tmp_path}", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    shown = subprocess.run(["sh", "-c", plan[plan.index("printf") :]], capture_output=True, text=True, check=True).stdout
+    path, completion = [line.strip() for line in shown.splitlines() if line.startswith("    ")]
+    assert completion == "reaper --install-completion"
+    lines = f"{path.replace(f'{ROOT}/{tmp_path}/bin', str(Path(sys.executable).parent))}\nreaper --version"
+    found = subprocess.run(["sh", "-c", lines], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.split()[0]) == (0, "reaper")
