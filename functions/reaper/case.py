@@ -72,7 +72,7 @@ class Evidence:
     """A reading in brief: how many buckets had a point, the last busy one, the highest value, and the level it counts above (None: any value).
 
     `slots`: at most 56 of six hours each, up to the end of the window; empty if nothing is drawn. Activity: the highest value in
-    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0.
+    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0. `seen_at`: when an earlier sweep read it.
     """
 
     signal: str
@@ -84,6 +84,7 @@ class Evidence:
     complete: bool
     slots: tuple[int, ...] = ()
     busy_above: float | None = 0.0
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,16 @@ class Case:
     busy_from: datetime | None = None
     busy_hours: int = 0
     excess_usd_per_hour: float = 0.0
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether this run read its signals, and doesn't just know a use that an earlier one saw."""
+        return not any(evidence.seen_at for evidence in self.evidence)
+
+    @property
+    def lacks_reply(self) -> bool:
+        """Whether a reply was incomplete and showed no use, which leaves unknown what is neither young nor exempt."""
+        return self.verdict.state is not State.ACTIVE and not all(evidence.complete for evidence in self.evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +220,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one target and kind was read. `calls` counts API calls by permission name; retries of the SDK are not counted."""
+    """How much of one target and kind was read. `calls` counts API calls by permission name, `metrics` the metrics requested of CloudWatch; retries
+    of the SDK are not counted.
+    """
 
     cloud: str
     account: str
@@ -219,6 +232,7 @@ class Coverage:
     account_name: str | None = None
     resources: int = 0
     calls: Mapping[str, int] = field(default_factory=dict)
+    metrics: int = 0
     missing: str | None = None
     error: str | None = None
 
@@ -247,6 +261,7 @@ class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
     `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
+    `gb_seconds`: what its function is billed for, if that is known.
     """
 
     finished_at: datetime
@@ -254,6 +269,7 @@ class FinishedRun(Run):
     report_tags: tuple[str, ...] = ()
     currency: Currency = DOLLARS
     budgets: tuple[BudgetUse, ...] = ()
+    gb_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
-from reaper.limits import PlaceCount, PlaceCounts
+from reaper.limits import PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished
-from reaper.pending.holds import KindInTarget, RunScope
+from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction

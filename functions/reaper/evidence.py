@@ -69,8 +69,11 @@ def busy_hours(observation: Observation) -> tuple[datetime | None, int]:
 def is_recent(observation: Observation, window: Window) -> bool:
     """Whether it was used, created or changed so recently that no rule that may match it, and no tag of its own, can call it idle.
 
-    If the rules that may match differ, only a full read shows whether an earlier use makes a young resource active.
+    If the rules that may match differ, only a full read shows whether an earlier use makes a young resource active. What was silent in an earlier
+    sweep isn't recent until it is read.
     """
+    if not observation.readings and window.known.get(observation.resource.id) == ():
+        return False
     quiet, used = _recent_since(observation.resource, window), last_used(observation)
     if used and used > quiet.under_some_rule:
         return True
@@ -177,6 +180,7 @@ def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
         complete=reading.complete,
         slots=_shared_slots(_slots_of(reading)) if with_slots else (),
         busy_above=reading.busy_above if math.isfinite(reading.busy_above) else None,
+        seen_at=reading.seen_at,
     )
 
 

@@ -92,6 +92,9 @@ class Kind(Generic[C]):
     For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
 
+    `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
+    may stop what is in use.
+
     `activity`, `heartbeat` and `without_proof` are for docs/kinds.md.
     """
 
@@ -118,6 +121,7 @@ class Kind(Generic[C]):
     price_keys: tuple[str, ...] = ()
     needs_setup: str = ""
     has_price: bool = True
+    spares_known: bool = False
 
     @property
     def can_be_started(self) -> bool:

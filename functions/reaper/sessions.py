@@ -22,10 +22,11 @@ MAX_OPENED_AT_ONCE = 8
 
 
 class CloudSession(Protocol):
-    """One target as one kind sees it; both clouds have sessions of this shape."""
+    """One target as one kind sees it; both clouds have sessions of this shape. `metrics`: how many were requested, if the cloud bills each."""
 
     target: Target
     calls: Any
+    metrics: int
     errors: list[CloudError]
     is_over: Callable[[], bool]
 

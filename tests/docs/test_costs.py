@@ -89,7 +89,7 @@ def test_figures_follow_from_unit_prices_and_quantities():
     )
     own, alarm = price["metric of its own for a month"], price["alarm for a month"]
     assert dollars(aws["CloudWatch metrics"][2]) == round(1.25 * 1_000 * 30 * metric, 2)
-    assert dollars(aws["CloudWatch metrics"][6]) == round(1.25 * 100_000 * 720 * metric, 2)
+    assert dollars(aws["CloudWatch metrics"][6]) == round((1.25 + 0.05 * 2.5 * 23) * 100_000 * 30 * metric, 2)
     assert dollars(aws["Lambda"][3]) == pytest.approx((9 + 5) * 720 * second, abs=0.01)
     assert dollars(aws["Lambda"][5]) == pytest.approx((500 * 10 + 360 * 3008 / 1024) * 30 * second, abs=0.01)
     assert dollars(aws["its own metrics"][2]) == round(29 * own * 30 / 720, 2)
@@ -173,12 +173,17 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter[str]]
         (home / "policy.yaml").write_text(f"version: 1\nowners: {{domains: [example.com]}}\nchannels: {channel}\n")
         command = f"sweep --cloud aws --region {','.join(REGIONS)} --mode notify --policy policy.yaml --format json --output report.json"
         server.rules.append(count)
-        for _ in range(2):
+        sweeps: list[Counter[str]] = []
+        for _ in range(3):
             counts.clear()
             program = [sys.executable, "-m", "reaper", *command.split()]
             subprocess.run(program, cwd=home, env={**own, **server.env, "REAPER_LEDGER": "dynamodb://ledger"}, check=True)
+            sweeps.append(Counter(counts))
     text = (home / "report.json").read_text()
     assert json.loads(text)["totals"]["by_state"]["idle"] > 0
+    counts["metrics again"] = min(each["metrics"] for each in sweeps[1:])
+    for what in ("metrics", "cloudwatch:ListMetrics"):  # the first sweep asks about everything, as each does once a day
+        counts[what] = sweeps[0][what]
     counts["kilobytes"] = round(len(text) / 1000)
     return counts
 
@@ -187,6 +192,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter[str]]
     ("what", "supposed"),
     [
         pytest.param("metrics", costs.METRICS * 100, id="metrics requested"),
+        pytest.param("metrics again", costs.SILENT_METRICS * 5, id="metrics requested by a further sweep"),
         pytest.param("reads", costs.READS * 100 + costs.READS_MORE, id="ledger items read"),
         pytest.param("writes", costs.WRITES * 2, id="ledger items written"),
         pytest.param("kilobytes", costs.KILOBYTES * 100, id="size of the report"),

@@ -160,6 +160,22 @@ class IdleShare:
     idle: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceCount:
+    """One place in one run: the resources that no office hours stop. `unanswered`: an incomplete reply about them showed no use."""
+
+    total: int = 0
+    unknown: int = 0
+    idle: int = 0
+    asked: int = 0
+    unanswered: int = 0
+
+    @property
+    def in_doubt(self) -> int:
+        """How many would be unknown if all had been asked about, and been answered as often."""
+        return min(self.total, self.unknown + round((self.total - self.asked) * self.unanswered / max(1, self.asked)))
+
+
 Shares = Mapping[KindInTarget, Sequence[IdleShare]]
 """The idle shares of earlier runs by place, newest first."""
 

@@ -186,7 +186,10 @@ def signal_line(evidence: Evidence) -> str:
 
 
 def _signal_parts(evidence: Evidence) -> Iterator[str]:
-    """Its points, the level above which they count, the peak, and for an activity signal when it was last busy."""
+    """Its points, the level above which they count, the peak, and for an activity signal when it was last busy. Of an earlier sweep's, only that."""
+    if evidence.seen_at:
+        yield f"last busy {utc_text(evidence.last_busy)}, seen {utc_text(evidence.seen_at)}"
+        return
     yield "no points" if not evidence.points else f"{evidence.points} point{'' if evidence.points == 1 else 's'}"
     counts = "busy" if evidence.role is Role.ACTIVITY else "alive"
     yield f"{counts} at any value" if evidence.busy_above is None else f"{counts} above {evidence.busy_above:g}"

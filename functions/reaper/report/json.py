@@ -62,6 +62,11 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "report_tags": list(run.report_tags),
             "budgets": [asdict(budget) for budget in run.budgets],
             "currency": {name: value or None for name, value in asdict(run.currency).items()},
+            "cost": {
+                "metrics_requested": sum(row.metrics for row in report.coverage),
+                "calls": report.totals.calls,
+                "gb_seconds": run.gb_seconds,
+            },
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
         "savings": _savings_json(report.savings) if report.savings else None,
@@ -185,4 +190,5 @@ def _evidence_json(row: Evidence) -> dict[str, Any]:
         "peak": peak,
         "complete": row.complete,
         "busy_above": row.busy_above,
+        "seen_at": utc_text(row.seen_at),
     }

@@ -46,17 +46,19 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Map
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk. Only silent endpoints are described, and then every signal that could show their use is read."""
-    variants = _recent_variants(cloud) if resources else {}
+    """Traffic of all in bulk, but of those known from an earlier sweep. Only silent endpoints are described, and then every signal that could
+    show their use is read.
+    """
+    unknown = [r for r in resources if r.id not in window.known]
+    variants = _recent_variants(cloud) if unknown else {}
     queries = {
-        r.id: look.traffic_queries(r.name, variants.get(r.name, ()))
-        for r in resources
-        if r.status not in {"Creating", "Deleting"}
+        r.id: look.traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
     }
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in resources], window)
+    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
     silent = []
     for resource in resources:
-        observation = Observation(resource=resource, readings=_to_readings(queries.get(resource.id, {}), traffic))
+        readings = window.known.get(resource.id) or _to_readings(queries.get(resource.id, {}), traffic)
+        observation = Observation(resource=resource, readings=readings)
         if settled := _settled_without_look(observation, window):
             yield settled
         else:
@@ -193,4 +195,5 @@ KIND = Kind(
     console_url=console_url,
     keep_line=sagemaker.keep_line,
     price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
+    spares_known=True,
 )

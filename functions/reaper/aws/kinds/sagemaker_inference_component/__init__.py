@@ -78,22 +78,23 @@ def contained_resource(
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk; a description of every component on an endpoint that has a silent one.
+    """Traffic of all in bulk, but of those known from an earlier sweep; a description of every component on an endpoint that has a silent one.
 
     A component that was read alone brings its siblings, the others of its endpoint: adapters among them are part of it.
     """
     names = {r.name for r in resources}
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
-    queries = {r.name: _traffic_queries(r.name) for r in every}
-    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in every], window)
-    observations = {
-        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in every
-    }
+    observations = {r.name: Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
+    observations |= _first_looks(cloud, [r for r in every if r.id not in window.known], window)
     silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
-    whole = [query for name in silent for query in (*queries[name], *_heartbeat_queries(name))]
+    endpoints = {details_of(observations[name].resource).endpoint_name for name in silent}
+    # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
+    in_use = [r for r in every if window.known.get(r.id) and details_of(r).endpoint_name in endpoints]
+    observations |= _first_looks(cloud, in_use, window)
+    whole = [query for name in silent for query in (*_traffic_queries(name), *_heartbeat_queries(name))]
     results = metrics.fetch_metrics(cloud, whole, window)
     observations |= {name: replace(observations[name], readings=_all_readings(name, results)) for name in silent}
-    described = _describe_hosted(cloud, every, {details_of(observations[name].resource).endpoint_name for name in silent})
+    described = _describe_hosted(cloud, every, endpoints)
     closer = [
         _to_observation(observation, described, observations, window)
         if name in silent
@@ -102,6 +103,15 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
         if name in names
     ]
     yield from _with_region_facts(cloud, closer)
+
+
+def _first_looks(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, Observation]:
+    """The recent traffic of these, by name."""
+    queries = {r.name: _traffic_queries(r.name) for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in resources], window)
+    return {
+        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in resources
+    }
 
 
 def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
@@ -328,4 +338,5 @@ KIND = Kind(
     console_url=console_url,
     keep_line=sagemaker.keep_line,
     has_price=False,
+    spares_known=True,
 )
