@@ -49,7 +49,8 @@ class Window:
     What was busy, created or changed after `RecentSince.under_some_rule` needs no closer look: no rule calls it idle. `recent_since` is that
     time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range; `in_full`: that of
     these IDs does. `read_cached(ids)`
-    has what earlier sweeps stored.
+    has what earlier sweeps stored. `recent_since_of(resource)` is that time for a resource whose price and size were listed as unknown and are
+    described by now; None if its rule can't be found.
     """
 
     start: datetime
@@ -59,6 +60,7 @@ class Window:
     reads_in_full: bool = False
     in_full: frozenset[str] = frozenset()
     read_cached: Callable[[Iterable[str]], Mapping[str, CachedDescription]] = nothing_cached
+    recent_since_of: Callable[[Resource], RecentSince | None] = lambda described: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

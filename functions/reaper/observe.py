@@ -22,7 +22,7 @@ from reaper.model import BilledPart, Resource, Run, Status, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache
 from reaper.observing.cache import ConfigurationCache, KindCache
-from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
+from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id, recent_since_of
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -238,6 +238,7 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
         recent_since_by_id=recent,
         read_cached=_without_deletable(judged, policy, read_cached),
         in_full=job.context.in_full,
+        recent_since_of=partial(recent_since_of, policy=policy, prices=job.context.prices, now=job.now),
     )
     described: dict[str, CachedDescription] = {}
     unobserved = {(resource.id, resource.name): resource for resource in resources}
