@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
+from on_azure.conftest import CLUSTER, DEPLOYMENT, HOUR, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from on_azure.prepared_actions import find_resource
 from reaper import registry
 from reaper.azure import workspaces
@@ -198,3 +198,65 @@ def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession
     with pytest.raises(CloudError, match="no longer exists") as caught:
         assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), resource, order)
     assert caught.value.reason is Reason.GONE
+
+
+READ_ENDPOINT = "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/read"
+READ_DEPLOYMENT = "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/read"
+
+
+def test_silent_endpoints_of_a_workspace_are_read_by_one_list(vision: Workspace, run_sweep: Sweep):
+    for name in ("blue", "green", "red"):
+        silent(vision, "shared", name)
+    for number in range(4):
+        silent(vision, f"e{number}", f"d{number}")
+    result = run_sweep(DEPLOYMENT)
+    assert len(result.idle()) == 7
+    calls = result.coverage(DEPLOYMENT).calls
+    assert (calls[READ_ENDPOINT], calls[READ_DEPLOYMENT]) == (1, 5)
+
+
+@pytest.mark.parametrize("what", ["fails", "lacks one", "has an odd row"])
+def test_what_such_a_list_does_not_show_is_read_alone(server: Server, vision: Workspace, run_sweep: Sweep, what: str):
+    for number in range(3):
+        silent(vision, f"e{number}", f"d{number}")
+    if what == "fails":
+        server.rules.append(on("GET", ".*/onlineEndpoints", error(403, "AuthorizationFailed", "no")))
+    else:
+        odd = {"lacks one": lambda body: body["value"].pop(), "has an odd row": lambda body: body["value"][0].pop("properties")}
+        server.rules.append(changed(server, "/onlineEndpoints", odd[what]))
+    result = run_sweep(DEPLOYMENT)
+    assert (len(result.idle()), result.coverage(DEPLOYMENT).status) == (3, "ok")
+    assert result.coverage(DEPLOYMENT).calls[READ_ENDPOINT] == (4 if what == "fails" else 2)
+
+
+def test_what_only_such_a_list_shows_counts(server: Server, vision: Workspace, run_sweep: Sweep):
+    for number in range(3):
+        silent(vision, f"e{number}", f"d{number}")
+    stale_graph(server)
+    run_sweep(DEPLOYMENT)
+    find = vision.world.estate.find
+    find(f"{vision.id}/onlineEndpoints/e0")["properties"]["provisioningState"] = "Updating"
+    find(f"{vision.id}/onlineEndpoints/e1")["tags"] = {"reaper:keep": "true"}
+    result = run_sweep(DEPLOYMENT)
+    assert [result.state(f"d{number}") for number in range(3)] == [State.YOUNG, State.EXEMPT, State.IDLE]
+
+
+def test_only_what_was_silent_is_read_over_the_whole_window(server: Server, vision: Workspace, run_sweep: Sweep):
+    used = vision.endpoint("busy").deployment("green")
+    signals.requests(used, 1, since=LONG_AGO, until=NOW - 5 * HOUR)
+    idle = silent(vision, "search", "blue")
+    result = run_sweep(DEPLOYMENT)
+    assert (result.state("green"), result.verdict("blue")) == (State.ACTIVE, PROVEN)
+    reads = [
+        (r.query["starttime"], sorted(r.body["resourceids"])) for r in server.requests if r.path.endswith("metrics:getBatch")
+    ]
+    assert [ids for _, ids in reads] == [sorted([used.id, idle.id]), [idle.id]]
+    assert [start[:10] for start, _ in reads] == ["2026-11-20", "2026-11-07"]
+
+
+def test_an_incomplete_reply_is_not_made_whole_by_a_second_one(server: Server, vision: Workspace, run_sweep: Sweep):
+    one = silent(vision, "search", "blue")
+    server.metrics.fail(one.id, "RequestsPerMinute")
+    result = run_sweep(DEPLOYMENT)
+    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
+    assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1
