@@ -61,15 +61,19 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
             yield settled
         else:
             silent.append(observation)
+    del queries, traffic  # the closer look needs the memory
     yield from _observe_silent(cloud, silent, window)
 
 
 def _observe_silent(cloud: CloudSession, silent: Sequence[Observation], window: Window) -> Iterator[Observation]:
     """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
     cached = window.read_cached([one.resource.id for one in silent]) if silent else {}
-    closer = cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), silent)
-    yield from (one for one in closer if isinstance(one, Observation))
-    described = [one for one in closer if isinstance(one, CloserLook)]
+    described: list[CloserLook] = []
+    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), silent):
+        if isinstance(closer, Observation):
+            yield closer
+        else:
+            described.append(closer)
     looks = look.with_endpoint_details(cloud, look.with_component_queries(cloud, described), window)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
