@@ -241,22 +241,30 @@ def test_what_only_such_a_list_shows_counts(server: Server, vision: Workspace, r
     assert [result.state(f"d{number}") for number in range(3)] == [State.YOUNG, State.EXEMPT, State.IDLE]
 
 
+def reads(server: Server) -> list[tuple[str, set[str]]]:
+    """The day on which each batch of metrics begins, and the names of the deployments in it."""
+    batches = [request for request in server.requests if request.path.endswith("metrics:getBatch")]
+    return [(r.query["starttime"][:10], {i.rpartition("/")[2] for i in r.body["resourceids"]}) for r in batches]
+
+
 def test_only_what_was_silent_is_read_over_the_whole_window(server: Server, vision: Workspace, run_sweep: Sweep):
-    used = vision.endpoint("busy").deployment("green")
-    signals.requests(used, 1, since=LONG_AGO, until=NOW - 5 * HOUR)
-    idle = silent(vision, "search", "blue")
+    for number in range(50):
+        used = vision.endpoint(f"busy-{number}").deployment(f"used-{number}")
+        signals.requests(used, 1, since=LONG_AGO, until=NOW - 5 * HOUR)
+    silent(vision, "search", "blue")
+    unread = silent(vision, "odd", "green")
+    server.metrics.fail(unread.id, "RequestsPerMinute")
     result = run_sweep(DEPLOYMENT)
-    assert (result.state("green"), result.verdict("blue")) == (State.ACTIVE, PROVEN)
-    reads = [
-        (r.query["starttime"], sorted(r.body["resourceids"])) for r in server.requests if r.path.endswith("metrics:getBatch")
-    ]
-    assert [ids for _, ids in reads] == [sorted([used.id, idle.id]), [idle.id]]
-    assert [start[:10] for start, _ in reads] == ["2026-11-20", "2026-11-07"]
+    assert {result.state(f"used-{number}") for number in range(50)} == {State.ACTIVE}
+    assert (result.verdict("blue"), result.state("green")) == (PROVEN, State.UNKNOWN)
+    assert result.coverage(DEPLOYMENT).status == "partial"
+    first, second, whole = reads(server)
+    assert (first[0], second[0], len(first[1] | second[1])) == ("2026-11-20", "2026-11-20", 52)
+    # A second reply wouldn't make an incomplete one whole.
+    assert whole == ("2026-11-07", {"blue"})
 
 
-def test_an_incomplete_reply_is_not_made_whole_by_a_second_one(server: Server, vision: Workspace, run_sweep: Sweep):
-    one = silent(vision, "search", "blue")
-    server.metrics.fail(one.id, "RequestsPerMinute")
-    result = run_sweep(DEPLOYMENT)
-    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
-    assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1
+def test_what_fits_into_one_call_is_read_over_the_whole_window_at_once(server: Server, vision: Workspace, run_sweep: Sweep):
+    silent(vision, "search", "blue")
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
+    assert reads(server) == [("2026-11-07", {"blue"})]

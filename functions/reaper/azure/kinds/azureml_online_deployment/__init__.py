@@ -6,6 +6,7 @@ Cost is `instanceType` times `sku.capacity`: https://learn.microsoft.com/azure/m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -64,11 +65,16 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
 
 
 def _with_all_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> list[Observation]:
-    """The observations with their readings, those that are free apart. Of what was used in the last hours, the readings begin there."""
+    """The observations with their readings, those that are free apart. Of what was used in the last hours, the readings begin there, unless
+    all of its region fits into one call.
+    """
+    billed = [one for one in observations if not one.free_because]
+    large = {region for region, count in Counter(one.resource.region for one in billed).items() if count > metrics.MAX_RESOURCES}
     starts = {
-        one.resource.id: window.start if azureml.is_settled(one) else first_read_from(one.resource, window)
-        for one in observations
-        if not one.free_because
+        one.resource.id: first_read_from(one.resource, window)
+        if one.resource.region in large and not azureml.is_settled(one)
+        else window.start
+        for one in billed
     }
     in_full = [one for one in observations if starts.get(one.resource.id) == window.start]
     others = [one for one in observations if starts.get(one.resource.id, window.start) > window.start]
