@@ -25,7 +25,7 @@ from sandbox import HERE, Serving, Took
 
 POLICY = "version: 1\nowners: {domains: [example.com]}\n"
 SWEEP = ["reaper", "sweep", "--cloud", "azure", "--kind", "azureml-online-deployment", "--format", "json", "--output"]
-SAME = ("state", "confidence", "last_busy", "rule", "size", "usd_per_hour", "step", "could", "tags", "owner", "error")
+SAME = ("state", "confidence", "last_busy", "rule", "size", "usd_per_hour", "step", "tags", "owner", "error")
 """The parts of a finding that two versions must agree on. The others change with the time of the sweep."""
 Findings = dict[str, dict[str, Any]]
 
