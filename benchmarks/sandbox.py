@@ -1,6 +1,6 @@
 """The simulated cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
 
-usage: sandbox.py mixed|hard|day COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
+usage: sandbox.py mixed|night|hard|day COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Fleet:
             import day
 
             return day.plans(self.count)
-        return fleet.hard(self.count) if self.name == "hard" else fleet.mixed(self.count, self.share)
+        if self.name == "hard":
+            return fleet.hard(self.count)
+        return fleet.mixed(self.count, self.share, at_night=self.name == "night")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

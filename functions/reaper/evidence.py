@@ -81,7 +81,7 @@ def is_recent(observation: Observation, window: Window) -> bool:
 
 
 def first_read_from(resource: Resource, window: Window) -> datetime:
-    """The hour from which a first read has to start to find every use that rules out idleness.
+    """The hour from which a first read has to start to find every use that may rule out idleness, also under a rule that a closer look finds.
 
     A young resource needs the whole window, because it isn't read again: its last use is the last one that the first signals show. Signals
     that only a full read covers (the queue of an asynchronous endpoint, the components of a host) aren't shown while it is young.
@@ -89,7 +89,7 @@ def first_read_from(resource: Resource, window: Window) -> datetime:
     quiet = _recent_since(resource, window)
     if window.reads_in_full or resource.id in window.in_full or _is_young(resource, quiet):
         return window.start
-    start = min(quiet.under_some_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+    start = min(quiet.under_every_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
     return max(window.start, start)
 
 

@@ -50,7 +50,8 @@ class Window:
     time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range; `in_full`: that of
     these IDs does. `read_cached(ids)`
     has what earlier sweeps stored. `known`: the readings of what needs no first look, by ID: a use that an earlier sweep saw and that still
-    makes it active, or none if it was silent then and needs its whole window at once.
+    makes it active, or none if it was silent then and needs its whole window at once. `recent_since_of(resource)` is that time for a resource whose price and size were listed as unknown and are
+    described by now; None if its rule can't be found.
     """
 
     start: datetime
@@ -61,6 +62,7 @@ class Window:
     in_full: frozenset[str] = frozenset()
     read_cached: Callable[[Iterable[str]], Mapping[str, CachedDescription]] = nothing_cached
     known: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    recent_since_of: Callable[[Resource], RecentSince | None] = lambda described: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache
 from reaper.observing.cache import ConfigurationCache, KindCache
 from reaper.observing.uses import LastUse, key_of, known_readings, seen_use
-from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
+from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id, recent_since_of
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -242,6 +242,7 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
         read_cached=_without_deletable(judged, policy, read_cached),
         in_full=job.context.in_full,
         known=known_readings(judged, stored, recent, job.context.in_full, job.now),
+        recent_since_of=partial(recent_since_of, policy=policy, prices=job.context.prices, now=job.now),
     )
     uses: dict[bytes, LastUse] = {}
     described: dict[str, CachedDescription] = {}

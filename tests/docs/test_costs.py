@@ -20,6 +20,7 @@ import pytest
 
 from deploy import bicep, policies
 from deploy.translate import translate
+from fakes.builders import NOW
 from fakes.memory_ledger import InMemoryLedger
 from fakes.sample_findings import report
 from fakes.sweeps import SweepOrder, sweep
