@@ -292,7 +292,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
         decisions=tuple(
-            _with_next(_narrowed(_with_reminders(planned, phase), phase.context.agreed), planned, phase)
+            _with_next(_narrowed(_with_reminders(planned, phase), phase.context.agreed), planned, limited, phase)
             for planned in limited.planned
         ),
         untold=untold,
@@ -356,9 +356,12 @@ def _narrowed(decision: Decision, agreed: PlanFile | None) -> Decision:
     return plan_file.narrow_to_plan(decision, agreed)
 
 
-def _with_next(decision: Decision, planned: Planned, phase: _Phase) -> Decision:
-    """The decision with what the policy leads to, and what the kind could do. A hold, or whatever keeps it from being decided, blocks that."""
+def _with_next(decision: Decision, planned: Planned, limited: Limited, phase: _Phase) -> Decision:
+    """The decision with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
     case, step, now = decision.reported_case, planned.decision.step, phase.now
-    is_kept = planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
+    place = holds.kind_in_target_of(case)
+    jumps = step.name is StepName.NONE and not limited.unusual.isdisjoint({place, holds.run_place(place)})
+    is_quiet = jumps and not plan.follows_hours(case, planned.memory, now)
+    is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
     following = coming.next_action(case, planned.memory, now, step if is_kept else None, phase.context.policy.prices.shown_in)
     return replace(decision, next=following, could=coming.possible_action(case, now))

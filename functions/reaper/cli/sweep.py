@@ -69,5 +69,5 @@ def sweep_once(
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
     if fail_on_cost is not None and (clause := unpriced_clause(report)):
-        print_message(f"--fail-on-cost doesn't count idle resources without a known price: {clause.partition(' ')[0]}")
+        print_message(f"--fail-on-cost: not counted, because their price is unknown: {clause.partition(' ')[0]}")
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))
