@@ -61,6 +61,7 @@ check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates a
 	$(BIN)/mypy
 	PYTHONPATH=functions:sandbox $(BIN)/lint-imports
 	$(BIN)/python -m docs.kinds --check
+	$(BIN)/python -m docs.costs --check
 	$(BIN)/pytest -q -n 2 $(CHECKED)
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/python infra/aws/target_role.py --check
@@ -110,8 +111,9 @@ bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and 
 pictures: $(VENV)/.dev ## Renew the pictures in docs/images.
 	PICTURES=1 $(BIN)/pytest -q -n 2 tests/e2e/test_report_page.py tests/e2e/test_mail_look.py tests/e2e/test_snooze_page.py
 
-docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; and infra/aws/target-role.yaml.
+docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table; docs/costs.md; infra/aws/target-role.yaml.
 	$(BIN)/python -m docs.kinds
+	$(BIN)/python -m docs.costs
 	$(BIN)/python infra/aws/target_role.py
 
 prices: $(VENV)/.demo ## Write the price snapshot from price lists: AWS=index.json AZURE='page1.json page2.json' AS_OF=2026-11-20.

@@ -98,7 +98,14 @@ def test_a_hold_blocks_what_is_due():
     hold = Step(name=StepName.HOLD, because="on hold, because 4 actions exceed max_acts: 3")
     coming = next_action(case(acts=BOTH, action=Ceiling.STOP), announced(StepName.STOP, 9 * DAY), NOW, hold)
     assert coming is not None
-    assert (coming.at, coming.blocked_because) == (None, hold.because)
+    assert (coming.at, coming.blocked_because) == (NOW, hold.because)
+
+
+def test_a_resource_that_was_not_decided_has_no_date():
+    other = Step(name=StepName.NONE, because="another sweep is processing this target")
+    coming = next_action(case(acts=BOTH, action=Ceiling.STOP), announced(StepName.STOP, 9 * DAY), NOW, other)
+    assert coming is not None
+    assert (coming.at, coming.blocked_because) == (None, other.because)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from reaper.handover import Decided, Decision, Observed
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
 from reaper.observe import observe
 from reaper.pending import plan_file
-from reaper.pending.plan_file import PlanFile
+from reaper.pending.plan_file import PlanFile, PlannedAction
 from reaper.run import OpenRun
 
 
@@ -186,8 +186,14 @@ def test_a_plan_file_narrows_what_is_decided(deployment: FakeDeployment, agreed:
     opened, observed = observed_run(deployment)
     case = observed.cases[0]
     state = plan_file._resource_state(case) | agreed.get("seen", {})
-    actions = {case.resource.id: {"id": case.resource.id, **agreed, "seen": state}} if agreed else {}
-    file = PlanFile(actions_by_id=actions, held_count=0, scope={}, policy_sha256="", made_at=deployment.now)
+    thing = case.resource
+    action = PlannedAction(
+        id=thing.id, kind=thing.kind, name=thing.name, target=thing.target, region=thing.region,
+        action=StepName(agreed.get("move", "stop")), saves_usd_per_hour=None, owner=None, state=state,
+    )  # fmt: skip
+    file = PlanFile(
+        actions_by_id={thing.id: action} if agreed else {}, held=(), scope={}, policy_sha256="", made_at=deployment.now
+    )
     decision = only(decide([observed], replace(opened.decide, agreed=file)))
     assert (decision.step.name, decision.outcome.result) == (step, result)
 

@@ -20,7 +20,9 @@ from reaper.ledger.forget import forget_address
 from reaper.ledger.store import Category
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience, Message
+from reaper.report import explain
 from reaper.report import json as report_json
+from reaper.report.explain import ExplainContext
 from reaper.run import run_phases
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import LinkSigner
@@ -88,6 +90,10 @@ def test_the_fallback_gets_a_notice_and_a_full_grace(disowned: FakeDeployment):
             desk(disowned.ledger, now=disowned.now),
         ).body
     )
+    known = ExplainContext(policy=disowned.policy, now=disowned.now, memories={finding.case.resource.id: disowned.memory("nb-7")})
+    explained = explain.render(report, "nb-7", known) or ""
+    assert f"{ADMINS} (fallback; {DANA} said it isn't theirs)" in explained
+    assert f"not theirs, says {DANA}, 2026-11-21T10:17:00Z" in explained
     assert [finding_of(sweep(disowned, days=1), "nb-7").step.name for _ in range(2)] == [StepName.NONE] * 2
     assert disowned.cloud.log == []
     sweep(disowned, days=1, hours=1)
@@ -218,7 +224,7 @@ def test_a_conclude_that_runs_twice_leaves_the_sent_link_alone(deployment: FakeD
     assert click(deployment, mail, do="keep").status == 200
 
 
-def test_without_its_row_a_mail_goes_out_with_the_tag_and_the_failure_is_reported(monkeypatch: pytest.MonkeyPatch):
+def test_a_mail_whose_row_fails_goes_out_with_the_tag_and_a_failure(monkeypatch: pytest.MonkeyPatch):
     class NoVisits(FailingLedger):
         def add_visit(self, visit: object) -> None:
             raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "slow down")

@@ -50,6 +50,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
         busy_from=busy_from,
         busy_hours=bits,
+        excess_usd_per_hour=_excess_usd_per_hour(resource, usd, kind, prices),
     )
 
 
@@ -93,6 +94,15 @@ def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], 
         if usd is not None and (parts_left == () or price):
             saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
     return saves
+
+
+def _excess_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> float:
+    """What of its cost its own autoscaling may end. All of it if that has no price: no saving may contain it."""
+    parts_anyway = kind.parts_anyway(resource)
+    if usd is None or parts_anyway == resource.parts:
+        return 0.0
+    price = prices.price(replace(resource, parts=parts_anyway))
+    return usd if price is None else round(usd - price.usd_per_hour, 6)
 
 
 def _wasted_usd(price: Price | None, idle_for: timedelta | None) -> float | None:

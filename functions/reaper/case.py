@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from reaper.model import ACTIONS, BudgetUse, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
-from reaper.text import DOLLARS, LIST_PRICES, Currency
+from reaper.text import DOLLARS, Currency
+
+if TYPE_CHECKING:
+    from reaper.savings.overview import Overview
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
@@ -87,7 +91,8 @@ class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
+    of its cost autoscaling may end by itself.
     """
 
     resource: Resource
@@ -102,14 +107,30 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+    excess_usd_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReason:
+    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
+
+    `after`: what follows the release.
+    """
+
+    because: str
+    since: datetime | None = None
+    release: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to do now with one resource, and why."""
+    """What to do now with one resource, and why. Of a hold: the action that waits (`held`), and each limit or jump over it."""
 
     name: StepName
     because: str
+    held: StepName | None = None
+    hold_reasons: tuple[HoldReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +157,7 @@ PLANNED = Outcome(result=Result.PLANNED)
 class NextAction:
     """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
 
-    `at`: None if something other than a missing notice blocks it.
+    `at`: None if something other than a missing notice or a hold blocks it.
     """
 
     step: StepName
@@ -150,8 +171,7 @@ class Finding:
     """One line of the report. `memory`: its ledger record; None if none was read or there is none.
 
     `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
-    the policy. Both are None unless it is idle. `host_share`: what of its host's price it accounts for, if known. No total counts it: the host's
-    own line does.
+    the policy. Both are None unless it is idle. `host_share`: the part of its host's price that is its own; in no total.
     """
 
     case: Case
@@ -221,10 +241,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
-
-    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
-    """
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. The others are the policy's."""
 
     finished_at: datetime
     pause: Pause | None = None
@@ -246,25 +263,8 @@ class Money:
 def money_of(findings: Iterable[Finding]) -> Money:
     """What these cost together."""
     findings = list(findings)
-    prices = [f.price.usd_per_hour for f in findings if f.price]
-    return Money(
-        count=len(findings),
-        unpriced=len(findings) - len(prices),
-        usd_per_hour=sum(prices),
-        wasted_usd=sum(f.wasted_usd or 0 for f in findings),
-    )
-
-
-def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
-    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
-    own = {finding.price.own for finding in findings if finding.price}
-    costs = {
-        (True,): "Costs are your own prices, from the policy.",
-        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
-    }.get(tuple(sorted(own)), LIST_PRICES)
-    if currency.code == DOLLARS.code:
-        return costs
-    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
+    prices, wasted = [f.price.usd_per_hour for f in findings if f.price], sum(f.wasted_usd or 0 for f in findings)
+    return Money(count=len(findings), unpriced=len(findings) - len(prices), usd_per_hour=sum(prices), wasted_usd=wasted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +321,15 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money."""
+    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money.
+
+    `savings`: None if there is no ledger or it can't be read.
+    """
 
     run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+    savings: Overview | None = None
 
     @cached_property
     def idle(self) -> list[Finding]:

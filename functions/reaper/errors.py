@@ -7,6 +7,8 @@
   x ActionWithdrawn   an action that isn't begun, or isn't continued (`acting`)
   x ConcludeTakenOver another process is concluding the run by now (`workflow`)
   x InvalidLink       an invalid snooze link (`snooze.token`)
+* KeyboardInterrupt
+  x Interrupted       Ctrl-C, with what was done until then
 """
 
 from __future__ import annotations
@@ -40,6 +42,10 @@ NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on re
 
 class ReaperError(Exception):
     """Root of the tree; the command line shows its text and exits with status 2."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A person ended the command. The text says what was done and what wasn't."""
 
 
 class SettingsError(ReaperError):

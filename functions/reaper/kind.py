@@ -47,7 +47,7 @@ def account_of(resource: Resource) -> str:
 class ActionSpec:
     """What one action does to a resource of a kind, and how to undo it, for people.
 
-    `participle` completes "It will be ...". `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
+    `participle` completes "It will be ...". `noun`: what it is called, if not by its name. `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
     `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then.
     """
 
@@ -56,6 +56,7 @@ class ActionSpec:
     undo: str
     permissions: tuple[str, ...]
     no_effect_where: str = ""
+    noun: str = ""
 
 
 def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -68,6 +69,11 @@ def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...
     return ()
 
 
+def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
+    """What is paid for without any action, if nothing scales it in by itself."""
+    return resource.parts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
@@ -76,7 +82,8 @@ class Kind(Generic[C]):
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
-    what is still paid for after one of them. The code of the actions is in the kind's folder or module `acting`, not here.
+    what is still paid for after one of them; `parts_anyway(resource)`, what would be without any, once its autoscaling has scaled it in. The
+    code of the actions is in the kind's folder or module `acting`, not here.
 
     For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
@@ -100,6 +107,7 @@ class Kind(Generic[C]):
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
+    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts
     actions: Mapping[StepName, ActionSpec] = field(default_factory=dict)
     details: type | None = None
     commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.case import Case, Step
+from reaper.case import Case, HoldReason, Step
 from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import (
@@ -37,6 +37,8 @@ from reaper.text import format_usd
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
 
+RELEASE_ALL = "--all"
+"""The option of `reaper release` that ends the holds of whole runs, too."""
 MIN_FOR_JUMP = 3
 """This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier sweeps to compare with."""
 
@@ -81,16 +83,6 @@ class _Caps:
     needs_price: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reason:
-    """Why an action is on hold: since when, by the row with that key, and the sentence. `after`: what follows a release."""
-
-    key: str
-    since: datetime
-    because: str
-    after: str = ""
-
-
 PlannedCases = Sequence[tuple[Case, Step]]
 
 
@@ -126,7 +118,9 @@ def hold_over_limits(
     return LimitedSteps(
         steps=[_held_step(step, case, over.get(case.resource.id, ())) for case, step in planned],
         rows=after,
-        since={resource_id: frozenset(why.since for why in reasons) for resource_id, reasons in over.items() if reasons},
+        since={
+            resource_id: frozenset(why.since for why in reasons if why.since) for resource_id, reasons in over.items() if reasons
+        },
     )
 
 
@@ -365,26 +359,39 @@ def _over_shares(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps) ->
     return {exceeded: "; ".join(sorted(texts)) for exceeded, texts in reasons.items()}
 
 
-def _jumps_over(case: Case, rows: HoldRows) -> list[_Reason]:
+def _jumps_over(case: Case, rows: HoldRows) -> list[HoldReason]:
     """The jumps over an action. No calendar's action is on hold because of one, and no release of that action helps."""
     if is_stopped_by_hours(case):
         return []
     after = "; its owner then gets a new notice first"
-    standing = ((b, b.since) for b in holds.breakers_over(case, rows) if b.since)
-    return [_Reason(key=holds.key_of_place(b.place), since=since, because=b.because, after=after) for b, since in standing]
+    jumps = (breaker for breaker in holds.breakers_over(case, rows) if breaker.since)
+    return [
+        HoldReason(because=b.because, since=b.since, release=_release_options(holds.key_of_place(b.place), case), after=after)
+        for b in jumps
+    ]
 
 
-def _holds_over(case: Case, rows: HoldRows) -> list[_Reason]:
-    return [_Reason(key=key, since=hold.since, because=hold.because) for key, hold in holds.holds_over(case, rows)]
+def _holds_over(case: Case, rows: HoldRows) -> list[HoldReason]:
+    return [
+        HoldReason(because=hold.because, since=hold.since, release=_release_options(key, case))
+        for key, hold in holds.holds_over(case, rows)
+    ]
 
 
-def _held_step(step: Step, case: Case, why: Sequence[_Reason]) -> Step:
+def _release_options(key: str, case: Case) -> str:
+    """The options of `reaper release` that end what the row with that key holds."""
+    return RELEASE_ALL if key == ALL_ACCOUNTS else f"--account {case.resource.target.account}"
+
+
+def _held_step(step: Step, case: Case, why: Sequence[HoldReason]) -> Step:
     if not why or step.name not in ENDING_ACTIONS:
         return step
-    since = f"{min(reason.since for reason in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    since = f"{min(reason.since for reason in why if reason.since).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     reasons = "; ".join(dict.fromkeys(reason.because for reason in why))
-    options = "--all" if any(reason.key == ALL_ACCOUNTS for reason in why) else f"--account {case.resource.target.account}"
+    options = max((reason.release for reason in why), key=RELEASE_ALL.__eq__)
     return Step(
         name=StepName.HOLD,
         because=f"would {step.name}, but is on hold since {since}: {reasons}. Run `reaper release {options}` to allow it{why[0].after}",
+        held=step.name,
+        hold_reasons=tuple(dict.fromkeys(why)),
     )

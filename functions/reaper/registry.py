@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from reaper.kind import Kind
+from reaper.model import StepName
 
 if TYPE_CHECKING:
     from reaper.acting.contract import ActionFunctions
@@ -51,6 +52,13 @@ def can_be_started(name: str) -> bool:
     """Whether the reaper can start a resource of that kind again, so that office hours may stop it. Not one that this version doesn't know."""
     found = find_kind(name)
     return found is not None and found.can_be_started
+
+
+def action_noun(name: str, action: StepName) -> str:
+    """What that kind calls an action: `stop`, or for an endpoint `scale-in`."""
+    found = find_kind(name)
+    spec = found.actions.get(action) if found else None
+    return (spec.noun if spec else "") or action.value
 
 
 def action_functions(name: str) -> ActionFunctions[Any]:

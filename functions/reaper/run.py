@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from reaper import __version__, handover
 from reaper.case import Coverage, Report
 from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
-from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.model import Account, Run
 from reaper.prices import price_book
@@ -174,25 +174,33 @@ def new_run(settings: Settings, source: PolicySource, clock: Callable[[], dateti
 
 
 def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
-    """The four phases, one after the other. `hand_over` gets the value of one phase and returns what the next one gets."""
+    """The four phases, one after the other. `hand_over` gets the value of one phase and returns what the next one gets.
+
+    Raises Interrupted, which says what was done, if a person ends it.
+    """
     from reaper.conclude import conclude, leases_of
     from reaper.decide import decide
     from reaper.observe import observe
+    from reaper.pending.interrupted import done_so_far
 
     def observe_some(context: ObserveContext) -> Observed:
         return hand_over(observe(opened.run, context, opened.run.started_at))
 
-    # The variable of a loop would keep the sessions of one context while those of the next are opened.
-    observed = list(map(observe_some, opened.observe))
-    decided = decide(observed, opened.decide)
-    leases = leases_of(decided, opened.conclude.ledger, opened.conclude.clock)
-    with ExitStack() as on_failure:
-        if leases:
-            on_failure.callback(leases.give_back)
-        decided = hand_over(decided)
-        acted = [hand_over(each) for each in _act_on_targets(decided, opened, leases)]
-        on_failure.pop_all()  # conclude gives them back
-    return conclude(observed, decided, acted, opened.conclude)
+    decided, ledger, clock = None, opened.conclude.ledger, opened.conclude.clock
+    try:
+        # The variable of a loop would keep the sessions of one context while those of the next are opened.
+        observed = list(map(observe_some, opened.observe))
+        decided = decide(observed, opened.decide)
+        leases = leases_of(decided, ledger, clock)
+        with ExitStack() as on_failure:
+            if leases:
+                on_failure.callback(leases.give_back)
+            decided = hand_over(decided)
+            acted = [hand_over(each) for each in _act_on_targets(decided, opened, leases)]
+            on_failure.pop_all()  # conclude gives them back
+        return conclude(observed, decided, acted, opened.conclude)
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(done_so_far(opened.run, decided, ledger, clock())) from interrupt
 
 
 def open_ledger(settings: Settings) -> Ledger | None:

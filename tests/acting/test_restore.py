@@ -426,3 +426,40 @@ def test_a_swapped_link_of_a_chain_restores_the_rest_and_says_so():
     assert (result.undone.because, result.undone.run_again) == ("it runs again", True)
     assert "Not restored: what the previous action removed" in result.undone.not_restored[0]
     assert deployment.memory("a").manifest_address == stored.address
+
+
+@pytest.mark.parametrize("wanted", ["churn-blue", "blue", "chur…lue", "endpoint/churn-blue"])
+def test_a_name_or_a_part_that_only_one_has_names_what_is_restored(wanted: str):
+    deployment = stopped(names=("churn-blue", "churn-green"))
+    assert restore.resource_id_of(wanted, deployment.restore_context()) == deployment.cloud.id("churn-blue")
+
+
+def test_a_part_of_two_names_restores_neither_and_lists_both():
+    deployment = stopped(names=("churn-blue", "churn-green"))
+    with pytest.raises(SettingsError, match="fits 2 resources, and nothing was restored") as caught:
+        restore.resource_id_of("churn", deployment.restore_context())
+    assert [line for line in str(caught.value).splitlines() if line.startswith("  reaper restore")] == [
+        f"  reaper restore {deployment.cloud.id(name)}" for name in ("churn-blue", "churn-green")
+    ]
+
+
+def test_only_what_was_acted_on_is_found_by_name():
+    deployment = stopped(names=("churn-blue",))
+    deployment.cloud.add("churn-green")
+    deployment.sweep()
+    assert restore.resource_id_of("churn", deployment.restore_context()) == deployment.cloud.id("churn-blue")
+    with pytest.raises(SettingsError, match="no action on a resource of that name; did you mean churn-blue"):
+        restore.resource_id_of("chrun-blue", deployment.restore_context())
+
+
+def test_a_restored_resource_is_still_found_and_makes_a_part_ambiguous():
+    deployment = stopped(names=("churn-blue", "churn-green"))
+    restore.restore_resource(deployment.cloud.id("churn-blue"), deployment.restore_context())
+    assert restore.resource_id_of("churn-blue", deployment.restore_context()) == deployment.cloud.id("churn-blue")
+    with pytest.raises(SettingsError, match="fits 2 resources"):
+        restore.resource_id_of("churn", deployment.restore_context())
+
+
+def test_the_beginning_of_a_run_id_will_do_if_only_one_has_it():
+    deployment = stopped(names=("a",))
+    assert undone(deployment, "run") == {"a": "it runs again"}

@@ -216,11 +216,11 @@ def _detached_first(delete: Callable[..., None]) -> Callable[..., None]:
 
 
 def _if_present(update: Callable[..., Any]) -> Callable[..., Any]:
-    """moto also updates a resource whose condition doesn't hold, and fails because there is none."""
+    """moto also updates a resource whose condition doesn't hold, and fails because there is none; and it forgets one that it can't update."""
 
     def updated(logical_id: str, resource_json: Any, resources_map: Any, **named: Any) -> Any:
-        is_there = resources_map[logical_id] is not None
-        return update(logical_id, resource_json, resources_map, **named) if is_there else None
+        before = resources_map[logical_id]
+        return before and (update(logical_id, resource_json, resources_map, **named) or before)
 
     return updated
 

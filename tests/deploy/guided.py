@@ -18,6 +18,7 @@ from deploy.cloudformation import Account
 
 PAGE = (sam.ROOT / "docs/deploy-aws.md").read_text()
 UNINSTALL = (sam.ROOT / "docs/uninstall.md").read_text()
+ORGANIZATION = (sam.ROOT / "docs/deploy-aws-organization.md").read_text()
 UNATTENDED = (sam.ROOT / "docs/deploy-aws-unattended.md").read_text()
 TIMEOUT = pytest.mark.timeout(900)
 """Two command lines that take seconds to start, on a busy machine many."""
@@ -26,7 +27,7 @@ TIMEOUT = pytest.mark.timeout(900)
 @contextmanager
 def empty_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """An account of one file's own (what one deploys moto does not keep apart) and a folder with what is deployed; building is another test's."""
-    [_, setup, _, _] = blocks(PAGE, "First deployment")
+    [setup] = blocks(PAGE, "In each new shell")
     try:
         cloudformation.ready()
     except sam.Missing as why:
@@ -76,8 +77,13 @@ def answers(account: Account) -> dict[str, Any]:
 
 def put_policy() -> str:
     """The command that stores the policy, without the check before it."""
-    [_, _, put, _] = blocks(PAGE, "First deployment")
+    [put] = blocks(PAGE, "Your policy")
     return str(put.split("\n", 1)[1])
+
+
+def uninstall() -> list[str]:
+    """The commands that delete the stack, and those that delete what it leaves."""
+    return blocks(UNINSTALL, "On AWS")
 
 
 def deploy_unattended() -> str:

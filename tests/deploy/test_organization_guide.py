@@ -1,4 +1,4 @@
-"""The commands of the page's section on several accounts: the AWS command line accepts each, and they name what the templates have."""
+"""The commands of the page on several accounts: the AWS command line accepts each, and they name what the templates have."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from deploy import cloudformation, guided, sam
 from reaper.aws import organization
 
 ROLE = (sam.ROOT / "infra/aws/target-role.yaml").read_text()
-SECTION = guided.PAGE.split("## Several accounts\n")[1].split("\n## ")[0]
+SECTION, _, FORWARDING = guided.ORGANIZATION.partition("\n## Alarms of other accounts\n")
 BLOCKS = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
-ALARMS = guided.blocks(guided.PAGE, "When an alarm goes off")
+ALARMS = re.findall(r"```sh\n(.*?)```", FORWARDING, re.DOTALL)
 PARAMETERS = set(yaml.safe_load(re.sub(r"!\w+", "", ROLE))["Parameters"])
 NO_CALL = """
 aws() { command aws "$@" --generate-cli-skeleton output; }
@@ -78,7 +78,7 @@ def test_the_stack_set_is_made_as_service_managed_ones_must_be():
 
 def test_the_hub_only_reads_the_organization():
     """A delegated administrator for stack sets may create any role in every member account."""
-    assert "--call-as DELEGATED_ADMIN" not in guided.PAGE
+    assert "--call-as DELEGATED_ADMIN" not in guided.PAGE + guided.ORGANIZATION
     assert "register-delegated-administrator" not in "".join(BLOCKS)
     [grant] = [block for block in BLOCKS if "put-resource-policy" in block]
     [statement] = json.loads(re.search(r"--content '(.*)'\n", grant, re.DOTALL)[1].replace("'\"$HUB\"'", "1"))["Statement"]  # type: ignore[index]

@@ -13,7 +13,7 @@ from moto.s3.models import s3_backends
 
 from deploy import guided, policies, sam
 from deploy.cloudformation import STACK, Account
-from deploy.guided import PAGE, UNATTENDED, UNINSTALL, blocks, guide
+from deploy.guided import PAGE, UNATTENDED, blocks, guide
 from deploy.translate import translate
 
 pytestmark = guided.TIMEOUT
@@ -74,7 +74,7 @@ def test_a_second_installation_has_its_own_answers(account: Account, deployed: s
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
-    [delete, clean] = blocks(UNINSTALL, "On AWS")
+    [delete, clean] = guided.uninstall()
     completed = account.shell(f"stack=ml-idle-reaper-dev\n{guided.put_policy()}{delete}{clean}")
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert account.resources() == before[0], "and only the second one is taken away"
@@ -91,7 +91,7 @@ def test_only_one_branch_of_one_repository_may_deploy():
 
 
 def test_a_policy_file_reaches_parameter_store_whole(account: Account):
-    [_, _, put, _] = blocks(PAGE, "First deployment")
+    [put] = blocks(PAGE, "Your policy")
     completed = account.shell(put)
     assert completed.returncode == 0, completed.stderr
     stored = account.client("ssm").get_parameter(Name="/ml-idle-reaper/policy")["Parameter"]
@@ -128,10 +128,10 @@ def test_a_policy_of_one_line_is_taken(stack, text: str):
 
 def test_the_first_look_makes_the_alarm_mail_by_itself_and_sweeps(account: Account, deployed: str, stack):
     """Without waiting for an evaluation, which is an hour away: each change that is set by hand is mailed at once."""
-    [_, _, _, see] = blocks(PAGE, "First deployment")
+    [[test], [_, look]] = blocks(PAGE, "Test the alarm mail"), blocks(PAGE, "First deployment")
     [silence] = [o["OutputValue"] for o in outputs(account) if o["OutputKey"] == "SilenceAlarm"]
     ring(account, silence, stack["Resources"]["SilenceAlarm"]["Properties"])
-    completed = account.shell(f"set -e\n{first_version(see)}")
+    completed = account.shell(f"set -e\n{test}{first_version(look)}")
     assert completed.returncode == 0, completed.stderr
     alarm = cloudwatch_backends[policies.ACCOUNT][policies.REGION].alarms[silence]
     assert [*(state for *_, state, _ in alarm.history), alarm.state_value][-3:] == ["ALARM", "OK", "ALARM"]
@@ -189,7 +189,7 @@ REFUSED = 'aws() { case "$2" in delete-objects) echo denied >&2; return 254;; li
 
 def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account, left_behind: tuple[str, str]):
     bucket, table = left_behind
-    [_, clean] = blocks(UNINSTALL, "On AWS")
+    [_, clean] = guided.uninstall()
     completed = account.shell(f"{REFUSED}BUCKET={bucket} TABLE={table}\n{clean}")
     assert "not deleted" in completed.stdout, "and it ends at all"
     assert completed.stderr.count("denied") == 1
@@ -197,14 +197,14 @@ def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account,
 
 
 def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, deployed: str):
-    [delete, _] = blocks(UNINSTALL, "On AWS")
+    [delete, _] = guided.uninstall()
     completed = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
     assert (completed.returncode != 0, completed.stdout) == (True, "")
 
 
 def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_behind: tuple[str, str]):
     """The last of this file, because it takes the stack away."""
-    delete, clean = blocks(UNINSTALL, "On AWS")
+    delete, clean = guided.uninstall()
     bucket, table = left_behind
     completed = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
     assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -11,16 +11,13 @@ import parliament
 import pytest
 
 from deploy import policies, sam
-from fakes.sample_findings import report
 from reaper import registry
 from reaper.aws import targets
 from reaper.aws.functions import snooze
 from reaper.aws.stores import dynamodb
-from reaper.case import Coverage
 from reaper.ledger.ledger import SNOOZE_FIELDS
 from reaper.ledger.rows import HistoryEntry, history_columns, written_columns
-from reaper.model import Mode, Status
-from reaper.report.figures import alarm_figures, run_figures
+from reaper.model import Mode
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -602,7 +599,7 @@ def test_the_schedule_has_a_time_zone_and_no_fixed_name(cloudformation):
 
 
 def test_every_parameter_and_permission_is_in_the_guide(cloudformation):
-    guide = (ROOT / "docs/deploy-aws.md").read_text()
+    guide = "".join((ROOT / f"docs/{page}.md").read_text() for page in ("deploy-aws", "deploy-aws-organization"))
     wanted = {*cloudformation["Parameters"], *actions(cloudformation)}
     assert sorted(name for name in wanted if f"`{name}`" not in guide) == []
 
@@ -669,18 +666,3 @@ def alarms(cloudformation) -> dict[str, dict]:
 def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
     file = ROOT / path if (ROOT / path).exists() else ROOT / "policies" / path
     assert re.findall(r"[\w.-]+@[\w-]+\.[\w.]+", file.read_text()) == []
-
-
-def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
-    guide = (ROOT / "docs/deploy-aws.md").read_text()
-    counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
-    assert list(counted) == ["audit", "notify", "announce", "enforce"]
-    parts = [f"{n} in mode `{mode}`" if mode == "audit" else f"{n} in `{mode}`" for mode, n in counted.items()]
-    assert f"{', '.join(parts)}, one more with `SnoozeLinks`" in guide
-    rows = tuple(
-        Coverage(cloud="aws", account="1", region=None, kind=kind.name, status=Status.OK) for kind in registry.kinds("aws")
-    )
-    [row] = [line for line in guide.splitlines() if " metrics of its own" in line]
-    assert row.split()[1] == str(len(run_figures(report(coverage=rows))))
-    assert len(alarm_figures(0)) == 1
-    assert "one more when alarms on endpoints go off" in row

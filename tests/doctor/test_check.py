@@ -74,7 +74,7 @@ def test_only_what_needs_mending_makes_the_status_1(checks: list[Check], status:
 def test_reasons_wrap_and_commands_never_do(width: int):
     lines = doctor.render(CHECKS, width).splitlines()
     assert any(line.endswith(COMMAND) for line in lines)
-    assert all(len(line) <= max(width, doctor.MIN_WIDTH) for line in lines if COMMAND not in line and "issing:" not in line)
+    assert all(len(line) <= max(width, doctor.MIN_WIDTH) for line in lines if COMMAND not in line and len(line.split()) > 2)
     assert " ".join(doctor.render(CHECKS, width).split()).endswith("3 checks: 1 ok, 1 to fix, 1 unknown")
 
 

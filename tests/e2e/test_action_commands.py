@@ -65,15 +65,17 @@ class Desk:
     def counts(self) -> list[int]:
         return [self.account.contents.endpoints[name].variants[0].count for name in ("a", "b", "c")]
 
-    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def environ(self, **environ: str) -> dict[str, str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
         ours = {
             "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db",
             "REAPER_MANIFESTS": str(self.home / "manifests"),
             "REAPER_POLICY": str(self.home / "policy.yaml"),
         }
-        env = {**plain, **self.server.env, **ours, **environ}
-        return forks.reaper(*arguments, env=env, cwd=self.home)
+        return {**plain, **self.server.env, **ours, **environ}
+
+    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return forks.reaper(*arguments, env=self.environ(**environ), cwd=self.home)
 
 
 @pytest.fixture
@@ -84,7 +86,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_a_plan_changes_nothing_until_applied(desk: Desk):
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
-    assert (made.returncode, made.stdout, desk.counts()) == (0, "", [3, 3, 3]), made.stderr
+    assert (made.returncode, desk.counts()) == (0, [3, 3, 3]), made.stderr
+    assert made.stdout.startswith("3 scale-ins; saving $")
     assert len(json.loads((desk.home / "plan.json").read_text())["acts"]) == 3
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
@@ -94,6 +97,18 @@ def test_a_plan_changes_nothing_until_applied(desk: Desk):
     assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
     again = desk("apply", "plan.json")
     assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
+
+
+def test_a_plan_for_a_pipe_is_json_only_and_needs_no_file_to_be_seen(desk: Desk):
+    assert len(json.loads(desk("plan", "--cloud", "aws", "-o", "-").stdout)["acts"]) == 3
+    shown = desk("plan", "--cloud", "aws")
+    assert ("Due (3)" in shown.stdout, "{" in shown.stdout) == (True, False)
+    assert not (desk.home / "plan.json").exists()
+
+
+def test_a_report_in_a_file_leaves_the_headline_on_stderr(desk: Desk):
+    swept = desk("sweep", "--cloud", "aws", "--output", "report.json")
+    assert (swept.stdout, "Idle now  $" in swept.stderr, "3 resources  0 active" in swept.stderr) == ("", True, True)
 
 
 def test_apply_leaves_resources_outside_the_plan_alone(desk: Desk):
@@ -287,7 +302,9 @@ def test_an_empty_plan_counts_the_actions_on_hold(desk: Desk):
     assert "3 resources checked: 0 actions due, 3 on hold." in made.stderr
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [3, 3, 3]), applied.stderr
-    assert applied.stdout == "plan.json contains no actions; 3 were on hold when it was written. Nothing was done.\n"
+    assert applied.stdout.startswith("plan.json contains no actions; 3 were on hold when it was written. Nothing was done.\n")
+    assert applied.stdout.count("3 actions in account 123456789012 exceed max_acts: 2, since ") == 1
+    assert "To allow them:\n  reaper release --account 123456789012\n" in applied.stdout
 
 
 def test_apply_refuses_a_memory_ledger(desk: Desk):

@@ -11,14 +11,15 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
-from reaper.case import Coverage, Finding, Outcome, Step
+from reaper.case import Coverage, Finding, HoldReason, Outcome, Step
 from reaper.cli import sample
 from reaper.model import Memory, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
-from reaper.report import brief
+from reaper.report.table import WIDE
+from reaper.report.text import render
 
 BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 BUENOS_AIRES = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
@@ -51,14 +52,13 @@ def test_a_refused_action_is_listed_with_its_reason():
 
 
 def test_holds_name_one_release_command_with_its_ledger():
-    because = (
-        "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
-    )
-    made = admin_mail(finding("a", move=StepName.HOLD, step=Step(name=StepName.HOLD, because=because)), location_settings=PLACES)
+    why = HoldReason(because="5 acts are more than max_acts: 4", since=NOW, release="--account 123456789012")
+    step = Step(name=StepName.HOLD, because="Run `reaper release` to allow it", held=StepName.STOP, hold_reasons=(why,))
+    made = admin_mail(finding("a", step=step), finding("b", step=step), location_settings=PLACES)
     for body in (made.text, made.html):
         assert body.count("reaper release") == 1
         assert "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper release" in body
-        assert "5 acts are more than max_acts: 4." in body
+        assert body.count("5 acts are more than max_acts: 4, since Sat 21 Nov 2026, 10:17 UTC.") == 1
 
 
 # --- how often
@@ -258,9 +258,9 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
 def test_a_summary_lists_one_cause_once_with_its_places():
     run_report = report(finding("a"), coverage=rows())
     summary = compose_summary(run_report, occasion())
-    assert "0 of 3 complete" in brief.render(run_report)
+    assert "0 of 3 complete" in render(run_report, WIDE)
     assert "coverage 0 of 3" in summary.subject
-    for wording in (brief.render(run_report), summary.text, summary.html):
+    for wording in (render(run_report, WIDE), summary.text, summary.html):
         assert wording.count("not allowed") == 1
         for n in (1, 2, 3):
             assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in wording
@@ -268,7 +268,7 @@ def test_a_summary_lists_one_cause_once_with_its_places():
 
 def test_a_summary_says_what_to_do_if_nothing_was_read():
     run_report = report(coverage=rows())
-    for wording in (brief.render(run_report), compose_summary(run_report, occasion()).text):
+    for wording in (render(run_report, WIDE), compose_summary(run_report, occasion()).text):
         assert wording.startswith("Nothing could be read.\n")
         assert "aws sts get-caller-identity" in wording
         assert "Planning" not in wording
@@ -278,4 +278,4 @@ def test_a_summary_says_what_to_do_if_nothing_was_read():
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
 def test_complete_coverage_is_counted_in_every_mode(mode: Mode):
     run_report = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 complete" in brief.render(replace(run_report, run=replace(run_report.run, mode=mode)))
+    assert "1 of 1 complete" in render(replace(run_report, run=replace(run_report.run, mode=mode)), WIDE)

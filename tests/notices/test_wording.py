@@ -253,6 +253,7 @@ def test_every_mail_to_an_owner_leads_to_the_page_about_it():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     docs = project["urls"]["Documentation"].replace("/tree/", "/blob/")
     assert f"{docs}/got-a-mail.md" == ABOUT
+    assert (Path(__file__).parents[2] / "docs" / "got-a-mail.md").exists()
     message = only(owner_notice.owner_notices([finding()], occasion()))
     assert f"What is this? {ABOUT}\n" in message.text
     assert f'href="{ABOUT}"' in message.html

@@ -16,7 +16,7 @@ from fakes.sample_findings import finding, report
 from reaper.case import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report
 from reaper.cli import output
 from reaper.model import Result, Role, State, Status, StepName
-from reaper.report import brief, csv, html, json, markdown, text
+from reaper.report import csv, html, json, markdown, text
 
 BRACKETS = ("[/a]", "[bold]", "[a-zA-Z0-9]", "[link=https://evil.test]x", "[/]", "\\[red]", ":fire:")
 
@@ -38,7 +38,6 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     "html": lambda of: plain(html.render(of)),
     "csv": csv.render,
     "json": json.render,
-    "summary": brief.render,
 }
 
 
@@ -73,7 +72,9 @@ def gaps(word: str) -> tuple[Coverage, ...]:
 def test_text_in_brackets_is_unchanged_in_every_format(format_: str, word: str):
     shown, usual = (FORMATS[format_](report(*hostile(w), coverage=gaps(w))) for w in (word, "q" * len(word)))
     assert (
-        (shown.replace("\\\\", "\\") if format_ in {"json", "html"} else shown).count(word) == usual.count("q" * len(word)) > 8
+        (shown.replace("\\\\", "\\") if format_ in {"json", "html"} else shown).count(word)
+        == usual.lower().count("q" * len(word))
+        > 8
     ), shown
     assert "\x1b]8" not in shown
 

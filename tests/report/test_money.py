@@ -21,7 +21,7 @@ from reaper.case import Finding, Price, Report
 from reaper.model import State
 from reaper.notices.admin_summary import compose_summary
 from reaper.notices.owner_notice import owner_notices
-from reaper.report import brief, csv, html, json, markdown, summary, text
+from reaper.report import csv, html, json, markdown, summary, text
 from reaper.report.figures import run_figures, swept_facts
 from reaper.text import Currency
 
@@ -96,7 +96,7 @@ def admin_mail(report: Report) -> str:
     return mail.subject + mail.text + mail.html
 
 
-FORMS: list[Callable[[Report], str]] = [text.render, brief.render, markdown.render, html.render, owner_mails, admin_mail]
+FORMS: list[Callable[[Report], str]] = [text.render, markdown.render, html.render, owner_mails, admin_mail]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
@@ -125,7 +125,7 @@ def test_every_format_says_whose_prices_they_are(own: set[bool], sentence: str):
     ]
     report = estate_report(tuple(lines))
     mails = [owner_notices(lines, occasion())[0].text, compose_summary(report, occasion()).text]
-    for shown in (*mails, text.render(report), brief.render(report), markdown.render(report), html.render(report)):
+    for shown in (*mails, text.render(report), markdown.render(report), html.render(report)):
         assert sentence in shown
 
 

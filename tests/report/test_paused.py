@@ -16,7 +16,7 @@ from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Status
 from reaper.notices.message import Audience
 from reaper.pending import stop_switch
-from reaper.report import brief, html, json, markdown, text
+from reaper.report import html, json, markdown, text
 
 PAUSE = Pause(until=NOW + DAY, by="jo@example.com", at=NOW)
 SAYS = "The stop switch is on until 2026-11-22 10:17 UTC, set by jo@example.com. Nothing is stopped, deleted or started."
@@ -26,7 +26,7 @@ def paused(pause: Pause | None = PAUSE, **fields: Any) -> Report:
     return report(run=replace(RUN, pause=pause), **fields)
 
 
-@pytest.mark.parametrize("render", [text.render, brief.render, html.render], ids=["text", "brief", "html"])
+@pytest.mark.parametrize("render", [text.render, html.render], ids=["text", "html"])
 def test_every_format_says_that_the_switch_is_on(render: Any):
     assert " ".join(render(paused()).split()).count(SAYS) == 1
     assert "stop switch" not in render(paused(None))

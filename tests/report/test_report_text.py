@@ -12,7 +12,7 @@ from fakes.builders import resource
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Coverage, Outcome, Owner, Report
 from reaper.model import Confidence, Result, State, Status, StepName
-from reaper.report import brief, coverage_map, csv, html, markdown, text
+from reaper.report import brief, coverage_map, csv, html, markdown, table, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -35,17 +35,17 @@ def test_numbers_are_whole_and_lines_fit_at_every_width(width: int):
     for figure in ("37.69", "14.18", "1,234.50", "$12,345,678", "6d 9h"):
         assert re.search(rf"(?:^|\s){re.escape(figure)}(?:\s|$)", "\n".join(rows)), figure
     assert max(map(len, shown.splitlines())) <= width
-    assert all(len(re.findall(r"^ *[\d,.?]+  +[$?]", row)) == 1 for row in rows[1 : 1 + 14])
+    assert sum(bool(re.search(r"^ *[\d,.?]+  +[$?]", row)) for row in rows) == 14
 
 
 def test_the_least_important_column_shrinks_first():
     natural = {"$/h": 5, "resource": 40, "kind": 10, "size": 19, "proof": 26}
     stages = (("proof", 26), ("resource", 32), ("proof", 6), ("size", 0))
-    assert text.column_widths(natural, stages, 200) == natural
-    assert text.column_widths(natural, stages, 104) == {**natural, "resource": 36}
-    assert text.column_widths(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
-    assert text.column_widths(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
-    assert text.column_widths({"$/h": 50}, stages, 10) == {"$/h": 50}
+    assert table.column_widths(natural, stages, 200) == natural
+    assert table.column_widths(natural, stages, 104) == {**natural, "resource": 36}
+    assert table.column_widths(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
+    assert table.column_widths(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
+    assert table.column_widths({"$/h": 50}, stages, 10) == {"$/h": 50}
 
 
 @pytest.mark.parametrize(("width", "proof"), [(60, "proven"), (120, "proven: no"), (60, "likely")])
@@ -57,7 +57,7 @@ def test_a_reason_is_wrapped_and_not_lost_on_a_narrow_terminal():
     because = "the call was refused because somebody had changed it meanwhile, which nobody could have known before"
     refused = finding(move=StepName.STOP, outcome=Outcome(result=Result.REFUSED, because=because))
     shown = text.render(report(refused), width=60)
-    assert because.split() == [word for word in shown.split("why")[1].split("\n\n")[0].split() if word in because.split()]
+    assert because.split() == [word for word in shown.split("Refused")[1].split("\n\n")[0].split() if word in because.split()]
 
 
 def test_a_command_to_paste_is_never_broken_in_two():
@@ -175,7 +175,7 @@ def test_indirect_evidence_is_shown_in_few_words(because: str, message: str):
 
 def test_counts_of_one_are_singular():
     one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
-    shown = "\n".join(form(one) for form in (text.render, markdown.render, brief.render))
+    shown = "\n".join(form(one) for form in (text.render, markdown.render))
     assert "1 resource " in shown
     assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
 

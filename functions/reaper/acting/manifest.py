@@ -226,10 +226,15 @@ def require_own_form(manifest: Manifest, functions: ActionFunctions[Any]) -> Non
 
 def _said_and_shown(manifest: Manifest, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
     yield "account", manifest.target.account, shown["account"]
-    yield "name", manifest.name, "/".join(text for group, text in shown.items() if group.startswith("name"))
+    yield "name", manifest.name, name_in(shown)
     if "region" in shown:
         yield "region", manifest.region, shown["region"]
         yield "region", manifest.target.region or "", shown["region"]
+
+
+def name_in(groups: Mapping[str, str]) -> str:
+    """The name of a resource, from the groups of its kind's `id_pattern`."""
+    return "/".join(text for group, text in groups.items() if group.startswith("name"))
 
 
 def named_parts(manifest: Manifest) -> list[str]:

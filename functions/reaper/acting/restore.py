@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper import memory_updates, registry
+from reaper import lookup, memory_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
-from reaper.acting.manifest import Archive, changed_error, is_same_address, previous_manifest, require_own_form
+from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
 from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
 from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
-from reaper.ledger.rows import HistoryEntry
+from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import ManifestReference, Memory, StepName, Target
 from reaper.pending import unfinished
+from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
 
 
-RESTORED = "restored"
 MAX_ENTRIES = 200
 """The last entries of a resource's history that say whether it was restored already."""
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
@@ -57,6 +57,33 @@ class NotUndone:
 
     id: str
     because: str
+
+
+def resource_id_of(wanted: str, context: RestoreContext) -> str:
+    """The ID of the resource that is named by its ID, its name, or a part that only one has. Nothing is restored by a guess.
+
+    Names and parts are looked up among what the ledger says was acted on. Raises SettingsError if they fit none of it or several.
+    """
+    if lookup.is_id(wanted):
+        return wanted
+    patterns = [context.action_functions(kind.name).id_pattern for kind in registry.kinds() if kind.actions]
+    try:
+        names = {known: _name_in_id(known, patterns) for known in context.ledger.acted_on(context.clock())}
+    except CloudError as error:
+        raise error.reworded(f"{error}; to name it, the ledger has to be searched, so pass the whole ID instead") from error
+    found = lookup.find_ids(wanted, names)
+    if not found:
+        hint = did_you_mean(wanted, names.values())
+        raise SettingsError(f"{wanted!r}: the ledger has no action on a resource of that name{hint or '; pass its ID'}")
+    if len(found) > 1:
+        commands = lookup.candidate_lines("reaper restore", found)
+        raise SettingsError(f"{wanted!r} fits {len(found)} resources, and nothing was restored. Choose one:\n{commands}")
+    return found[0]
+
+
+def _name_in_id(resource_id: str, patterns: Iterable[re.Pattern[str]]) -> str:
+    match = next((match for pattern in patterns if (match := pattern.fullmatch(resource_id))), None)
+    return name_in(match.groupdict()) if match else re.split("[:/]", resource_id)[-1]
 
 
 def restore_resource(
@@ -115,7 +142,8 @@ def _last_entries(resource_id: str, context: RestoreContext) -> tuple[HistoryEnt
 
 
 def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
-    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too.
+    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too. `run_id`: the beginning will do if only
+    one run has it.
 
     An action can be undone if the ledger names its manifest: it was carried out, nothing was done since, and it hasn't been undone. Raises
     SettingsError for an invalid run ID or a run without manifests, and CloudError if manifests or ledger can't be read.
@@ -123,6 +151,13 @@ def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Ite
     if not RUN_ID.fullmatch(run_id):
         raise SettingsError(f"--run {run_id!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
     manifests = context.archive.manifests_of_run(run_id)
+    like = [] if manifests else context.ledger.runs_like(run_id)
+    if len(like) > 1:
+        raise SettingsError(
+            f"--run {run_id!r} fits {len(like)} runs, and nothing was undone: {', '.join(like[: lookup.MAX_CANDIDATES])}"
+        )
+    if like:
+        manifests = context.archive.manifests_of_run(like[0])
     if not manifests:
         raise SettingsError(
             f"run {run_id!r} stored nothing to undo in {context.archive.place}; its report has the run ID as run.id"

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from reaper import registry
-from reaper.cli.options import PolicyOption, current_time, parse_validity
-from reaper.cli.output import report_width, show_progress
+from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
+from reaper.cli.output import has_colour, leave, report_width, show_progress
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.doctor.check import Check, CheckStatus, summary_line
+from reaper.report.table import WIDE, print_lines, wrap
 
 STATUS_COLORS = {CheckStatus.OK: "green", CheckStatus.FIX: "bold red", CheckStatus.UNKNOWN: "yellow"}
 INDENT = len("unknown  ")
@@ -49,6 +47,7 @@ def examine_deployment(
         float, typer.Option(help="Seconds after which checks that hang are given up", metavar="SECONDS", min=1, max=600)
     ] = 45,
     format: Annotated[DoctorFormat, typer.Option("--format", help="Format of the result")] = DoctorFormat.TEXT,
+    wide: WideOption = False,
 ) -> None:
     """Check credentials, permissions, stores, channels and the policy, and print how to fix what is wrong. Changes nothing.
 
@@ -74,38 +73,24 @@ def examine_deployment(
         sys.stdout.write(json.dumps(check.checks_json(checks), indent=2, allow_nan=False) + "\n")
     else:
         console = Console(highlight=False)
-        width = report_width(console, os.environ)
-        sys.stdout.write(render(checks, width, console.is_terminal and not console.no_color))
-    _leave(check.exit_status(checks))
-
-
-def _leave(status: int) -> None:
-    """End the process. A check that hangs can't be stopped, and the interpreter would wait for the pool of its threads."""
-    sys.stdout.flush()
-    if any(thread.is_alive() for thread in threading.enumerate() if thread is not threading.main_thread()):
-        sys.stderr.flush()
-        os._exit(status)
-    raise typer.Exit(status)
+        width = report_width(console, os.environ, wide=wide)
+        sys.stdout.write(render(checks, width, has_colour(console)))
+    leave(check.exit_status(checks))
 
 
 def render(checks: Sequence[Check], width: int = 120, colour: bool = False) -> str:
-    """The checks and their number. Reasons wrap at any width; commands are never cut or wrapped, so that they can be pasted."""
-    text, width = io.StringIO(), max(width, MIN_WIDTH)
-    console = Console(
-        file=text, width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False, emoji=False
-    )
-    for check in checks:
-        for line, is_pasted in _lines(check):
-            console.print(line, soft_wrap=is_pasted)
-    console.print(summary_line(checks))
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    """The checks and their number. Sentences wrap between words; commands are never cut or wrapped, so that they can be pasted."""
+    width = max(width, MIN_WIDTH)
+    lines = (line for check in checks for line in _lines(check, width))
+    return print_lines([*lines, *wrap(summary_line(checks), width)], width, colour)
 
 
-def _lines(check: Check) -> Iterator[tuple[Text | Padding, bool]]:
+def _lines(check: Check, width: int) -> Iterator[Text]:
     status = Text(f"{check.status.value:<{INDENT}}", style=STATUS_COLORS[check.status])
-    yield Text.assemble(status, (check.check, "bold")), False
-    yield Padding(Text(check.because), (0, 0, 0, INDENT)), False
+    yield Text.assemble(status, (check.check, "bold"))
+    yield from wrap(check.because, width, INDENT)
     if check.missing:
-        yield Text(f"{'':<{INDENT}}Missing: {check.missing}"), True
+        yield Text(f"{'':<{INDENT}}Missing: {check.missing}")
     if check.fix:
-        yield Text(f"{'':<{INDENT}}Fix: {check.fix}"), True
+        is_sentence = check.fix[:1].isupper()
+        yield from wrap(f"Fix: {check.fix}", width if is_sentence else WIDE, INDENT)

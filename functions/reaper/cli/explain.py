@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from reaper import settings
 from reaper.case import Report
-from reaper.cli.options import PolicyOption, current_time
-from reaper.cli.output import show_progress
+from reaper.cli.options import PolicyOption, WideOption, current_time
+from reaper.cli.output import report_width, show_progress
 from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
-from reaper.report import brief
 from reaper.report.summary import exit_status
+from reaper.report.table import WIDE, print_lines, wrap
 from reaper.run import run
 from reaper.sessions import target_of
 from reaper.settings import Settings
@@ -32,6 +33,10 @@ from reaper.text import count_noun
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy
     from reaper.report.explain import ExplainContext
+
+
+VALUE_COLUMN = 12
+"""Where the values of `reaper.report.explain.explain_line` begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +53,21 @@ class SearchOptions(PlaceOptions):
 
 @with_place_options
 def explain_resource(
-    resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource")],
+    resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource, or a part of it that no other has")],
     places: SearchOptions,
     policy: PolicyOption = None,
     report: Annotated[Path | None, typer.Option(help="Saved JSON report to read instead of the cloud", metavar="FILE")] = None,
+    wide: WideOption = False,
 ) -> None:
     """Explain one resource: verdict, rule, tags, dates and every signal."""
     if report:
         options = {"policy": policy} | {name.replace("_", "-"): value for name, value in asdict(places).items()}
-        _explain_saved(report, resource_id, [name for name, value in options.items() if value])
+        _explain_saved(report, resource_id, [name for name, value in options.items() if value], wide)
         return
-    _explain_live(resource_id, _search_settings(settings.from_env(os.environ), resource_id, places), policy)
+    _explain_live(resource_id, _search_settings(settings.from_env(os.environ), resource_id, places), policy, wide)
 
 
-def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
+def _explain_saved(file: Path, name: str, other_options: Sequence[str], wide: bool) -> None:
     """Explain the resource as a saved report describes it. Exits with status 3 if that report was incomplete."""
     from reaper.report import saved
 
@@ -71,8 +77,18 @@ def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
     text = saved.render(report, name)
     if text is None and report.is_complete:
         raise SettingsError(_not_found_text(name, [row.name for row in report.findings], f"{str(file)!r} lists the IDs"))
-    sys.stdout.write(text or f"{name}: not found, but the coverage of {file} is incomplete\n")
+    sys.stdout.write(_wrapped(text or f"{name}: not found, but the coverage of {file} is incomplete\n", wide))
     raise typer.Exit(0 if report.is_complete else 3)
+
+
+def _wrapped(text: str, wide: bool) -> str:
+    """The explanation; on a terminal its lines break between words, and go on below their values."""
+    width = report_width(Console(), os.environ, wide=wide, otherwise=WIDE)
+    lines = [(line[:VALUE_COLUMN], line[VALUE_COLUMN:]) for line in text.splitlines()]
+    wrapped = ((head, list(wrap(value, width, VALUE_COLUMN))) for head, value in lines)
+    return "".join(
+        f"{head}{first.plain[VALUE_COLUMN:]}\n" + "".join(f"{line.plain}\n" for line in more) for head, (first, *more) in wrapped
+    )
 
 
 def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> Settings:
@@ -89,9 +105,10 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
     return with_places(base, places)
 
 
-def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:
+def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bool) -> None:
     """Explain the resource as it is now."""
     from reaper.report import explain
+    from reaper.report.text import coverage_lines
 
     source = load_policy(base.policy if policy is None else policy)
     audit = replace(base, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ))
@@ -101,7 +118,8 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:
     if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
-    sys.stdout.write(text or f"{resource_id}: not found, but the coverage is incomplete:\n{brief.render(report)}")
+    gaps = "" if text else print_lines(coverage_lines(report, WIDE), WIDE, False)
+    sys.stdout.write(_wrapped(text or f"{resource_id}: not found, but the coverage is incomplete:\n{gaps}", wide))
     raise typer.Exit(exit_status(report, None))
 
 

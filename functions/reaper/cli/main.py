@@ -8,18 +8,38 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, sweep, undo
+from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
+CHANGING = frozenset({"restore", "undo", "release", "pause", "resume", "forget", "notify"})
+"""Commands that may have changed something when they are interrupted and say no more about it."""
+
+
+class Commands(TyperGroup):
+    """The commands. Ctrl-C ends each of them with status 130 and what was done until then."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            may_have_changed = ctx.invoked_subcommand in CHANGING
+            default = "It isn't known whether it was done; run the command again." if may_have_changed else "Nothing was changed."
+            output.print_message(f"\nInterrupted. {interrupt or default}")
+            output.leave(130)
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -55,6 +75,7 @@ app.command("prices")(prices.show_prices)
 app.command("demo")(demo.run_demo)
 app.command("plan")(plan.write_plan)
 app.command("apply")(plan.apply_plan)
+app.command("savings")(savings.show_savings)
 app.command("restore")(undo.restore_resource)
 app.command("undo")(undo.undo_run)
 app.command("release")(undo.release_holds)

@@ -21,6 +21,9 @@ POLICY_HELP = "Policy file, s3:// or ssm: address, blob URL, or inline YAML. Def
 PolicyOption = Annotated[str | None, typer.Option("--policy", help=POLICY_HELP, metavar="FILE|URI")]
 
 
+WideOption = Annotated[bool, typer.Option("--wide", help="Cut and wrap nothing, whatever the width of the terminal")]
+
+
 def with_external_id(base: Settings, external_id: str | None) -> Settings:
     """`base` with the external ID that an option names. Raises SettingsError for an invalid one."""
     return base if external_id is None else replace(base, external_id=account_scope.external_id("--external-id", external_id))

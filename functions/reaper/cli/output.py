@@ -11,18 +11,22 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
+import typer
 from rich.console import Console
 from rich.status import Status as Spinner
 from rich.text import Text
 
 from reaper.case import Report
 from reaper.errors import SettingsError
+from reaper.report.table import WIDE, wrap
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
@@ -83,12 +87,12 @@ def check_writable(output: str) -> None:
         raise SettingsError(f"--output {output!r}: can't be written: {error}") from error
 
 
-def write_report(report: Report, format: Format, output: str, origin: str = "") -> None:
+def write_report(report: Report, format: Format, output: str, origin: str = "", *, wide: bool = False) -> None:
     """Write the report. `origin` is what `reaper explain` needs on its command line to explain the same report."""
     if format is Format.TEXT and output == "-":
-        sys.stdout.write(_terminal_text(report, origin))
+        sys.stdout.write(_terminal_text(report, origin, wide))
         return
-    write_output(output, lambda: _rendered(report, format))
+    write_output(output, lambda: _rendered(report, format, wide))
 
 
 def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
@@ -122,10 +126,26 @@ def flush_error() -> OSError | None:
     return None
 
 
-def report_width(console: Console, environ: Mapping[str, str]) -> int:
-    """The columns of a report on standard output: the terminal's or COLUMNS, at most 200, else 120."""
+def leave(status: int) -> NoReturn:
+    """End the process. A call that hangs can't be stopped, and the interpreter would wait for the pool of its threads."""
+    sys.stdout.flush()
+    if any(thread.is_alive() for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stderr.flush()
+        os._exit(status)
+    raise typer.Exit(status)
+
+
+def has_colour(console: Console) -> bool:
+    """Whether what is printed there may have colors."""
+    return console.is_terminal and not console.no_color
+
+
+def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = False, otherwise: int = DEFAULT_WIDTH) -> int:
+    """The columns of a report: the terminal's or COLUMNS, at most 200, else `otherwise`; if `wide`, so many that nothing is cut."""
+    if wide:
+        return WIDE
     is_known = console.is_terminal or environ.get("COLUMNS", "").isdecimal()
-    return min(console.width, MAX_WIDTH) if is_known else DEFAULT_WIDTH
+    return min(console.width, MAX_WIDTH) if is_known else otherwise
 
 
 def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -138,23 +158,25 @@ def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     return called.name if is_on_path or called.name == argv[0] else shlex.quote(argv[0])
 
 
-def _terminal_text(report: Report, origin: str) -> str:
+def _terminal_text(report: Report, origin: str, wide: bool) -> str:
     from reaper.report import text
 
     console = Console(highlight=False)
     return text.render(
         report,
-        width=report_width(console, os.environ),
-        colour=console.is_terminal and not console.no_color,
+        width=report_width(console, os.environ, wide=wide),
+        colour=has_colour(console),
         explain=f"{own_command(sys.argv, os.environ)} explain NAME{origin}",
     )
 
 
-def _rendered(report: Report, format: Format) -> Iterable[str]:
+def _rendered(report: Report, format: Format, wide: bool) -> Iterable[str]:
     """The report in pieces. Each format's module, with what it needs, loads only when it's used."""
     module = import_module(f"reaper.report.{format.value}")
-    pieces: Iterable[str] = module.chunks(report) if format is Format.JSON else [module.render(report)]
-    return pieces
+    if format is Format.JSON:
+        pieces: Iterable[str] = module.chunks(report)
+        return pieces
+    return [module.render(report, WIDE) if wide and format is Format.TEXT else module.render(report)]
 
 
 @contextmanager
@@ -174,18 +196,19 @@ def fit_one_line(text: str, width: int) -> Text:
     return line
 
 
-def print_message(text: str) -> None:
-    """Print a line to standard error, as long as it is."""
-    error_console.print(text, soft_wrap=True)
+def print_message(text: str, kind: str = "", style: str = "") -> None:
+    """Print to standard error. On a terminal, lines break between words; one that is indented is for pasting and stays whole."""
+    width = error_console.width if error_console.is_terminal else WIDE
+    for line in Text.assemble((kind, style), " " if kind else "", text).split("\n", allow_blank=True):
+        for part in [line] if line.plain.startswith("  ") else wrap(line, width):
+            error_console.print(part, soft_wrap=True)
 
 
 def print_warning(text: str) -> None:
     """Print a warning to standard error."""
-    error_console.print("warning", style="yellow", end=" ")
-    print_message(text)
+    print_message(text, "warning", "yellow")
 
 
 def print_error(text: str) -> None:
     """Print an error to standard error."""
-    error_console.print("error", style="bold red", end=" ")
-    print_message(text)
+    print_message(text, "error", "bold red")

@@ -1,27 +1,29 @@
-"""`reaper plan` and `reaper apply`: actions that are reviewed as a file before they are carried out."""
+"""`reaper plan` and `reaper apply`: actions that are reviewed as a table or a file before they are carried out."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from reaper import settings
 from reaper.case import Report
-from reaper.cli.options import PolicyOption, current_time, parse_validity
-from reaper.cli.output import check_writable, print_message, show_progress, write_output
+from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
+from reaper.cli.output import check_writable, error_console, has_colour, print_message, report_width, show_progress, write_output
 from reaper.cli.places import KindOption, PlaceOptions, ledger_address, with_place_options, with_places
 from reaper.errors import SettingsError
-from reaper.model import ACTIONS, Mode
+from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.file import PolicySource, load_policy
-from reaper.report import brief
 from reaper.report.summary import exit_status
+from reaper.report.table import print_lines
 from reaper.run import run
 from reaper.settings import Settings
 from reaper.text import count_noun
@@ -29,25 +31,40 @@ from reaper.text import count_noun
 
 @with_place_options
 def write_plan(
-    output: Annotated[str, typer.Option("--output", "-o", help="Plan file, or - for standard output", metavar="FILE|-")],
     places: PlaceOptions,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Plan file to write as well, or - for the plan as JSON only", metavar="FILE|-"),
+    ] = None,
     kind: KindOption = None,
     policy: PolicyOption = None,
     expires: Annotated[str, typer.Option(help="How long the plan is valid, at most 7d", metavar="DURATION")] = "24h",
+    wide: WideOption = False,
 ) -> None:
-    """Write a plan file of the actions due now. Changes nothing and sends no notices."""
+    """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
+    from reaper.report.plan import coming_lines
+
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
     valid_for = parse_validity("--expires", expires)
-    check_writable(output)
+    if output is not None:
+        check_writable(output)
     with show_progress() as progress:
         report = run(chosen, load_policy(base.policy if policy is None else policy), current_time, progress)
     text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
-    write_output(output, lambda: [text])
-    due = sum(finding.step.name in ACTIONS for finding in report.findings)
+    plan = plan_file.parse_plan(text, "the plan", current_time())
+    if output != "-":
+        console = Console(highlight=False)
+        width = report_width(console, os.environ, wide=wide)
+        sys.stdout.write(_plan_table(plan, console, wide))
+        sys.stdout.write(print_lines(coming_lines(report.findings, width), width, has_colour(console)))
+    if output is not None:
+        write_output(output, lambda: [text])
     print_message(
-        f"{count_noun(len(report.findings), 'resource')} checked: {count_noun(due, 'action')} due, {len(report.actions.on_hold)} on hold."
+        f"{count_noun(len(report.findings), 'resource')} checked: {count_noun(len(plan.actions_by_id), 'action')} due, {len(plan.held)} on hold."
     )
+    if plan.actions_by_id and output != "-":
+        print_message(_next_command(output, places))
     _print_if_incomplete(report)
     raise typer.Exit(exit_status(report, None))
 
@@ -57,26 +74,67 @@ def apply_plan(
     file: Annotated[Path, typer.Argument(help="Plan file that `reaper plan` wrote", metavar="FILE")],
     places: PlaceOptions,
     policy: PolicyOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask. Without a terminal it never asks")] = False,
+    wide: WideOption = False,
 ) -> None:
     """Carry out a plan file. Re-checks each resource and refuses the action if anything changed. Exits with 1 if any action wasn't carried out.
 
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
+    from reaper.report.plan import result_lines
+
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
     plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
+    console = Console(highlight=False)
     if not plan.actions_by_id:
-        on_hold = f"; {plan.held_count} were on hold when it was written" if plan.held_count else ""
+        on_hold = f"; {len(plan.held)} were on hold when it was written" if plan.held else ""
         sys.stdout.write(f"{file} contains no actions{on_hold}. Nothing was done.\n")
+        if plan.held:
+            sys.stdout.write(f"{_plan_table(plan, console, wide)}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
+    sys.stderr.write(_plan_table(plan, error_console, wide))
+    if not (yes or _is_agreed(plan)):
+        print_message("Nothing was done.")
+        raise typer.Exit(1)
     report = _run_plan(base, plan, source)
-    not_performed = plan_file.not_performed(plan, report)
+    results = plan_file.action_results(plan, report)
+    width = report_width(console, os.environ, wide=wide)
+    sys.stdout.write(print_lines(result_lines(plan, results, width), width, has_colour(console)) + "\n")
+    not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
-    planned = len(plan.actions_by_id)
-    sys.stdout.write(f"{planned - len(not_performed)} of {count_noun(planned, 'action')} carried out in run {report.run.id}\n")
+    sys.stdout.write(
+        f"{len(results) - len(not_performed)} of {count_noun(len(results), 'action')} carried out in run {report.run.id}\n"
+    )
     _print_if_incomplete(report)
     raise typer.Exit(exit_status(report, None) or int(bool(not_performed)))
+
+
+def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
+    from reaper.report.plan import plan_lines
+
+    width = report_width(console, os.environ, wide=wide)
+    return print_lines(plan_lines(plan, width), width, has_colour(console))
+
+
+def _is_agreed(plan: PlanFile) -> bool:
+    """Whether the person at the terminal agrees. Without a terminal there is no question: a schedule or a script decided."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    actions = plan.actions_by_id.values()
+    deletes = sum(action.action is StepName.DELETE for action in actions)
+    among = f", {count_noun(deletes, 'delete')} among them" if deletes else ""
+    sys.stderr.write(f"\n{count_noun(len(actions), 'action')}{among}. Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _next_command(output: str | None, places: PlaceOptions) -> str:
+    if output is None:
+        return "To carry this out, write it to a file with --output FILE, and give that to `reaper apply`."
+    scope = " (with the same options for accounts)" if places.organization or places.ou or places.account else ""
+    return f"Wrote {output}. To carry it out, run{scope}:\n  reaper apply {shlex.quote(output)}"
 
 
 def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
@@ -89,8 +147,11 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
 
 
 def _print_if_incomplete(report: Report) -> None:
+    from reaper.report.text import coverage_lines
+
     if not report.is_complete:
-        print_message(brief.render(report))
+        width = report_width(error_console, os.environ)
+        sys.stderr.write(print_lines(coverage_lines(report, width), width, has_colour(error_console)))
 
 
 def _read_plan(file: Path) -> str:

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from reaper import settings
-from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.policy.file import load_policy
 from reaper.report import brief
-from reaper.report.summary import exit_status
+from reaper.report.summary import exit_status, unpriced_clause
 from reaper.run import run
 
 FormatOption = Annotated[
@@ -39,10 +39,17 @@ def sweep_once(
     format: FormatOption = None,
     output: OutputOption = None,
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
+    fail_on_cost: Annotated[
+        float | None,
+        typer.Option(
+            help="Exit with status 1 if idle resources cost at least this many US dollars an hour", metavar="USD", min=0.0
+        ),
+    ] = None,
+    wide: WideOption = False,
 ) -> None:
     """Sweep once and print a report.
 
-    Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
+    Exit status: 0 complete, 1 complete and --fail-on or --fail-on-cost matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
     chosen = chosen_settings(places, kind, mode, policy)
     outputs = {name: choose_format(format, name) for name in output or ["-"]}
@@ -52,9 +59,15 @@ def sweep_once(
     with show_progress() as progress:
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
     for name, report_format in outputs.items():
-        write_report(report, report_format, name)
+        write_report(report, report_format, name, wide=wide)
         if name != "-":
             print_message(f"Wrote {name}")
+    if "-" not in outputs:
+        from reaper.report.text import headline
+
+        print_message("\n".join(headline(report)))
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
-    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
+    if fail_on_cost is not None and (clause := unpriced_clause(report)):
+        print_message(f"--fail-on-cost doesn't count idle resources without a known price: {clause.partition(' ')[0]}")
+    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))

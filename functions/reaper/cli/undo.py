@@ -13,10 +13,11 @@ from reaper import accounts, settings
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
 from reaper.cli.output import print_message
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
-from reaper.errors import SettingsError
+from reaper.errors import Interrupted, SettingsError
 from reaper.model import Target
 from reaper.pending.holds import ALL_ACCOUNTS, account_key
 from reaper.settings import Settings
+from reaper.text import count_noun
 
 if TYPE_CHECKING:
     from reaper.acting.contract import Manifest
@@ -34,7 +35,9 @@ RestoreRoleOption = Annotated[
 
 
 def restore_resource(
-    resource_id: Annotated[str, typer.Argument(help="ARN or ARM ID of the resource, as in the report")],
+    resource_id: Annotated[
+        str, typer.Argument(help="ARN, ARM ID or name of the resource, or a part of it that nothing else in the ledger has")
+    ],
     manifest_address: Annotated[
         str | None,
         typer.Option("--manifest", help="Manifest in REAPER_MANIFESTS to use instead of the ledger's", metavar="ADDRESS"),
@@ -52,13 +55,21 @@ def restore_resource(
     from reaper.acting import restore
 
     context = _restore_context(role_name, external_id)
-    result = restore.restore_resource(resource_id, context, manifest_address, is_trusted=trust_manifest)
+    found = restore.resource_id_of(resource_id, context)
+    if found != resource_id:
+        print_message(f"{resource_id} is {found}")
+    try:
+        result = restore.restore_resource(found, context, manifest_address, is_trusted=trust_manifest)
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {found}") from interrupt
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
 
 def undo_run(
-    run_id: Annotated[str, typer.Option("--run", help="Run to undo (run.id in its report)", metavar="RUN_ID")],
+    run_id: Annotated[
+        str, typer.Option("--run", help="Run to undo (run.id in its report), or the beginning of its ID", metavar="RUN_ID")
+    ],
     deletes: Annotated[bool, typer.Option("--deletes", help="Also recreate what the run deleted")] = False,
     role_name: RestoreRoleOption = None,
     external_id: ExternalIdOption = None,
@@ -69,13 +80,18 @@ def undo_run(
     """
     from reaper.acting import restore
 
-    is_complete = True
-    for result in restore.undo_run(run_id, _restore_context(role_name, external_id), deletes):
-        if isinstance(result, restore.NotUndone):
-            sys.stdout.write(f"{result.id}: unchanged ({result.because})\n")
-        else:
-            _print_result(result)
-            is_complete &= _is_restored(result)
+    is_complete, count = True, 0
+    try:
+        for result in restore.undo_run(run_id, _restore_context(role_name, external_id), deletes):
+            count += 1
+            if isinstance(result, restore.NotUndone):
+                sys.stdout.write(f"{result.id}: unchanged ({result.because})\n")
+            else:
+                _print_result(result)
+                is_complete &= _is_restored(result)
+    except KeyboardInterrupt as interrupt:
+        done = f"What was done until then is above ({count_noun(count, 'resource')}). The next one may have been begun."
+        raise Interrupted(f"{done} To go on, run:\n  reaper undo --run {run_id}{' --deletes' if deletes else ''}") from interrupt
     raise typer.Exit(0 if is_complete else 3)
 
 

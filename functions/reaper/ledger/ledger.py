@@ -162,6 +162,22 @@ class Ledger:
         stored = self.store.query(Category.HISTORY, comparable_id(resource_id), last=last, limit=limit)
         return [rows.history_from_row(row.columns) for row in reversed(stored)]
 
+    def acted_on(self, now: datetime) -> list[str]:
+        """The IDs of everything with an action or an undo on record. Reads every row: for a person with rights of their own, never for a run."""
+        since, ids = _retained_since(now), {}
+        for row in self.store.scan():
+            is_action = row.key.category is Category.MEMORY and rows.COLUMNS["last_action_run"] in row.texts
+            is_undo = row.key.category is Category.HISTORY and row.texts.get("what") == rows.RESTORED
+            if (is_action or is_undo) and "id" in row.texts and not row.is_lapsed(since):
+                ids[comparable_id(row.texts["id"])] = row.texts["id"]
+        return sorted(ids.values())
+
+    def runs_like(self, beginning: str) -> list[str]:
+        """The runs whose last actions are on record and whose ID begins so. Reads every row, as `acted_on` does."""
+        column = rows.COLUMNS["last_action_run"]
+        found = (row.texts.get(column, "") for row in self.store.scan() if row.key.category is Category.MEMORY)
+        return sorted({run for run in found if run.startswith(beginning)})
+
     def forget_before(self, moment: datetime) -> int:
         """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
 

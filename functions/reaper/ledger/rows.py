@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 VALUE_PREFIX = "v_"
 """Begins the columns of a named row's values."""
+RESTORED = "restored"
+"""What the history calls an undo."""
 COLUMNS: Mapping[str, str] = {
     "idle_since": "idle_since",
     "last_seen_idle_at": "idle_seen",

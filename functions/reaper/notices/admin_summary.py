@@ -5,16 +5,15 @@ Its subject begins with holds and cost; then come what was done, what failed and
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import Actions, Finding, Report, money_of, price_basis
+from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
-from reaper.limits import account_text
+from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
@@ -22,7 +21,9 @@ from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Mes
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
+from reaper.prices import price_basis
 from reaper.report import summary
+from reaper.report.coming import coming_table
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
@@ -36,9 +37,6 @@ MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
 OnHoldSince = Mapping[str, Collection[datetime]]
 """By resource id: since when the holds over it stand."""
-RELEASE_ALL = "`reaper release --all`"
-RELEASE_HINT = re.compile(r"\. (?:Run )?`?reaper release\b")
-"""Where the sentence about a hold goes on to the command that releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +124,6 @@ def compose_summary(
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
-        "on_hold": actions.on_hold,
         "would": () if mode.writes else actions.planned,
         "due": actions.planned if mode.announces and not mode.acts else (),
         "done": sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)),
@@ -136,6 +133,7 @@ def compose_summary(
         "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
+    holds = summary.holds_of(actions.on_hold)
     own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
@@ -147,9 +145,11 @@ def compose_summary(
         settled=len(settled),
         sums=report.totals,
         basis=price_basis(report.findings, context.currency),
-        headline=_saved_text(actions, context) or _idle_text(report, context),
+        headline=_saved_text(actions, context) or idle_text(report, context),
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
+        saved=summary.saved_notes(report),
+        coming=coming_table(report.findings, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
         breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
@@ -161,6 +161,12 @@ def compose_summary(
         more_jumps=max(0, len(jumps) - MAX_ROWS),
         failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
         over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
+        on_hold=[
+            (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
+            for reason, held in list(holds.items())[:MAX_ROWS]
+        ],
+        held=len(actions.on_hold),
+        more_holds=max(0, len(holds) - MAX_ROWS),
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -199,7 +205,9 @@ class FirstItems:
 
 
 def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    reasons = [with_local_times(_as_sentence(tidy_line(_reason_text(f), 300)), context.owners.tz) for f in findings[:rows]]
+    reasons = [
+        with_local_times(_as_sentence(tidy_line(summary.outcome_reason(f), 300)), context.owners.tz) for f in findings[:rows]
+    ]
     items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
     return FirstItems(items=items, more=max(0, len(findings) - rows))
 
@@ -216,11 +224,6 @@ def _is_unusual(finding: Finding) -> bool:
     return finding.case.rule.hours is None or finding.outcome.result in {Result.REFUSED, Result.FAILED}
 
 
-def _reason_text(finding: Finding) -> str:
-    """What was done or why not, without the command that releases it: the heading has that, with the ledger that it needs."""
-    return RELEASE_HINT.split(summary.outcome_reason(finding), maxsplit=1)[0]
-
-
 def _is_unsure(finding: Finding) -> bool:
     return finding.outcome.result is Result.FAILED and finding.outcome.begun
 
@@ -232,8 +235,8 @@ def _as_sentence(text: str) -> str:
 def _release_options(on_hold: Sequence[Finding]) -> str:
     """The options with which `reaper release` allows these actions: `--account 123456789012`."""
     names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
-    over_run = any(RELEASE_ALL in f.step.because for f in on_hold)
-    return "--all" if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
+    over_run = any(reason.release == RELEASE_ALL for f in on_hold for reason in f.step.hold_reasons)
+    return RELEASE_ALL if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
 
 
 def _jump_line(jump: Breaker, context: NoticeContext) -> str:
@@ -282,7 +285,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     first = ["stop switch on"] if report.run.pause else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
-    first += [saved or _idle_text(report, context, brief=brief)]
+    first += [saved or idle_text(report, context, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
     news = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
@@ -301,12 +304,12 @@ def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False
 def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) -> str:
     """What the headline doesn't say of what is idle: its cost after actions, what is wasted, and how many have no price."""
     money, wasted = money_of(report.idle), wasted_text(report.idle, context)
-    cost = [_idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
+    cost = [idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
     some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
     return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some])
 
 
-def _idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
+def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
     """`3 idle ML resources cost $5,935 a month`, or if brief `3 idle, $5,935 a month`."""
     if not report.idle:
         return summary.nothing_idle_text(report)

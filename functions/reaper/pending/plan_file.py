@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 from reaper import registry
 from reaper import settings as knobs
 from reaper.accounts import SELF
-from reaper.case import Case, Finding, Outcome, Report, Step
+from reaper.case import Case, Finding, HoldReason, NextAction, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import SettingsError
 from reaper.handover import Decision
 from reaper.ledger.ledger import comparable_id
-from reaper.model import ACTIONS, Result, StepName
-from reaper.report.json import utc_text
+from reaper.model import ACTIONS, Result, StepName, Target
+from reaper.report.json import next_json, utc_text
 from reaper.settings import Settings
 
 SCHEMA = 1
@@ -35,14 +35,40 @@ OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAction:
+    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was."""
+
+    id: str
+    kind: str
+    name: str
+    target: Target
+    region: str
+    action: StepName
+    saves_usd_per_hour: float | None
+    owner: str | None
+    state: Mapping[str, Any]
+    hold_reasons: tuple[HoldReason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResult:
+    """The result of one action of a plan, and the reason. `is_done`: it was carried out, or nothing was left to do."""
+
+    action: PlannedAction
+    result: str
+    because: str
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
     """A valid plan file: what may be done, by resource ID in its comparable form, and the scope to sweep.
 
-    `held_count`: how many actions were on hold when it was made. It asks for none of these.
+    `held`: what was on hold when it was made. It asks for none of these actions.
     """
 
-    actions_by_id: Mapping[str, dict[str, Any]]
-    held_count: int
+    actions_by_id: Mapping[str, PlannedAction]
+    held: tuple[PlannedAction, ...]
     scope: Mapping[str, Any]
     policy_sha256: str
     made_at: datetime
@@ -90,8 +116,14 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
         "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
         "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
         "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
+        "coming": [_coming_json(f, f.next) for f in coming_findings(report) if f.next],
     }
     return json.dumps({**plan, "sha256": _plan_hash(plan)}, indent=2, allow_nan=False) + "\n"
+
+
+def coming_findings(report: Report) -> list[Finding]:
+    """What the policy leads to some action on, now or later, without what is due or on hold now."""
+    return [f for f in report.findings if f.next and f.step.name not in {*ACTIONS, StepName.HOLD}]
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
@@ -105,8 +137,8 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
             raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
         expires = datetime.fromisoformat(fields["expires_at"])
         plan = PlanFile(
-            actions_by_id={comparable_id(str(action["id"])): _parsed_action(action) for action in fields["acts"]},
-            held_count=len(fields["held"]),
+            actions_by_id={comparable_id(action.id): action for action in map(_parsed_action, fields["acts"])},
+            held=tuple(map(_parsed_action, fields["held"])),
             scope=dict(fields["scope"]),
             policy_sha256=str(fields["policy_sha256"]),
             made_at=datetime.fromisoformat(fields["made_at"]),
@@ -130,32 +162,54 @@ def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
         return decision
     if action is None:
         return replace(decision, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
-    if step.name.value != action["move"]:
-        return _refused(decision, f"the plan says {action['move']}, but now it would be {step.name}: {step.because}")
-    changed = [key for key, value in _resource_state(decision.case).items() if action["seen"].get(key) != value]
+    if step.name is not action.action:
+        return _refused(decision, f"the plan says {action.action}, but now it would be {step.name}: {step.because}")
+    changed = [key for key, value in _resource_state(decision.case).items() if action.state.get(key) != value]
     return _refused(decision, f"changed since the plan was made: {', '.join(changed)}") if changed else decision
 
 
-def not_performed(plan: PlanFile, report: Report) -> list[str]:
-    """For each action of the plan that wasn't carried out, one sentence that says why."""
+def action_results(plan: PlanFile, report: Report) -> list[ActionResult]:
+    """The result of each action of the plan."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
-    sentences = []
-    for resource_id, action in plan.actions_by_id.items():
-        finding = findings.get(resource_id)
-        if finding is None:
-            sentences.append(f"{action['id']}: it wasn't found")
-        elif finding.step.name.value != action["move"]:
-            sentences.append(f"{action['id']}: {finding.step.because}")
-        elif finding.outcome.result is not Result.DONE:
-            sentences.append(
-                f"{action['id']}: {finding.outcome.result}: {finding.outcome.error or finding.outcome.because or finding.step.because}"
-            )
-    return sentences
+    return [_action_result(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
 
 
-def _parsed_action(action: Mapping[str, Any]) -> dict[str, Any]:
+def _action_result(action: PlannedAction, finding: Finding | None) -> ActionResult:
+    if finding is None:
+        return ActionResult(action=action, result="not found", because="it wasn't found")
+    outcome, step = finding.outcome, finding.step
+    if step.name is not action.action:
+        return ActionResult(action=action, result="on hold" if step.name is StepName.HOLD else "not due", because=step.because)
+    because = outcome.error or outcome.because or step.because
+    return ActionResult(action=action, result=outcome.result.value, because=because, is_done=outcome.result is Result.DONE)
+
+
+def result_sentence(result: ActionResult) -> str:
+    """Why an action wasn't carried out, for people and scripts."""
+    word = f"{result.result}: " if result.result in set(Result) else ""
+    return f"{result.action.id}: {word}{result.because}"
+
+
+def _parsed_action(row: Mapping[str, Any]) -> PlannedAction:
     """What the plan says of one action. Raises KeyError, TypeError or ValueError for a value that can't be compared."""
-    return {**action, "id": str(action["id"]), "move": str(action["move"]), "seen": dict(action["seen"])}
+    saves, owner, name = row["saves_usd_per_hour"], row["owner"], row["account_name"]
+    return PlannedAction(
+        id=str(row["id"]),
+        kind=str(row["kind"]),
+        name=str(row["name"]),
+        target=Target(cloud=str(row["cloud"]), account=str(row["account"]), account_name=None if name is None else str(name)),
+        region=str(row["region"]),
+        action=StepName(row["move"]),
+        saves_usd_per_hour=None if saves is None else float(saves),
+        owner=None if owner is None else str(owner),
+        state=dict(row["seen"]),
+        hold_reasons=tuple(map(_parsed_reason, row.get("hold_reasons", ()))),
+    )
+
+
+def _parsed_reason(row: Mapping[str, Any]) -> HoldReason:
+    since = datetime.fromisoformat(row["since"]) if row["since"] else None
+    return HoldReason(because=str(row["because"]), since=since, release=str(row["release"]), after=str(row["after"]))
 
 
 def _parse_error_text(error: Exception) -> str:
@@ -165,6 +219,29 @@ def _parse_error_text(error: Exception) -> str:
 
 
 def _action_json(finding: Finding) -> dict[str, Any]:
+    resource, step = finding.case.resource, finding.step
+    action = step.held or step.name
+    on_hold = [{**asdict(reason), "since": utc_text(reason.since)} for reason in step.hold_reasons]
+    return {
+        "id": resource.id,
+        "kind": resource.kind,
+        "name": resource.name,
+        "cloud": resource.target.cloud,
+        "account": resource.target.account,
+        "account_name": resource.target.account_name,
+        "region": resource.region,
+        "move": action.value,
+        "because": step.because,
+        "usd_per_hour": finding.case.usd_per_hour,
+        "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(action),
+        "owner": finding.owner.address,
+        "seen": _resource_state(finding.case),
+        **({"hold_reasons": on_hold} if on_hold else {}),
+    }
+
+
+def _coming_json(finding: Finding, action: NextAction) -> dict[str, Any]:
+    """For people and other programs; `reaper apply` takes what is due only."""
     resource = finding.case.resource
     return {
         "id": resource.id,
@@ -172,11 +249,8 @@ def _action_json(finding: Finding) -> dict[str, Any]:
         "name": resource.name,
         "account": resource.target.account,
         "region": resource.region,
-        "move": finding.step.name.value,
-        "because": finding.step.because,
-        "usd_per_hour": finding.case.usd_per_hour,
         "owner": finding.owner.address,
-        "seen": _resource_state(finding.case),
+        **next_json(action),
     }
 
 

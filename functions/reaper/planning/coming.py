@@ -24,8 +24,8 @@ def next_action(
 ) -> NextAction | None:
     """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
 
-    `blocked`: the step that replaces whatever is due, such as a hold, or one of a resource that couldn't be decided. `currency`: that of amounts
-    in sentences.
+    `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
+    `currency`: that of amounts in sentences.
     """
     wanted = WANTED_ACTIONS.get(case.rule.action, ())
     wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
@@ -35,9 +35,10 @@ def next_action(
     if action is None:
         wished = next((name for name in wanted if name in case.blocked), wanted[0])
         return _next(case, wished, None, _blocked_because(case, wished, currency))
-    if blocked:
-        return _next(case, action, None, blocked.because)
     due = dates.action_due_at(case, memory, now)
+    if blocked:
+        held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
+        return _next(case, action, held_since, blocked.because)
     if due is None:
         first_notice = f"notice first, grace {policy_duration(case.rule.grace)}"
         return _next(case, action, dates.earliest_action_at(case, now), first_notice)
@@ -53,7 +54,7 @@ def possible_action(case: Case, now: datetime) -> NextAction | None:
     options = [(name, blocked) for name, blocked in case.blocked.items() if name in ENDING_ACTIONS]
     if not options or case.verdict.state is not State.IDLE:
         return None
-    name, blocked = max(options, key=lambda option: _rank(*option, case.saves_usd_per_hour))
+    name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
     return _next(case, name, None if blocked else dates.earliest_action_at(case, now), blocked.because if blocked else None)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, limits, plan
-from reaper.case import Blocked, Case, Step
+from reaper.case import Blocked, Case, HoldReason, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
@@ -90,7 +90,10 @@ def without_step(planned: Planned, because: str, now: datetime, *, acting: bool)
     """The decision if nothing is known of holds and jumps: no action, and no notice of idleness."""
     decision = planned.decision
     if decision.step.name in ENDING_ACTIONS:
-        return _with_step(planned, Step(name=StepName.HOLD, because=f"on hold, because {because}"))
+        held, why = decision.step.name, HoldReason(because=because)
+        return _with_step(
+            planned, Step(name=StepName.HOLD, because=f"on hold, because {because}", held=held, hold_reasons=(why,))
+        )
     by_hours = acting and plan.follows_hours(decision.reported_case, planned.memory, now)
     if decision.step.name in NOTICES and not by_hours:
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent, because {because}"))

@@ -165,6 +165,15 @@ class Owners(Section):
     )
 
 
+class Notices(Section):
+    """When messages are sent."""
+
+    monthly: bool = Field(
+        False,
+        description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
+    )
+
+
 class ReportKeys(Section):
     """What reports show of the resources' own tags."""
 
@@ -172,6 +181,14 @@ class ReportKeys(Section):
         [],
         description="tag keys, such as a team's or a cost center's: a column each in CSV reports, and what the page offers first to group by; keys ignore case",
         examples=[["team", "cost-center"]],
+    )
+
+
+class Savings(Section):
+    """How savings are counted."""
+
+    horizon: Length = Field(  # type: ignore[assignment]
+        "30d", description="how long an action, or a stop that a notice prompted, counts as a saving", examples=["30d"]
     )
 
 
@@ -190,6 +207,8 @@ class Policy(Section):
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
     budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
+    savings: Savings = Field(Savings(), description="how savings are counted")
+    notices: Notices = Field(Notices(), description="when messages are sent")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 

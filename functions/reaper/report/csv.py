@@ -46,7 +46,7 @@ def render(report: Report) -> str:
     """
     out, keys, currency = io.StringIO(), report.run.report_tags, report.run.currency
     writer = csv.writer(out, lineterminator="\n")
-    tag_names = [_safe_cell(f"tag:{key}") for key in keys] or ["tags"]
+    tag_names = [safe_cell(f"tag:{key}") for key in keys] or ["tags"]
     converted = ("usd_per_hour", "wasted_usd") if currency.code != DOLLARS.code else ()
     shown_names = [f"{currency.code}_per_hour", f"wasted_{currency.code}"] if converted else []
     writer.writerow([*(FOCUS_NAMES.get(name, name) for name in (*COLUMNS, *tag_names)), *shown_names])
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
         row = _row(finding)
         cells = [*(row[column] for column in COLUMNS), *_tag_cells(finding, keys)]
         cells += [None if (usd := row[column]) is None else round(usd * currency.rate, 6) for column in converted]
-        writer.writerow([_safe_cell(cell) for cell in cells])
+        writer.writerow([safe_cell(cell) for cell in cells])
     return out.getvalue()
 
 
@@ -78,7 +78,7 @@ def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
     return [None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)]
 
 
-def _safe_cell(value: Any) -> Any:
+def safe_cell(value: Any) -> Any:
     """Control and direction marks, such as tabs, become blanks; the beginning of a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
+from reaper import lookup
 from reaper.case import Blocked, Evidence, Finding, Owner, Price, Report
 from reaper.duration import format_duration, policy_duration
 from reaper.ledger.rows import HistoryEntry
@@ -37,7 +38,7 @@ class ExplainContext:
 
 
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
-    """The explanation of every resource with that ID or name; None if there is none. IDs match case-insensitively."""
+    """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
     findings = matching_findings(report, wanted)
     return "\n".join("\n".join(_explain_finding(f, known)) + "\n" for f in findings) if findings else None
 
@@ -60,8 +61,16 @@ def suggestion_text(wanted: str, names: Sequence[str]) -> str:
 
 
 def matching_findings(report: Report, wanted: str) -> list[Finding]:
-    """The findings with that ID or name."""
-    return [f for f in report.findings if wanted.lower() == f.case.resource.id.lower() or wanted == f.case.resource.name]
+    """The findings with that ID or name, or the only one with such a part."""
+    ids = explained_ids(wanted, {f.case.resource.id: f.case.resource.name for f in report.findings})
+    return [f for f in report.findings if f.case.resource.id in ids]
+
+
+def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
+    """The IDs with that ID or name; of those that only contain it, the one if there is one. `names`: by ID."""
+    ids = lookup.find_ids(wanted, names)
+    is_whole = lookup.is_id(wanted) or any(names[known] == wanted for known in ids)
+    return ids if is_whole or len(ids) == 1 else []
 
 
 def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:

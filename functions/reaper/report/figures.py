@@ -23,7 +23,7 @@ MAX_TAGS = 20
 
 
 class Unit(StrEnum):
-    """What a value counts, by CloudWatch's name for it. `none` is US dollars an hour."""
+    """What a value counts, by CloudWatch's name for it. `none` is US dollars, or US dollars an hour."""
 
     COUNT = "Count"
     SECONDS = "Seconds"
@@ -63,6 +63,7 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
         Figure(name="Calls", value=sums.calls),
         Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
         Figure(name="Skipped", value=int(is_skipped(report.coverage))),
+        *_savings_figures(report),
         *_kind_figures(report),
         *_tag_figures(report),
     )
@@ -101,6 +102,12 @@ def _tag_figures(report: Report) -> Iterable[Figure]:
         yield Figure(name="USDPerHour", value=round(group.money.usd_per_hour, 4), unit=Unit.NONE, tag=name)
         idle = summary.idle_money(group.findings)
         yield Figure(name="IdleUSDPerHour", value=round(idle.usd_per_hour, 4), unit=Unit.NONE, tag=name)
+
+
+def _savings_figures(report: Report) -> Iterable[Figure]:
+    """Month to date, in UTC; none if the report has no savings, so that a ledger that can't be read never looks like $0."""
+    if report.savings:
+        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.saved_usd, unit=Unit.NONE)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:

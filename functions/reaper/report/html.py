@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -21,14 +21,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_c
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of, price_basis
+from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, format_day, format_time, format_usd
+from reaper.report.coming import coming_table
+from reaper.savings.overview import METHOD, Overview, Week, group_text, saved_text
+from reaper.savings.totals import SavedGroup
+from reaper.text import DOLLARS, Currency, clean_line, format_day, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
@@ -53,6 +57,9 @@ def render(report: Report) -> str:
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
+        saved=saved_chart(report.savings, report.run.currency) if report.savings and report.savings.has_any else None,
+        coming=coming_table(report.findings, report.run.mode, partial(_shown_rate, report.run.currency)),
+        method=METHOD,
         charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
@@ -106,9 +113,14 @@ def _template() -> Template:
         "money": _shown_money,
         "monthly": _shown_monthly,
         "moment": format_time,
+        "day": format_day,
         "owner": owner_text,
+        "group": group_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
+        "held": summary.hold_sentence,
+        "release": summary.release_command,
+        "note": summary.release_note,
     }
     return page.get_template("report.html.j2")
 
@@ -154,6 +166,10 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
         return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
 
     return sorted(findings, key=place)
+
+
+def _shown_rate(currency: Currency, usd_per_hour: float) -> str:
+    return f"{format_usd(usd_per_hour * HOURS_A_MONTH, currency=currency)} a month"
 
 
 @pass_context
@@ -267,3 +283,40 @@ def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar
         for group in groups
     ]
     return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedChart:
+    """The savings as the page draws them: for each week and group, the heights or lengths of its bars in percent of the `highest` or
+    the longest.
+
+    `others`: how many groups have no bar of their own, and what they saved.
+    """
+
+    overview: Overview
+    month: str
+    recent: str
+    highest: float
+    weeks: tuple[tuple[Week, float, float], ...]
+    groups: tuple[tuple[SavedGroup, float], ...]
+    others: tuple[int, float]
+
+
+def saved_chart(overview: Overview, currency: Currency = DOLLARS) -> SavedChart:
+    """The chart of these savings."""
+    groups, rest = overview.recent.groups[:MAX_BARS], overview.recent.groups[MAX_BARS:]
+    highest = max(week.saved_usd + week.prompted_usd for week in overview.weeks)
+    longest = max((group.saved_usd for group in groups), default=0)
+
+    def percent(usd: float, most: float) -> float:
+        return round(100 * usd / most, 2) if most else 0
+
+    return SavedChart(
+        overview=overview,
+        month=saved_text(overview.month, currency),
+        recent=saved_text(overview.recent, currency),
+        highest=highest,
+        weeks=tuple((week, percent(week.saved_usd, highest), percent(week.prompted_usd, highest)) for week in overview.weeks),
+        groups=tuple((group, percent(group.saved_usd, longest)) for group in groups),
+        others=(len(rest), sum(group.saved_usd for group in rest)),
+    )

@@ -16,6 +16,8 @@ from reaper import duration
 from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Price, Report
 from reaper.model import Memory, Rule
 from reaper.policy import office_hours
+from reaper.savings.overview import Overview
+from reaper.savings.totals import Saved
 
 SCHEMA = 1
 
@@ -62,6 +64,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "currency": {name: value or None for name, value in asdict(run.currency).items()},
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
+        "savings": _savings_json(report.savings) if report.savings else None,
         "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
@@ -104,8 +107,8 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "outcome": finding.outcome.result.value,
         "outcome_because": finding.outcome.because,
         "error": finding.outcome.error,
-        "next": _next_json(finding.next),
-        "could": _next_json(finding.could),
+        "next": next_json(finding.next) if finding.next else None,
+        "could": next_json(finding.could) if finding.could else None,
         "memory": _memory_json(finding.memory) if finding.memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
@@ -124,6 +127,15 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _savings_json(savings: Overview) -> dict[str, Any]:
+    return {name: _saved_json(saved) for name, saved in (("month_to_date", savings.month), ("last_30_days", savings.recent))}
+
+
+def _saved_json(saved: Saved) -> dict[str, Any]:
+    sums = {name: getattr(saved, name) for name in ("saved_usd", "prompted_usd", "hours", "unpriced_hours")}
+    return {"since": utc_text(saved.since), **sums}
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
@@ -147,8 +159,9 @@ def _price_json(price: Price) -> dict[str, Any]:
     return {"source": price.source, "as_of": price.as_of, "own": price.own}
 
 
-def _next_json(action: NextAction | None) -> dict[str, Any] | None:
-    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)} if action else None
+def next_json(action: NextAction) -> dict[str, Any]:
+    """An action that may come."""
+    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from reaper.case import Finding, Report, price_basis
+from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
 
@@ -23,7 +24,7 @@ def render(report: Report) -> str:
         *(_escaped(note, 500) for note in summary.head_notes(report)),
         f"**{_escaped(paused, 300)}**" if paused else "",
         f"{count_noun(len(report.findings), 'resource')}: {', '.join(f'{count} {state}' for state, count in states)}.",
-        *(_section(group.title, map(_action_line, group.findings)) for group in summary.action_groups(report)),
+        *(_section(group.title, _group_lines(group)) for group in summary.action_groups(report)),
         *_idle_table(report),
         _section("Unknown, never acted on", [f"- {_label(f)}: {_escaped(f.case.verdict.because)}" for f in report.unknown]),
         *_coverage_blocks(report),
@@ -49,6 +50,17 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 def _label(finding: Finding) -> str:
     return f"{_escaped(finding.case.resource.name)} ({_escaped(finding.case.resource.kind)})"
+
+
+def _group_lines(group: summary.ActionGroup) -> Iterator[str]:
+    """A line for each action; what is on hold below its reason."""
+    if not group.holds:
+        yield from map(_action_line, group.findings)
+    for reason, findings in group.holds.items():
+        command = summary.release_command(reason)
+        allow = f" To allow{summary.release_note(reason)}: `{command}`" if command else ""
+        yield f"- {_escaped(summary.hold_sentence(reason), 300)}{allow}"
+        yield from (f"  - {summary.action_word(finding)} {_label(finding)}" for finding in findings)
 
 
 def _action_line(finding: Finding) -> str:

@@ -27,13 +27,14 @@ from reaper.coverage import (
     with_calls,
     with_replaced_rows,
 )
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import BudgetUse, Memory, State, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
 from reaper.policy.own_prices import Budget
+from reaper.savings.overview import Overview, read_overview
 
 FindingKey = tuple[str, str]
 """ID and name: some IDs occur more than once in a list."""
@@ -68,7 +69,7 @@ def _without_repeated_rows(rows: Iterable[Coverage]) -> list[Coverage]:
 
 
 def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
-    """The report of the run, finished now. An unreadable stop switch is a row, unless the ledger has one already."""
+    """The report of the run, finished now. If the ledger can't be read, that is a row, unless it has one already."""
     run, rows, findings = decided.run, list(coverage), tuple(findings)
     pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
     if pause and pause.unreadable_because:
@@ -85,7 +86,8 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         currency=context.policy.prices.shown_in,
         budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
     )
-    return Report(run=finished, coverage=tuple(rows), findings=findings)
+    savings = _read_savings(context, rows)
+    return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)
 
 
 def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
@@ -99,6 +101,16 @@ def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
         idle_usd_per_month=round(money.usd_per_hour * HOURS_A_MONTH, 2),
         unpriced=money.unpriced,
     )
+
+
+def _read_savings(context: ConcludeContext, rows: list[Coverage]) -> Overview | None:
+    if context.ledger is None or context.notices_only:
+        return None
+    try:
+        return read_overview(context.ledger, context.policy.report.tags, context.clock())
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return None
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:

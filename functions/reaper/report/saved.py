@@ -19,6 +19,7 @@ from reaper.model import Status
 from reaper.report.explain import (
     clean_whole,
     explain_line,
+    explained_ids,
     hours_line,
     origin_lines,
     owner_lines,
@@ -67,6 +68,14 @@ class SavedRule(_Section):
     hours: SavedHours | None
 
 
+class SavedNext(_Section):
+    """`next`: what the policy leads to."""
+
+    step: str
+    at: AwareDatetime | None
+    blocked_because: str | None
+
+
 class SavedFinding(_Section):
     """One finding: the keys that an explanation needs. `memory`: the dates that it has."""
 
@@ -96,6 +105,7 @@ class SavedFinding(_Section):
     outcome: str
     outcome_because: str | None
     error: str | None
+    next: SavedNext | None
     memory: dict[str, AwareDatetime | None] | None
     evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 
@@ -148,8 +158,9 @@ def parse_report(text: str, where: str) -> SavedReport:
 
 
 def render(report: SavedReport, wanted: str) -> str | None:
-    """The explanation of every resource with that ID or name; None if there is none. IDs match case-insensitively."""
-    rows = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
+    """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
+    ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
+    rows = [row for row in report.findings if row.id in ids]
     return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in rows) if rows else None
 
 
@@ -176,6 +187,10 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     idle_for = timedelta(seconds=row.idle_for_s) if row.idle_for_s else None
     yield verdict_line(row.state, row.confidence, idle_for, row.because)
     yield from _memory_lines(row)
+    if following := row.next:
+        when = f" on or after {utc_text(following.at)}" if following.at else ""
+        because = f", blocked because {clean_whole(following.blocked_because)}" if following.blocked_because else ""
+        yield explain_line("next", f"{clean_whole(following.step)}{when}{because}")
     yield explain_line("step", f"{clean_whole(row.step)}: {clean_whole(row.step_because)}")
     yield explain_line("outcome", ": ".join(clean_whole(part) for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from owner_lines(row.owner)

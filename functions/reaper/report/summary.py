@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
 from reaper.model import BudgetUse, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
+from reaper.savings.overview import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
 
+Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 
@@ -23,6 +27,41 @@ class ActionGroup:
     title: str
     findings: tuple[Finding, ...]
     needs_attention: bool = False
+
+    @property
+    def holds(self) -> dict[HoldReason, list[Finding]]:
+        """Those on hold, by reason; empty for any other group."""
+        return holds_of(f for f in self.findings if f.step.name is StepName.HOLD)
+
+
+def hold_groups(items: Iterable[Item], reasons_of: Callable[[Item], Sequence[HoldReason]]) -> dict[HoldReason, list[Item]]:
+    """What is on hold, by reason. What several limits or jumps hold is below each of them."""
+    groups: dict[HoldReason, list[Item]] = {}
+    for item in items:
+        for reason in reasons_of(item):
+            groups.setdefault(reason, []).append(item)
+    return groups
+
+
+def holds_of(findings: Iterable[Finding]) -> dict[HoldReason, list[Finding]]:
+    """These findings, all of them on hold, by reason."""
+    return hold_groups(findings, lambda f: f.step.hold_reasons or (HoldReason(because=f.step.because),))
+
+
+def hold_sentence(reason: HoldReason) -> str:
+    """`9 actions in account 123456789012 exceed max_acts: 8, since 2026-11-25 18:53 UTC.`"""
+    since = f", since {reason.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if reason.since else ""
+    return f"{reason.because[:1].upper()}{reason.because[1:]}{since}."
+
+
+def release_command(reason: HoldReason) -> str:
+    """The command that allows what is on hold; empty if none does."""
+    return f"reaper release {reason.release}" if reason.release else ""
+
+
+def release_note(reason: HoldReason) -> str:
+    """What else a release leads to, as a clause; mostly empty."""
+    return " (owners get a new notice first)" if reason.after else ""
 
 
 def acted_clause(report: Report) -> str:
@@ -66,9 +105,15 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
+    """Sentences below the headline: exceeded budgets, what was saved, what was swept if nothing is there, and what it takes to prove more."""
     over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
-    return [*over, *_swept_places(report), *_missing_setups(report)]
+    return [*over, *saved_notes(report), *_swept_places(report), *_missing_setups(report)]
+
+
+def saved_notes(report: Report) -> list[str]:
+    """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
+    savings = report.savings
+    return [f"Saved this month: {saved_text(savings.month, report.run.currency)}."] if savings and savings.has_any else []
 
 
 def _swept_places(report: Report) -> Iterator[str]:
@@ -169,11 +214,12 @@ def has_news(report: Report) -> bool:
     return bool(report.idle or report.unknown or not report.is_complete)
 
 
-def exit_status(report: Report, fail_on: str | None) -> int:
-    """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
+def exit_status(report: Report, fail_on: str | None, fail_on_cost: float | None = None) -> int:
+    """0 complete, 1 complete and a limit matched, 3 coverage incomplete. `fail_on`: `idle`, any idle resource; `fail_on_cost`: idle dollars an hour."""
     if not report.is_complete:
         return 3
-    return 1 if fail_on == "idle" and report.idle else 0
+    is_costly = fail_on_cost is not None and bool(report.idle) and report.totals.idle_usd_per_hour >= fail_on_cost
+    return 1 if is_costly or (fail_on == "idle" and report.idle) else 0
 
 
 def action_groups(report: Report) -> list[ActionGroup]:
@@ -190,9 +236,9 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 
 def action_word(finding: Finding) -> str:
-    """`stop` or `hold`: the step, or once it is done the words of the kind, such as `scaled in`."""
+    """`stop`: the step, also of what is on hold, or once it is done the words of the kind, such as `scaled in`."""
     done = finding.is_action and finding.outcome.result is Result.DONE
-    return forecast.done_participle(finding) if done else finding.step.name.value
+    return forecast.done_participle(finding) if done else (finding.step.held or finding.step.name).value
 
 
 def outcome_reason(finding: Finding) -> str:

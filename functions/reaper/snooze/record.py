@@ -21,7 +21,7 @@ HOLDER = "the holder of the link"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of one chosen resource: its memory afterwards and whether it `changed`, or the `error`. `problem`: its history failed."""
+    """The result for one chosen resource: its memory afterwards and whether it `changed`, or the `error`. `problem`: its history failed."""
 
     resource: VisitResource
     memory: Memory
@@ -31,7 +31,7 @@ class Written:
 
     @property
     def log_text(self) -> str:
-        """What became of it, for the log."""
+        """Its result, for the log."""
         snoozed = f"snoozed until {self.memory.snoozed_until} by {self.memory.snoozed_by}" if self.memory.snoozed_until else ""
         disowned = f"not theirs, says {self.memory.disowned_by}" if self.memory.disowned_by else ""
         return "; ".join(filter(None, (self.error or ("" if self.changed else "unchanged"), snoozed, disowned, self.problem)))

@@ -25,7 +25,6 @@ MARGIN, WIDEST = 20, 118
 MAX_ITEMS_PER_MAIL = 3
 """How many resources of one mail are printed one by one."""
 HOLD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
-WAITING_ITEM = re.compile(r"^- .*\. Would (?:stop|delete), but is on hold", re.MULTILINE)
 STYLES = {
     "": "",
     "mail": "cyan",
@@ -120,7 +119,7 @@ class StoryPrinter:
             return
         yield "on hold", f"{names}: {HOLD_PREFIX.sub('because ', on_hold[0].step.because)}"
         for mail in mails:
-            if WAITING_ITEM.search(mail.text):
+            if "\nON HOLD (" in mail.text:
                 yield "mail", f"{mail.to}: {mail.subject}"
 
     def _no_longer_idle_lines(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:

@@ -186,6 +186,7 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked.blocked_actions,
     parts_after=blocked.parts_after,
+    parts_anyway=blocked.parts_anyway,
     actions=blocked.ACTION_SPECS,
     details=EndpointDetails,
     commands={StepName.STOP: blocked.scale_in_command, StepName.DELETE: blocked.delete_command},

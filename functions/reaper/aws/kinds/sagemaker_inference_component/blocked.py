@@ -130,6 +130,7 @@ def remove_copies_command(resource: Resource) -> Command:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled to zero copies",
+        noun="scale-in",
         effect="takes its copies to zero, only if a step scaling policy would wake it again; lowers the autoscaling minimum first",
         undo="restores its copy count and the autoscaling minimum, if they are still as the stop left them and it is the same component",
         permissions=(

@@ -133,6 +133,7 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="set to a minimum of 0 nodes",
+        noun="scale-in",
         effect="sets its minimum to 0 nodes, so that Azure removes idle ones. Its maximum and idle time stay, and the next job starts nodes",
         undo="sets its minimum back to what it was, but not above its current maximum",
         permissions=(f"{computes.ROOT}/write",),

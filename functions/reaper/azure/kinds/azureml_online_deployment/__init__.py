@@ -241,6 +241,7 @@ def _delete_blocked(details: DeploymentDetails) -> Blocked | None:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled to one instance",
+        noun="scale-in",
         effect="scales it to one instance, because Azure can't stop it. Not if Azure Monitor's autoscale keeps more; and an autoscale "
         "that adds instances under load will undo it",
         undo="scales it back to as many instances as it had",
