@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from reaper.model import ACTIONS, BudgetUse, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
-from reaper.text import DOLLARS, LIST_PRICES, Currency
+from reaper.text import DOLLARS, Currency
 
 if TYPE_CHECKING:
     from reaper.savings.overview import Overview
@@ -292,18 +292,6 @@ def money_of(findings: Iterable[Finding]) -> Money:
         usd_per_hour=sum(prices),
         wasted_usd=sum(f.wasted_usd or 0 for f in findings),
     )
-
-
-def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
-    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
-    own = {finding.price.own for finding in findings if finding.price}
-    costs = {
-        (True,): "Costs are your own prices, from the policy.",
-        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
-    }.get(tuple(sorted(own)), LIST_PRICES)
-    if currency.code == DOLLARS.code:
-        return costs
-    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from reaper.case import Price
+from reaper.case import Finding, Price
 from reaper.model import BilledPart, Resource
+from reaper.text import DOLLARS, LIST_PRICES, Currency
 
 if TYPE_CHECKING:
     from reaper.policy.own_prices import PriceRule
@@ -95,6 +96,18 @@ def priced_sizes() -> list[str]:
         for rows in components.values()
     ]
     return sorted({size for rows in lists for size in rows})
+
+
+def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
+    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
+    own = {finding.price.own for finding in findings if finding.price}
+    costs = {
+        (True,): "Costs are your own prices, from the policy.",
+        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
+    }.get(tuple(sorted(own)), LIST_PRICES)
+    if currency.code == DOLLARS.code:
+        return costs
+    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
 
 
 def price_lists() -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reaper import prices, registry, settings
-from reaper.case import price_basis
 from reaper.cli.options import PolicyOption
 from reaper.errors import SettingsError
 from reaper.model import BilledPart, Resource, Target
@@ -87,4 +86,4 @@ def _list_lines(lists: list[dict[str, Any]], policy: Policy) -> Iterator[str]:
         what = f"{100 * off:g}% less than list" if rate is None else f"{format_usd(rate, 4)} an hour"
         yield f"own: {clean_line(rule.name)}: {what} for {clean_line(json.dumps(match)) if match else 'everything'} ({rule.as_of})"
     if policy.prices.currency:
-        yield price_basis((), policy.prices.shown_in).removeprefix(f"{LIST_PRICES} ")
+        yield prices.price_basis((), policy.prices.shown_in).removeprefix(f"{LIST_PRICES} ")

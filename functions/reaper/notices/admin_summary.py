@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import Actions, Finding, Report, money_of, price_basis
+from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
@@ -21,6 +21,7 @@ from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Mes
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
+from reaper.prices import price_basis
 from reaper.report import summary
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote
 
-from reaper.case import Finding, Money, money_of, price_basis
+from reaper.case import Finding, Money, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.forecast import ActionForecast, NoticeContext
@@ -19,6 +19,7 @@ from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item,
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
+from reaper.prices import price_basis
 from reaper.text import tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24

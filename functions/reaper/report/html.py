@@ -21,12 +21,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_c
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of, price_basis
+from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
 from reaper.duration import format_duration, short_duration
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.savings.overview import METHOD, group_text, saved_text

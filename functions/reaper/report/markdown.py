@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from reaper.case import Finding, Report, price_basis
+from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
 

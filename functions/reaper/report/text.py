@@ -11,11 +11,12 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, HoldReason, Report, price_basis
+from reaper.case import Coverage, Finding, HoldReason, Report
 from reaper.duration import short_duration
 from reaper.model import NOTICES, Confidence, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.table import REASON, WIDE, Row, print_lines, table_lines, wrap
 from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell

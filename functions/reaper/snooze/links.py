@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import urls
-from reaper.case import Finding, price_basis
+from reaper.case import Finding
 from reaper.errors import SettingsError
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
 from reaper.planning import possible_actions
+from reaper.prices import price_basis
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, sign_link
