@@ -115,7 +115,8 @@ def _execute_step(task: Task) -> Outcome:
         inside=hints_inside(resource, memories, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
         ended=task.inside,
     )
-    return replace(_perform(permit, manifest, task), excess_usd_per_hour=case.excess_usd_per_hour)
+    outcome = _perform(permit, manifest, task)
+    return replace(outcome, excess_usd_per_hour=case.excess_usd_per_hour) if outcome.begun else outcome
 
 
 def _require_same_resource(before: Resource, task: Task) -> None:
