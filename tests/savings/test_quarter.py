@@ -54,8 +54,8 @@ def least_usd(played: Quarter, row: Any, horizon: timedelta) -> float:
     ]
     end = min([*ends, at + horizon, played.sweeps[-1]])
     interval = max(after - before for before, after in pairwise(played.sweeps))
-    used = sum((when < end) for when, who, what in played.done if who == name and what == "use" and when > at)
-    excluded = interval + used * (IDLE_AFTER + 3 * HOUR + 3 * interval)
+    uses = [(since, until) for since, until in played.ours.things[name].truth.uses if at < since < end]
+    excluded = sum((until - since + IDLE_AFTER + 3 * interval for since, until in uses), interval)
     return max(0.0, row["usd_per_hour"] * ((end - at - excluded) / HOUR)) - CENT
 
 
