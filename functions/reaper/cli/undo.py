@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,7 +62,7 @@ def restore_resource(
     try:
         result = restore.restore_resource(found, context, manifest_address, is_trusted=trust_manifest)
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {found}") from interrupt
+        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {quote(found)}") from interrupt
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
