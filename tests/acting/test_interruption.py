@@ -105,7 +105,7 @@ def test_a_run_that_a_person_ends_says_what_it_may_have_put_back():
         return value
 
     deployment.hand_over = end_after_acting
-    with pytest.raises(Interrupted, match="^What an earlier run left half done may have been put back"):
+    with pytest.raises(Interrupted, match=r"^What an earlier run left half done may have been put back"):
         deployment.sweep()
     assert deployment.cloud.put_back
 

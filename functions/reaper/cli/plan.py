@@ -124,7 +124,7 @@ def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
 
 def _is_agreed(plan: PlanFile) -> bool:
     """Whether the person at the terminal agrees. Without a terminal there is no question: a schedule or a script decided."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     actions = plan.actions_by_id.values()
     deletes = sum(action.action is StepName.DELETE for action in actions)
