@@ -141,7 +141,7 @@ def notice_was_for_another(case: Case, memory: Memory) -> bool:
 
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, whoever is found by now."""
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
     told, present = (memory.notified_owner or "").lower(), (case.owner.address or "").lower()
     by, at = (memory.disowned_by or "").lower(), memory.disowned_at
     is_older = bool(memory.warned_at and at and memory.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
