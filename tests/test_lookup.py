@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from reaper.lookup import find_ids
+from reaper.lookup import candidate_lines, find_ids
 
 BASE = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 NAMES = {f"{BASE}/{name}": name for name in ("fraud", "fraud-idle", "draft-translator", "draft-captions")}
@@ -33,3 +35,8 @@ NAMES[ARM] = "Dana-GPU"
 )
 def test_a_resource_is_found_by_id_name_or_part(wanted: str, found: list[str]):
     assert [NAMES[known] for known in find_ids(wanted, NAMES)] == found
+
+
+def test_a_command_to_choose_from_is_one_word_for_the_shell():
+    line = candidate_lines("reaper restore", ["/subscriptions/1/resourceGroups/r(prod)/x; touch y"])
+    assert shlex.split(line) == ["reaper", "restore", "/subscriptions/1/resourceGroups/r(prod)/x; touch y"]

@@ -124,6 +124,18 @@ def test_without_a_fallback_nothing_is_done_and_the_admins_are_told(deployment: 
         assert to_owners(deployment) == []
 
 
+@pytest.mark.parametrize("swept_before", [False, True], ids=["before any sweep", "after one"])
+def test_the_notice_stays_void_when_the_owners_tag_goes(deployment: FakeDeployment, swept_before: bool):
+    [mail] = to_owners(deployment)
+    deployment.policy = policy(POLICY.replace(f", fallback: {ADMINS}", ""))
+    click(deployment, mail)
+    if swept_before:
+        sweep(deployment, hours=1)
+    deployment.cloud.things["nb-7"].tags = {}
+    steps = [finding_of(sweep(deployment, days=1), "nb-7").step.name for _ in range(5)]
+    assert (set(steps), deployment.cloud.log) == ({StepName.WARN}, [])
+
+
 def test_another_owner_found_ends_it_for_good(disowned: FakeDeployment):
     sweep(disowned, days=1)
     disowned.cloud.things["nb-7"].tags = {"owner": LEE}

@@ -48,6 +48,15 @@ class Interrupted(KeyboardInterrupt):
     """A person ended the command. The text says what was done and what wasn't."""
 
 
+@contextmanager
+def interrupted_as(text: str) -> Iterator[None]:
+    """Raises Interrupted with this text if a person ends the command meanwhile."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(text) from interrupt
+
+
 class SettingsError(ReaperError):
     """A setting, flag or event key has a value that can't be used. The text names the key, the value and what was expected."""
 

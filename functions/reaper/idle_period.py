@@ -141,10 +141,12 @@ def notice_was_for_another(case: Case, memory: Memory) -> bool:
 
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs."""
-    told, present = memory.notified_owner, case.owner.address
-    is_older = case.owner.disowned_by and memory.warned_at and memory.disowned_at and memory.warned_at <= memory.disowned_at
-    return bool(is_older) or (told is not None and present is not None and told.lower() != present.lower())
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
+    told, present = (memory.notified_owner or "").lower(), (case.owner.address or "").lower()
+    by, at = (memory.disowned_by or "").lower(), memory.disowned_at
+    is_older = bool(memory.warned_at and at and memory.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
+    is_theirs = bool(told) and told == by and not present
+    return is_older or is_theirs or (bool(told) and bool(present) and told != present)
 
 
 def notice_was_for_part(memory: Memory) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 
 from reaper.ledger.ledger import comparable_id
 from reaper.text import clean_line
@@ -40,6 +41,6 @@ def find_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
 
 def candidate_lines(command: str, ids: Sequence[str]) -> str:
     """The command for each of them, to choose one and paste it."""
-    lines = [f"  {command} {clean_line(known, len(known))}" for known in sorted(ids)[:MAX_CANDIDATES]]
+    lines = [f"  {command} {quote(clean_line(known, len(known)))}" for known in sorted(ids)[:MAX_CANDIDATES]]
     more = [f"  and {len(ids) - MAX_CANDIDATES} more"] if len(ids) > MAX_CANDIDATES else []
     return "\n".join([*lines, *more])

@@ -209,6 +209,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
     case = idle_period.since_own_call(case, memory, now)
     found = case.owner.disowned_by or case.owner.address
     if memory.disowned_by and case.resource.tags is not None and not owners.is_disowned(case.resource, memory, found):
+        memory = idle_period.without_notice(memory) if idle_period.has_new_owner(case, memory) else memory
         memory = replace(memory, disowned_by=None, disowned_at=None)
     if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(

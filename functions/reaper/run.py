@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from reaper import __version__, handover
 from reaper.case import Coverage, Report
 from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
-from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError
+from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError, interrupted_as
 from reaper.ledger import opening
 from reaper.model import Account, Run
 from reaper.prices import price_book
@@ -111,7 +111,9 @@ def run(
     With `agreed` only what that plan file asks for is carried out. Raises SettingsError if nothing can be swept or no channel can notify
     owners. Failures of a cloud, ledger or channel are in the coverage.
     """
-    return run_phases(open_run(settings, source, clock, progress, deadline, agreed))
+    with interrupted_as("Nothing was changed."):
+        opened = open_run(settings, source, clock, progress, deadline, agreed)
+    return run_phases(opened)
 
 
 def open_run(

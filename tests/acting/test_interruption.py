@@ -15,8 +15,8 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, poli
 from reaper.acting import restore
 from reaper.acting.contract import ActionFunctions, UndoResult
 from reaper.case import Pause
-from reaper.errors import CloudError, Reason
-from reaper.handover import Decided
+from reaper.errors import CloudError, Interrupted, Reason
+from reaper.handover import Acted, Decided
 from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, stop_switch
@@ -94,6 +94,20 @@ def test_an_action_that_took_effect_all_the_same_is_done():
     assert deployment.cloud.put_back == []
     [mail] = mails(deployment)
     assert "deleted" in mail
+
+
+def test_a_run_that_a_person_ends_says_what_it_may_have_put_back():
+    deployment = interrupted()
+
+    def end_after_acting(value: Any) -> Any:
+        if isinstance(value, Acted):
+            raise KeyboardInterrupt
+        return value
+
+    deployment.hand_over = end_after_acting
+    with pytest.raises(Interrupted, match=r"^What an earlier run left half done may have been put back"):
+        deployment.sweep()
+    assert deployment.cloud.put_back
 
 
 def test_an_action_that_changed_nothing_is_closed():

@@ -93,8 +93,9 @@ def test_a_plan_changes_nothing_until_applied(desk: Desk):
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
     assert "3 of 3 actions carried out in run " in applied.stdout
     run_id = applied.stdout.split()[-1]
-    undone = desk("undo", "--run", run_id)
+    undone = desk("undo", "--run", run_id[:7])
     assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
+    assert f"{run_id[:7]} is run {run_id}\n" in undone.stderr
     again = desk("apply", "plan.json")
     assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -96,3 +97,34 @@ def test_an_interrupted_restore_names_the_command_that_finishes_it(desk: Desk):
     assert f"To finish it, run:\n  reaper restore {desk.ids[0]}\n" in ended.stderr
     assert desk("restore", desk.ids[0]).returncode == 0
     assert desk.counts()[0] == 3
+
+
+INTERRUPTED_OUTPUT = """
+import io, sys
+
+class Output(io.StringIO):
+    def write(self, text):
+        raise KeyboardInterrupt
+
+sys.stdout = Output()
+from reaper.cli.main import main
+main()
+"""
+"""The command, interrupted as soon as it prints its result."""
+
+
+@pytest.mark.parametrize(
+    ("command", "says", "counts"),
+    [
+        ("sweep --cloud aws --mode enforce", r"Run \w+ was complete; only its report may be cut off\.", [1, 1, 1]),
+        ("apply plan.json", r"Run \w+ was complete; only its results may be cut off\.", [1, 1, 1]),
+        ("release --all", r"It isn't known whether it was done; run the command again\.", [3, 3, 3]),
+    ],
+)
+def test_while_it_prints_it_says_what_is_known(desk: Desk, command: str, says: str, counts: list[int]):
+    if "plan.json" in command:
+        assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    script = [sys.executable, "-c", INTERRUPTED_OUTPUT, *command.split()]
+    ended = subprocess.run(script, cwd=desk.home, env=desk.environ(), stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ended.returncode, desk.counts()) == (130, counts)
+    assert re.search(rf"^Interrupted\. {says}$", ended.stderr, re.MULTILINE), ended.stderr

@@ -10,9 +10,12 @@ import pytest
 from fakes.builders import NOW
 from fakes.sample_findings import finding, occasion, report
 from reaper.case import Finding, HoldReason, Step
+from reaper.errors import SettingsError
 from reaper.model import StepName
 from reaper.notices.admin_summary import compose_summary
+from reaper.pending import plan_file
 from reaper.report import html, markdown, summary, text
+from reaper.settings import Settings
 
 SHARE = HoldReason(because="2 of 3 endpoints exceed max_share: 60%", since=NOW, release="--account 123456789012")
 COUNT = HoldReason(because="3 actions in this run exceed run.max_acts: 2", since=NOW, release="--all")
@@ -53,3 +56,10 @@ def test_a_hold_without_a_structured_reason_is_not_lost():
 def test_a_hold_that_no_release_ends_names_no_command():
     assert summary.release_command(replace(SHARE, release="")) == ""
     assert "reaper release" not in text.render(report(held("a", replace(SHARE, release=""))))
+
+
+@pytest.mark.parametrize("release", ["--all; touch x", "--account $(touch x)", "--account 1\x1b[2J", "--all\n"])
+def test_a_plan_file_puts_nothing_else_into_the_command(release: str):
+    plan = plan_file.plan_json(report(held("a", replace(SHARE, release=release))), plan_file.scope_of(Settings()), NOW)
+    with pytest.raises(SettingsError, match="not a plan file"):
+        plan_file.parse_plan(plan, "plan.json", NOW)

@@ -125,6 +125,7 @@ EDITED = [
     pytest.param({"v_resources": "[]"}, 410, id="nothing listed"),
     pytest.param({"v_resources": "7"}, 503, id="a number for the list"),
     pytest.param({"v_resources": "{"}, 503, id="half a list"),
+    pytest.param({"v_resources": "[" * 100_000}, 503, id="lists in lists"),
     pytest.param({"v_resources": '[{"id": 7}]'}, 503, id="a resource without fields"),
     pytest.param({"v_tz": "../etc/passwd"}, 503, id="no time zone"),
     pytest.param({"v_sent_at": "2026-11-21"}, 503, id="a time without a zone"),

@@ -57,6 +57,10 @@ class Archive:
         text = manifest_json(manifest)
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
+    def has_run(self, run: str) -> bool:
+        """Whether a run with exactly that ID stored a manifest. Raises CloudError if they can't be listed."""
+        return bool(self.store.list_texts(f"{self.place.rstrip('/')}/{run}"))
+
     def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
         return [self._manifest_or_error(address) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")]

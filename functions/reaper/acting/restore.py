@@ -141,23 +141,25 @@ def _last_entries(resource_id: str, context: RestoreContext) -> tuple[HistoryEnt
     return last_by_what.get(RESTORED), last_by_what.get(unfinished.WENT_ENTRY)
 
 
+def run_id_of(wanted: str, context: RestoreContext) -> str:
+    """The run that is named by its ID, or by a beginning that only one has. Raises SettingsError for an invalid ID, and if it fits several."""
+    if not RUN_ID.fullmatch(wanted):
+        raise SettingsError(f"--run {wanted!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
+    like = [] if context.archive.has_run(wanted) else context.ledger.runs_like(wanted)
+    if len(like) > 1:
+        raise SettingsError(
+            f"--run {wanted!r} fits {len(like)} runs, and nothing was undone: {', '.join(like[: lookup.MAX_CANDIDATES])}"
+        )
+    return like[0] if like else wanted
+
+
 def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
-    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too. `run_id`: the beginning will do if only
-    one run has it.
+    """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too. `run_id`: see `run_id_of`.
 
     An action can be undone if the ledger names its manifest: it was carried out, nothing was done since, and it hasn't been undone. Raises
     SettingsError for an invalid run ID or a run without manifests, and CloudError if manifests or ledger can't be read.
     """
-    if not RUN_ID.fullmatch(run_id):
-        raise SettingsError(f"--run {run_id!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
-    manifests = context.archive.manifests_of_run(run_id)
-    like = [] if manifests else context.ledger.runs_like(run_id)
-    if len(like) > 1:
-        raise SettingsError(
-            f"--run {run_id!r} fits {len(like)} runs, and nothing was undone: {', '.join(like[: lookup.MAX_CANDIDATES])}"
-        )
-    if like:
-        manifests = context.archive.manifests_of_run(like[0])
+    manifests = context.archive.manifests_of_run(run_id_of(run_id, context))
     if not manifests:
         raise SettingsError(
             f"run {run_id!r} stored nothing to undo in {context.archive.place}; its report has the run ID as run.id"

@@ -20,7 +20,7 @@ from reaper.cli import demo, doctor, explain, notify, output, pause, plan, polic
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
-CHANGING = frozenset({"restore", "undo", "release", "pause", "resume", "forget", "notify"})
+CHANGING = frozenset({"sweep", "apply", "restore", "undo", "release", "pause", "resume", "forget", "notify"})
 """Commands that may have changed something when they are interrupted and say no more about it."""
 
 
@@ -34,7 +34,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             may_have_changed = ctx.invoked_subcommand in CHANGING
             default = "It isn't known whether it was done; run the command again." if may_have_changed else "Nothing was changed."
-            output.print_message(f"\nInterrupted. {interrupt or default}")
+            output.print_message(f"\nInterrupted. {str(interrupt) or default}")
             output.leave(130)
 
 

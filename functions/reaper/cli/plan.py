@@ -17,7 +17,7 @@ from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
 from reaper.cli.output import check_writable, error_console, has_colour, print_message, report_width, show_progress, write_output
 from reaper.cli.places import KindOption, PlaceOptions, ledger_address, with_place_options, with_places
-from reaper.errors import SettingsError
+from reaper.errors import SettingsError, interrupted_as
 from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
@@ -81,8 +81,6 @@ def apply_plan(
 
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    from reaper.report.plan import result_lines
-
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
     plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
@@ -94,22 +92,32 @@ def apply_plan(
             sys.stdout.write(f"{_plan_table(plan, console, wide)}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
-    currency = source.policy.prices.shown_in
-    sys.stderr.write(_plan_table(plan, error_console, wide, currency))
-    if not (yes or _is_agreed(plan)):
+    sys.stderr.write(_plan_table(plan, error_console, wide, source.policy.prices.shown_in))
+    with interrupted_as("Nothing was done."):
+        is_agreed = yes or _is_agreed(plan)
+    if not is_agreed:
         print_message("Nothing was done.")
         raise typer.Exit(1)
     report = _run_plan(base, plan, source)
+    with interrupted_as(f"Run {report.run.id} was complete; only its results may be cut off."):
+        is_done = _print_results(plan, report, console, wide)
+    raise typer.Exit(exit_status(report, None) or int(not is_done))
+
+
+def _print_results(plan: PlanFile, report: Report, console: Console, wide: bool) -> bool:
+    """Print the result of each action. Returns whether all were carried out."""
+    from reaper.report.plan import result_lines
+
     results = plan_file.action_results(plan, report)
     width = report_width(console, os.environ, wide=wide)
-    sys.stdout.write(print_lines(result_lines(plan, results, width, currency), width, has_colour(console)) + "\n")
+    sys.stdout.write(print_lines(result_lines(plan, results, width, report.run.currency), width, has_colour(console)) + "\n")
     not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     sys.stdout.write(
         f"{len(results) - len(not_performed)} of {count_noun(len(results), 'action')} carried out in run {report.run.id}\n"
     )
     _print_if_incomplete(report)
-    raise typer.Exit(exit_status(report, None) or int(bool(not_performed)))
+    return not not_performed
 
 
 def _plan_table(plan: PlanFile, console: Console, wide: bool, currency: Currency = DOLLARS) -> str:
@@ -121,7 +129,7 @@ def _plan_table(plan: PlanFile, console: Console, wide: bool, currency: Currency
 
 def _is_agreed(plan: PlanFile) -> bool:
     """Whether the person at the terminal agrees. Without a terminal there is no question: a schedule or a script decided."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     actions = plan.actions_by_id.values()
     deletes = sum(action.action is StepName.DELETE for action in actions)

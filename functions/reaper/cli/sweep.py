@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from reaper import settings
+from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
+from reaper.errors import interrupted_as
 from reaper.policy.file import load_policy
 from reaper.report import brief
 from reaper.report.summary import exit_status, unpriced_clause
@@ -58,6 +61,14 @@ def sweep_once(
     chosen = settings.require_kept_memory(chosen)
     with show_progress() as progress:
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
+    with interrupted_as(f"Run {report.run.id} was complete; only its report may be cut off."):
+        _write_reports(report, outputs, wide)
+        if fail_on_cost is not None and (clause := unpriced_clause(report)):
+            print_message(f"--fail-on-cost: not counted, because their price is unknown: {clause.partition(' ')[0]}")
+    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))
+
+
+def _write_reports(report: Report, outputs: Mapping[str, Format], wide: bool) -> None:
     if "-" not in outputs:
         from reaper.report.text import headline
 
@@ -68,6 +79,3 @@ def sweep_once(
             print_message(f"Wrote {name}")
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
         print_message(brief.incomplete_line(report))
-    if fail_on_cost is not None and (clause := unpriced_clause(report)):
-        print_message(f"--fail-on-cost: not counted, because their price is unknown: {clause.partition(' ')[0]}")
-    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))

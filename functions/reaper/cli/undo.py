@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,7 +62,7 @@ def restore_resource(
     try:
         result = restore.restore_resource(found, context, manifest_address, is_trusted=trust_manifest)
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {found}") from interrupt
+        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {quote(found)}") from interrupt
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
@@ -80,9 +81,13 @@ def undo_run(
     """
     from reaper.acting import restore
 
+    context = _restore_context(role_name, external_id)
+    found = restore.run_id_of(run_id, context)
+    if found != run_id:
+        print_message(f"{run_id} is run {found}")
     is_complete, count = True, 0
     try:
-        for result in restore.undo_run(run_id, _restore_context(role_name, external_id), deletes):
+        for result in restore.undo_run(found, context, deletes):
             count += 1
             if isinstance(result, restore.NotUndone):
                 sys.stdout.write(f"{result.id}: unchanged ({result.because})\n")
@@ -91,7 +96,7 @@ def undo_run(
                 is_complete &= _is_restored(result)
     except KeyboardInterrupt as interrupt:
         done = f"What was done until then is above ({count_noun(count, 'resource')}). The next one may have been begun."
-        raise Interrupted(f"{done} To go on, run:\n  reaper undo --run {run_id}{' --deletes' if deletes else ''}") from interrupt
+        raise Interrupted(f"{done} To go on, run:\n  reaper undo --run {found}{' --deletes' if deletes else ''}") from interrupt
     raise typer.Exit(0 if is_complete else 3)
 
 

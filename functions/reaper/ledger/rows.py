@@ -301,10 +301,10 @@ def parse_time(text: str) -> datetime:
 
 @contextmanager
 def _unreadable(subject: str) -> Iterator[None]:
-    """Turns ValueError into CloudError, which names the subject and the columns that can't be read."""
+    """Turns ValueError, and RecursionError of a list in lists, into CloudError, which names the subject and the columns that can't be read."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         from pydantic import ValidationError
 
         reasons = str(error)

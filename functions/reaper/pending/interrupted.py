@@ -21,6 +21,11 @@ def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: d
         return "Nothing was changed."
     if decided is None:
         return f"{NO_ACTION}, and no notice was sent."
+    put_back = "What an earlier run left half done may have been put back. " if run.mode.acts and decided.interrupted else ""
+    return put_back + _actions_so_far(run, decided, ledger, now)
+
+
+def _actions_so_far(run: Run, decided: Decided, ledger: Ledger | None, now: datetime) -> str:
     due = [d for d in decided.decisions if d.step.name in ACTIONS and d.outcome.result is Result.PLANNED]
     if not (run.mode.acts and ledger and due):
         return f"{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."

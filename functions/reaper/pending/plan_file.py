@@ -7,6 +7,7 @@ If that has changed when the file is applied, the action is refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -30,6 +31,7 @@ VALID_FOR = timedelta(hours=24)
 CLOCK_TOLERANCE = timedelta(minutes=10)
 """The difference that two machines' clocks may have."""
 SCOPE_SETTINGS = ("cloud", "kinds", "regions", "accounts", "subscriptions")
+RELEASE_OPTIONS = re.compile(r"(--all|--account [0-9A-Fa-f-]+)?")
 OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name", "management_group")
 """Written only if they differ from the default. External IDs are never written."""
 
@@ -209,6 +211,8 @@ def _parsed_action(row: Mapping[str, Any]) -> PlannedAction:
 
 def _parsed_reason(row: Mapping[str, Any]) -> HoldReason:
     since = datetime.fromisoformat(row["since"]) if row["since"] else None
+    if not RELEASE_OPTIONS.fullmatch(row["release"]):  # it is shown in a command to paste, and the hash in a plan is no signature
+        raise ValueError(row["release"])
     return HoldReason(because=str(row["because"]), since=since, release=str(row["release"]), after=str(row["after"]))
 
 
