@@ -9,8 +9,8 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
-from reaper.case import Blocked, NextAction, Step
-from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, State, StepName
+from reaper.case import Blocked, Step
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, NextAction, State, StepName
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest
 from reaper.policy import office_hours

@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from reaper.model import ACTIONS, BudgetUse, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.model import (
+    ACTIONS,
+    BudgetUse,
+    HoldReason,
+    Memory,
+    NextAction,
+    Pause,
+    Resource,
+    Result,
+    Role,
+    Rule,
+    Run,
+    State,
+    Status,
+    StepName,
+    Verdict,
+)
 from reaper.text import DOLLARS, Currency
 
 if TYPE_CHECKING:
@@ -122,19 +138,6 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldReason:
-    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
-
-    `after`: what follows the release.
-    """
-
-    because: str
-    since: datetime | None = None
-    release: str = ""
-    after: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What to do now with one resource, and why. Of a hold: the action that waits (`held`), and each limit or jump over it."""
 
@@ -164,19 +167,6 @@ class Outcome:
 
 
 PLANNED = Outcome(result=Result.PLANNED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextAction:
-    """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
-
-    `at`: None if something other than a missing notice or a hold blocks it.
-    """
-
-    step: StepName
-    at: datetime | None
-    saves_usd_per_hour: float | None
-    blocked_because: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,20 +230,6 @@ class Coverage:
     def is_own(self) -> bool:
         """Whether it is about the reaper itself: a channel, an action or the ledger, not a list."""
         return self.cloud == OWN
-
-
-UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""The end of a pause that lasts until a person ends it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
-
-    until: datetime = UNTIL_RESUMED
-    by: str = ""
-    at: datetime | None = None
-    unreadable_because: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

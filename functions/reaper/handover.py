@@ -16,9 +16,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper import registry
-from reaper.case import PLANNED, Case, Coverage, NextAction, Outcome, Step
+from reaper.case import PLANNED, Case, Coverage, Outcome, Step
 from reaper.ledger.rows import Unfinished
-from reaper.model import Resource, Run, Target, Verdict
+from reaper.model import NextAction, Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import UntoldAction
 

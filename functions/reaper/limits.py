@@ -15,8 +15,8 @@ from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.case import Case, HoldReason, Step
-from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
+from reaper.case import Case, Step
+from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import (
     ALL_ACCOUNTS,

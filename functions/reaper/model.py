@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -347,3 +347,43 @@ class Run:
     mode: Mode
     version: str
     policy_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReason:
+    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
+
+    `after`: what follows the release.
+    """
+
+    because: str
+    since: datetime | None = None
+    release: str = ""
+    after: str = ""
+
+
+UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The end of a pause that lasts until a person ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
+
+    until: datetime = UNTIL_RESUMED
+    by: str = ""
+    at: datetime | None = None
+    unreadable_because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextAction:
+    """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
+
+    `at`: None if something other than a missing notice or a hold blocks it.
+    """
+
+    step: StepName
+    at: datetime | None
+    saves_usd_per_hour: float | None
+    blocked_because: str | None

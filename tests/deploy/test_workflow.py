@@ -32,11 +32,10 @@ from deploy.step_functions import FunctionFailed, item_of
 from deploy.test_template import NAMES
 from reaper.aws.functions import sweep
 from reaper.aws.functions.executions import run_id_of
-from reaper.case import UNTIL_RESUMED, Pause
 from reaper.cli.main import app
 from reaper.coverage import SKIPPED
 from reaper.errors import SettingsError
-from reaper.model import Target
+from reaper.model import UNTIL_RESUMED, Pause, Target
 from reaper.pending import stop_switch
 from reaper.policy.file import policy_digest
 from reaper.workflow import lease as run_lease

@@ -9,8 +9,8 @@ from fakes.builders import DAY, NOW
 from fakes.judged_cases import case
 from fakes.sample_findings import occasion
 from fakes.sample_reports import report
-from reaper.case import PLANNED, Finding, NextAction, Step
-from reaper.model import Mode, StepName
+from reaper.case import PLANNED, Finding, Step
+from reaper.model import Mode, NextAction, StepName
 from reaper.notices.admin_summary import compose_summary
 from reaper.report import html
 from reaper.report.coming import ON_HOLD, coming_actions, coming_sentence

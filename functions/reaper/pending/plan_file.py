@@ -17,12 +17,12 @@ from typing import Any
 from reaper import registry
 from reaper import settings as knobs
 from reaper.accounts import SELF
-from reaper.case import Case, Finding, HoldReason, NextAction, Outcome, Report, Step
+from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import SettingsError
 from reaper.handover import Decision
 from reaper.ledger.ledger import comparable_id
-from reaper.model import ACTIONS, Result, StepName, Target
+from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
 from reaper.report.json import next_json, utc_text
 from reaper.settings import Settings
 

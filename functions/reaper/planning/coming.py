@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import registry
-from reaper.case import Blocked, Case, NextAction, Step
+from reaper.case import Blocked, Case, Step
 from reaper.duration import policy_duration
-from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, State, StepName
+from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
 from reaper.planning import dates
 from reaper.planning.possible_actions import WANTED_ACTIONS, is_proven_enough, manual_start_at, may_act, strongest_action
 from reaper.policy import office_hours

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reaper import registry
-from reaper.case import Finding, NextAction
-from reaper.model import Mode, StepName
+from reaper.case import Finding
+from reaper.model import Mode, NextAction, StepName
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day
 

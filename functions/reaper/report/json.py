@@ -13,8 +13,8 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Coverage, Evidence, Finding, NextAction, Owner, Price, Report
-from reaper.model import Memory, Rule
+from reaper.case import Coverage, Evidence, Finding, Owner, Price, Report
+from reaper.model import Memory, NextAction, Rule
 from reaper.policy import office_hours
 from reaper.savings.overview import Overview
 from reaper.savings.totals import Saved

@@ -9,8 +9,8 @@ from datetime import UTC
 from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
-from reaper.model import BudgetUse, Mode, Result, Role, State, Status, StepName
+from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.model import BudgetUse, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, HoldReason, Report
+from reaper.case import Coverage, Finding, Report
 from reaper.duration import short_duration
-from reaper.model import NOTICES, Confidence, Resource, Result, Role, State, Status, Target
+from reaper.model import NOTICES, Confidence, HoldReason, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.prices import price_basis
