@@ -34,7 +34,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             may_have_changed = ctx.invoked_subcommand in CHANGING
             default = "It isn't known whether it was done; run the command again." if may_have_changed else "Nothing was changed."
-            output.print_message(f"\nInterrupted. {interrupt or default}")
+            output.print_message(f"\nInterrupted. {str(interrupt) or default}")
             output.leave(130)
 
 
