@@ -223,6 +223,7 @@ def test_an_owner_gets_one_notice_about_all_accounts(company: Company):
 def test_a_plan_over_the_organization_is_applied_in_each_account(company: Company):
     made = company("plan", "--cloud", "aws", "--organization", "-o", "plan.json")
     assert (made.returncode, company.counts()) == (0, everywhere(3)), made.stderr
+    assert "To carry it out, run:\n  reaper apply plan.json --organization\n" in made.stderr
     text = (company.home / "plan.json").read_text()
     assert json.loads(text)["scope"]["organization"] is True
     assert EXTERNAL_ID not in text
