@@ -314,9 +314,9 @@ def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account
 
 
 def test_explain_suggests_a_similar_name(server: Server, account: Account):
-    completed = reaper(server, "explain", "QUIET", "--cloud", "aws")
+    completed = reaper(server, "explain", "quite", "--cloud", "aws")
     assert (completed.returncode, completed.stdout) == (2, "")
-    assert "'QUIET' was not found in 2 resources; did you mean quiet?" in completed.stderr
+    assert "'quite' was not found in 2 resources; did you mean quiet?" in completed.stderr
 
 
 def test_policy_check_and_schema_print_their_results(tmp_path: Path):

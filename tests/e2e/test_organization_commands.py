@@ -273,7 +273,12 @@ def forged(text: str, **scope: Any) -> str:
             {"organization": True, "role_name": "admin"}, ["--organization"], "assumes 'ml-idle-reaper-target'", id="another role"
         ),
         pytest.param({"regions": ["eu-west-1"]}, ["--region", "us-east-1"], "doesn't sweep 'eu-west-1'", id="another region"),
-        pytest.param({"management_group": "all"}, ["--subscription", "1" * 8], "management group 'all'", id="another group"),
+        pytest.param(
+            {"management_group": "all"},
+            ["--subscription", "11111111-1111-1111-1111-111111111111"],
+            "management group 'all'",
+            id="another group",
+        ),
     ],
 )
 def test_a_plan_reaches_no_further_than_the_command(company: Company, scope: dict[str, Any], options: list[str], message: str):
