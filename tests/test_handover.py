@@ -23,7 +23,7 @@ VERDICT = Verdict(
     state=State.IDLE, because="silent", idle_for=9 * DAY + timedelta(microseconds=7), last_busy=NOW - 9 * DAY, confidence=Confidence.PROVEN
 )  # fmt: skip
 EVIDENCE = Evidence(
-    signal="Busy points", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None,
+    signal="Busy heartbeat", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None,
     seen_at=NOW - DAY,
 )  # fmt: skip
 HINT = Unfinished(
@@ -120,7 +120,7 @@ def test_details_are_read_as_their_kinds_own_type(monkeypatch: pytest.MonkeyPatc
 
 def test_a_level_that_counts_any_value_crosses_as_null():
     reading = Reading(
-        signal="Busy points",
+        signal="Busy heartbeat",
         role=Role.HEARTBEAT,
         series=Series(start=NOW - HOUR, step=HOUR, values=[1.0]),
         busy_above=-math.inf,

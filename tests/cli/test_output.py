@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reaper.cli import output
+from reaper.cli import doctor, output
+from reaper.doctor.check import to_fix
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,10 @@ def test_the_command_is_named_as_the_shell_can_run_it_again(tmp_path: Path):
     assert output.own_command([".venv/bin/reaper"], environ) == ".venv/bin/reaper"
     assert output.own_command(["a b/reaper"], {"PATH": ""}) == "'a b/reaper'"
     assert output.own_command(["/x/reaper/__main__.py"], environ) == "python -m reaper"
+
+
+def test_two_commands_that_are_too_long_for_a_line_break_between_them():
+    fix = "reaper sweep --output report.json && reaper doctor --report report.json"
+    lines = [line.strip() for line in doctor.render([to_fix("rules", "unknown", fix)], 60).splitlines()]
+    assert lines[2:4] == ["Fix: reaper sweep --output report.json &&", "reaper doctor --report report.json"]
+    assert f"Fix: {fix}" in doctor.render([to_fix("rules", "unknown", fix)], 120)

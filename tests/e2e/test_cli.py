@@ -78,7 +78,7 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
 @pytest.mark.parametrize(
     ("arguments", "environ", "message"),
     [
-        (["sweep", "--cloud", "gcp"], {}, "gcp"),
+        (["sweep", "--cloud", "gcp"], {}, "Invalid value for '--cloud': 'gcp' is not one of"),
         (["sweep", "--kind", "sagemaker-endpont"], {}, "did you mean sagemaker-endpoint?"),
         (["sweep", "--cloud", "aws", "--region", "us-east-11"], {}, "did you mean us-east-1?"),
         (["sweep", "--cloud", "aws", "--policy", "nowhere.yaml"], {}, "policy 'nowhere.yaml': can't be read"),
@@ -208,7 +208,7 @@ def test_every_format_has_the_same_findings(server: Server, account: Account, fo
     out = tmp_path / "report"
     completed = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
     assert (completed.returncode, completed.stdout) == (0, "")
-    assert completed.stderr.endswith(f"Wrote {out}\n")
+    assert f"Wrote {out}\n" in completed.stderr
     assert "quiet" in out.read_text()
 
 

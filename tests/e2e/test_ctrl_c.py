@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -71,7 +73,7 @@ def test_while_it_acts_it_names_what_was_done_and_what_not(desk: Desk, is_applie
     command = "apply plan.json" if is_applied else "sweep --cloud aws --mode enforce"
     ended = interrupted(desk, command, SCALE_IN, number=2)
     lines = [line for line in ended.stderr.splitlines() if line.startswith(("Done", "May have", "Not begun"))]
-    assert lines == ["Done: stop a", "May have been done: stop b", "Not begun: stop c"]
+    assert lines == ["Done: scale-in a", "May have been done: scale-in b", "Not begun: scale-in c"]
     assert (desk.counts()[0], desk.counts()[2]) == (1, 3)
     run_id = ended.stderr.split()[-1]
     assert f"\n  reaper undo --run {run_id}\n" in ended.stderr
@@ -88,6 +90,21 @@ def test_an_interrupted_undo_goes_on_when_it_is_run_again(desk: Desk):
     assert ended.stdout.count("endpoint/") == 1
     assert f"To go on, run:\n  reaper undo --run {run_id}\n" in ended.stderr
     desk("undo", "--run", run_id)
+    assert desk.counts() == [3, 3, 3]
+
+
+def test_ctrl_c_at_the_question_of_apply_says_that_nothing_was_done(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [REAPER, "apply", "plan.json"], cwd=desk.home, env=desk.environ(), stdin=theirs, stdout=theirs, stderr=theirs
+    )  # fmt: skip
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert b"Interrupted. Nothing was done." in os.read(ours, 65536)
     assert desk.counts() == [3, 3, 3]
 
 

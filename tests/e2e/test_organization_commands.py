@@ -223,6 +223,7 @@ def test_an_owner_gets_one_notice_about_all_accounts(company: Company):
 def test_a_plan_over_the_organization_is_applied_in_each_account(company: Company):
     made = company("plan", "--cloud", "aws", "--organization", "-o", "plan.json")
     assert (made.returncode, company.counts()) == (0, everywhere(3)), made.stderr
+    assert "To carry it out, run:\n  reaper apply plan.json --organization\n" in made.stderr
     text = (company.home / "plan.json").read_text()
     assert json.loads(text)["scope"]["organization"] is True
     assert EXTERNAL_ID not in text
@@ -272,7 +273,12 @@ def forged(text: str, **scope: Any) -> str:
             {"organization": True, "role_name": "admin"}, ["--organization"], "assumes 'ml-idle-reaper-target'", id="another role"
         ),
         pytest.param({"regions": ["eu-west-1"]}, ["--region", "us-east-1"], "doesn't sweep 'eu-west-1'", id="another region"),
-        pytest.param({"management_group": "all"}, ["--subscription", "1" * 8], "management group 'all'", id="another group"),
+        pytest.param(
+            {"management_group": "all"},
+            ["--subscription", "11111111-1111-1111-1111-111111111111"],
+            "management group 'all'",
+            id="another group",
+        ),
     ],
 )
 def test_a_plan_reaches_no_further_than_the_command(company: Company, scope: dict[str, Any], options: list[str], message: str):

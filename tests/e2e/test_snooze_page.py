@@ -298,7 +298,7 @@ def test_not_mine_is_said_for_the_selected_and_taken_back(site: Site, tab):
     assert [site.memory(each).disowned_by for each in THREE.resources] == [ONE.address, None, ONE.address]
     assert site.memory().snoozed_until is None
     tab.get_by_role("link", name="Choose again").click()
-    assert tab.inner_text("main").count("Not theirs, says jo.martin@example.com") == 2
+    assert tab.inner_text("main").count("Marked “not mine” by jo.martin@example.com") == 2
     tab.get_by_role("button", name="Keep selected").click()
     tab.get_by_role("status").wait_for()
     assert {site.memory(each).disowned_by for each in THREE.resources} == {None}

@@ -469,7 +469,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
         "It can't be stopped automatically because it already runs no more than one instance per variant.",
         "The evidence is indirect, so it won't be stopped automatically.",
         "Scale it in now, in account 123456789012: aws", "Delete it now", "Stop it now: az", "n the console: https://", "Keep it: https://",
-        "Not yours, or questions? Contact ml-admins@example.com.",
+        "Not yours? Open a Keep it link and choose Not mine. Questions? Contact ml-admins@example.com.",
     ):  # fmt: skip
         assert text in real.text
 

@@ -61,7 +61,7 @@ def test_complete_coverage_allows_nothing_is_idle(form: Callable[[Report], str])
 
 def without_busy(name: str, state: State) -> Finding:
     """A notebook whose `Busy` was read and never had a point."""
-    beat = Evidence(signal="Busy points", subject="", role=Role.HEARTBEAT, points=0, last_busy=None, peak=None, complete=True)
+    beat = Evidence(signal="Busy heartbeat", subject="", role=Role.HEARTBEAT, points=0, last_busy=None, peak=None, complete=True)
     thing = resource(
         id=f"arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/{name}", name=name, kind="sagemaker-notebook"
     )

@@ -162,7 +162,7 @@ def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
 
 def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:
     activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
-    return activity, replace(activity, signal="Busy points", role=Role.HEARTBEAT, busy_above=float("-inf"))
+    return activity, replace(activity, signal="Busy heartbeat", role=Role.HEARTBEAT, busy_above=float("-inf"))
 
 
 def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:

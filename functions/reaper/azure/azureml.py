@@ -302,6 +302,6 @@ def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Wi
     results = fetch_metrics(cloud, sources, BUSY_QUERY, window)
     by_id = {resource.id: results.result_of(resource.details.workspace.id, "Busy", resource.name) for resource in resources}
     return {
-        resource_id: (activity_reading("Busy", result), heartbeat_reading("Busy points", result))
+        resource_id: (activity_reading("Busy", result), heartbeat_reading("Busy heartbeat", result))
         for resource_id, result in by_id.items()
     }

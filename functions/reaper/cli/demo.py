@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from reaper.case import Report
-from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import Format, check_writable, print_message, show_progress, write_report
 from reaper.errors import SettingsError
 from reaper.extras import install_command
@@ -32,6 +32,7 @@ def run_demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep the simulated clouds running, and print the line that leads a shell to them")
     ] = False,
+    wide: WideOption = False,
 ) -> None:
     """Sweep a simulated fleet. Needs no account or network."""
     if serve:
@@ -52,7 +53,7 @@ def run_demo(
     html, json = directory / "report.html", directory / "report.json"
     write_report(report, Format.HTML, str(html))
     write_report(report, Format.JSON, str(json))
-    write_report(report, format, "-", f" --report {quote(str(json))}")
+    write_report(report, format, "-", f" --report {quote(str(json))}", wide=wide)
     print_message(f"Wrote {html} and {json}. The mails it would send are in {directory / 'mail'}.")
 
 

@@ -79,7 +79,7 @@ def examine_deployment(
 
 
 def render(checks: Sequence[Check], width: int = 120, colour: bool = False) -> str:
-    """The checks and their number. Sentences wrap between words; commands are never cut or wrapped, so that they can be pasted."""
+    """The checks and their number. Sentences wrap between words; commands break after `&&` only, so that they can be pasted."""
     width = max(width, MIN_WIDTH)
     lines = (line for check in checks for line in _lines(check, width))
     return print_lines([*lines, *wrap(summary_line(checks), width)], width, colour)
@@ -92,5 +92,7 @@ def _lines(check: Check, width: int) -> Iterator[Text]:
     if check.missing:
         yield Text(f"{'':<{INDENT}}Missing: {check.missing}")
     if check.fix:
-        is_sentence = check.fix[:1].isupper()
-        yield from wrap(f"Fix: {check.fix}", width if is_sentence else WIDE, INDENT)
+        is_sentence, fix = check.fix[:1].isupper(), f"Fix: {check.fix}"
+        is_long = not is_sentence and INDENT + len(fix) > width
+        for part in fix.replace(" && ", " &&\n").split("\n") if is_long else [fix]:
+            yield from wrap(part, width if is_sentence else WIDE, INDENT)

@@ -19,6 +19,7 @@ from reaper import __version__, registry
 from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
+from reaper.text import validation_text
 
 CHANGING = frozenset({"sweep", "apply", "restore", "undo", "release", "pause", "resume", "forget", "notify"})
 """Commands that may have changed something when they are interrupted and say no more about it."""
@@ -36,6 +37,9 @@ class Commands(TyperGroup):
             default = "It isn't known whether it was done; run the command again." if may_have_changed else "Nothing was changed."
             output.print_message(f"\nInterrupted. {str(interrupt) or default}")
             output.leave(130)
+        except typer.BadParameter as error:
+            error.message = validation_text(error.message)
+            raise
 
 
 app = typer.Typer(

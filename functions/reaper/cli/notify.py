@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from reaper import secret_store, settings
 from reaper.cli.options import PolicyOption, current_time
+from reaper.cli.output import print_result
 from reaper.errors import SettingsError
 from reaper.policy.file import load_policy
 
@@ -48,7 +48,7 @@ def send_sample(
     context = delivery.ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, os.environ), clock=current_time)
     deliveries = [delivery.deliver_one(message, opened) for opened in delivery.open_channels(channels, context)]
     for result in deliveries:
-        sys.stdout.write(f"{result.channel}: {f'FAILED {result.error}' if result.error else result.receipt}\n")
+        print_result(f"{result.channel}: {f'FAILED {result.error}' if result.error else result.receipt}")
     raise typer.Exit(3 if any(result.error for result in deliveries) else 0)
 
 

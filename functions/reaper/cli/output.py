@@ -196,12 +196,17 @@ def fit_one_line(text: str, width: int) -> Text:
     return line
 
 
-def print_message(text: str, kind: str = "", style: str = "") -> None:
+def print_message(text: str, kind: str = "", style: str = "", console: Console = error_console) -> None:
     """Print to standard error. On a terminal, lines break between words; one that is indented is for pasting and stays whole."""
-    width = error_console.width if error_console.is_terminal else WIDE
+    width = console.width if console.is_terminal else WIDE
     for line in Text.assemble((kind, style), " " if kind else "", text).split("\n", allow_blank=True):
         for part in [line] if line.plain.startswith("  ") else wrap(line, width):
-            error_console.print(part, soft_wrap=True)
+            console.print(part, soft_wrap=True)
+
+
+def print_result(text: str) -> None:
+    """Print to standard output, in the same way."""
+    print_message(text, console=Console(highlight=False, markup=False, emoji=False))
 
 
 def print_warning(text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from reaper import duration, settings
 from reaper.cli.options import current_time
-from reaper.cli.output import print_error
+from reaper.cli.output import print_error, print_result
 from reaper.cli.places import current_user, open_named_ledger
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.ledger import Ledger
@@ -43,7 +42,7 @@ def pause_actions(
     stored = stop_switch.set_pause(ledger, Pause(until=end, by=current_user()), now)
     if stored is None or stored.unreadable_because or stored.until != end:
         raise CloudError(Reason.REFUSED, "pause", f"{address} doesn't have this pause; run the command again")
-    sys.stdout.write(f"{stop_switch.paused_sentence(stored)}\nLedger: {address}\n")
+    print_result(f"{stop_switch.paused_sentence(stored)}\nLedger: {address}")
 
 
 def resume_actions() -> None:
@@ -55,7 +54,7 @@ def resume_actions() -> None:
     ledger, address = _open_and_print_pause(now)
     if still := _end_pause(ledger, now):
         raise CloudError(Reason.REFUSED, "resume", f"{address}: {stop_switch.paused_because(still)}; run the command again")
-    sys.stdout.write(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}\n")
+    print_result(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}")
 
 
 def _end_pause(ledger: Ledger, now: datetime) -> Pause | None:
@@ -71,7 +70,7 @@ def _end_pause(ledger: Ledger, now: datetime) -> Pause | None:
 def _open_and_print_pause(now: datetime) -> tuple[Ledger, str]:
     ledger, address = open_named_ledger(settings.from_env(os.environ))
     pause = stop_switch.read_pause(ledger, now)
-    sys.stdout.write(f"Before: {stop_switch.paused_because(pause) if pause else 'the stop switch is off'}.\n")
+    print_result(f"Before: {stop_switch.paused_because(pause) if pause else 'the stop switch is off'}.")
     return ledger, address
 
 
@@ -108,8 +107,8 @@ def forget_person(
         failed += bool(row.error)
         changed += not row.error
         line = f"{row.sort} {clean_line(row.id, 300)}: {', '.join(row.columns)}"
-        sys.stdout.write(f"{line}{f' NOT CHANGED: {clean_line(row.error, 300)}' if row.error else ''}\n")
-    sys.stdout.write(f"{count_noun(changed, 'row')} changed in {label}. {ELSEWHERE}\n")
+        print_result(f"{line}{f' NOT CHANGED: {clean_line(row.error, 300)}' if row.error else ''}")
+    print_result(f"{count_noun(changed, 'row')} changed in {label}. {ELSEWHERE}")
     if failed:
         print_error(f"{count_noun(failed, 'row')} still {'has' if failed == 1 else 'have'} the address; run the command again")
         raise typer.Exit(3)

@@ -21,7 +21,7 @@ from reaper.errors import SettingsError, interrupted_as
 from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
-from reaper.policy.file import PolicySource, load_policy
+from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status
 from reaper.report.table import print_lines
 from reaper.run import run
@@ -64,7 +64,7 @@ def write_plan(
         f"{count_noun(len(report.findings), 'resource')} checked: {count_noun(len(plan.actions_by_id), 'action')} due, {len(plan.held)} on hold."
     )
     if plan.actions_by_id and output != "-":
-        print_message(_next_command(output, places))
+        print_message(_next_command(output, places, policy))
     _print_if_incomplete(report)
     raise typer.Exit(exit_status(report, None))
 
@@ -92,13 +92,15 @@ def apply_plan(
             sys.stdout.write(f"{_plan_table(plan, console, wide)}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
+    chosen = _settings_of(base, plan)
     sys.stderr.write(_plan_table(plan, error_console, wide, source.policy.prices.shown_in))
     with interrupted_as("Nothing was done."):
         is_agreed = yes or _is_agreed(plan)
     if not is_agreed:
         print_message("Nothing was done.")
         raise typer.Exit(1)
-    report = _run_plan(base, plan, source)
+    with show_progress() as progress:
+        report = run(chosen, source, current_time, progress, agreed=plan)
     with interrupted_as(f"Run {report.run.id} was complete; only its results may be cut off."):
         is_done = _print_results(plan, report, console, wide)
     raise typer.Exit(exit_status(report, None) or int(not is_done))
@@ -139,20 +141,26 @@ def _is_agreed(plan: PlanFile) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _next_command(output: str | None, places: PlaceOptions) -> str:
+def _next_command(output: str | None, places: PlaceOptions, policy: str | None) -> str:
     if output is None:
         return "To carry this out, write it to a file with --output FILE, and give that to `reaper apply`."
-    scope = " (with the same options for accounts)" if places.organization or places.ou or places.account else ""
-    return f"Wrote {output}. To carry it out, run{scope}:\n  reaper apply {shlex.quote(output)}"
+    # A plan alone may choose neither other accounts nor their role. An external ID is never printed.
+    again = {
+        "--account": places.account,
+        "--ou": places.ou,
+        "--exclude-account": places.exclude_account,
+        "--role-name": places.role_name and [places.role_name],
+        "--external-id": places.external_id and ["ID"],
+        "--policy": policy and [policy],
+    }
+    options = [f"{name} {shlex.quote(','.join(values))}" for name, values in again.items() if values]
+    command = " ".join([f"reaper apply {shlex.quote(output)}", *(["--organization"] if places.organization else []), *options])
+    return f"Wrote {output}. To carry it out, run:\n  {command}"
 
 
-def _run_plan(base: Settings, plan: PlanFile, source: PolicySource) -> Report:
-    """The run that carries out the plan. Raises SettingsError if the policy isn't the plan's, or if the plan reaches too far."""
-    chosen = settings.require_kept_memory(
-        replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base))
-    )
-    with show_progress() as progress:
-        return run(chosen, source, current_time, progress, agreed=plan)
+def _settings_of(base: Settings, plan: PlanFile) -> Settings:
+    """The settings of the run that carries out the plan. Raises SettingsError if the plan reaches further than `base`."""
+    return settings.require_kept_memory(replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base)))
 
 
 def _print_if_incomplete(report: Report) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from reaper import accounts, settings
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
-from reaper.cli.output import print_message
+from reaper.cli.output import print_message, print_result
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
 from reaper.errors import Interrupted, SettingsError
 from reaper.model import Target
@@ -62,7 +61,8 @@ def restore_resource(
     try:
         result = restore.restore_resource(found, context, manifest_address, is_trusted=trust_manifest)
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(f"The undo may have begun. To finish it, run:\n  reaper restore {quote(found)}") from interrupt
+        again = f"reaper restore {quote(found)}{_role_options(role_name, external_id)}"
+        raise Interrupted(f"The undo may have begun. To finish it, run:\n  {again}") from interrupt
     _print_result(result)
     raise typer.Exit(0 if _is_restored(result) else 3)
 
@@ -90,13 +90,14 @@ def undo_run(
         for result in restore.undo_run(found, context, deletes):
             count += 1
             if isinstance(result, restore.NotUndone):
-                sys.stdout.write(f"{result.id}: unchanged ({result.because})\n")
+                print_result(f"{result.id}: unchanged ({result.because})")
             else:
                 _print_result(result)
                 is_complete &= _is_restored(result)
     except KeyboardInterrupt as interrupt:
         done = f"What was done until then is above ({count_noun(count, 'resource')}). The next one may have been begun."
-        raise Interrupted(f"{done} To go on, run:\n  reaper undo --run {found}{' --deletes' if deletes else ''}") from interrupt
+        again = f"reaper undo --run {found}{' --deletes' if deletes else ''}{_role_options(role_name, external_id)}"
+        raise Interrupted(f"{done} To go on, run:\n  {again}") from interrupt
     raise typer.Exit(0 if is_complete else 3)
 
 
@@ -126,18 +127,18 @@ def release_holds(
     reasons = [(hold.since, hold.run, hold.because) for row in rows.values() for hold in row.holds]
     reasons += [(jump.since, jump.run, jump.because) for row in rows.values() for jump in row.jumps if jump.since]
     for since, run, because in reasons:
-        sys.stdout.write(f"On hold since {since:%Y-%m-%d %H:%M} UTC (run {run}): {because}\n")
+        print_result(f"On hold since {since:%Y-%m-%d %H:%M} UTC (run {run}): {because}")
     where = f" in {', '.join(key.partition('/')[2] for key in chosen)}" if chosen else ""
     if not reasons:
-        sys.stdout.write(f"Nothing was on hold{where} in {label}.\n")
-    sys.stdout.write(
+        print_result(f"Nothing was on hold{where} in {label}.")
+    print_result(
         f"Released until {release.valid_until:%Y-%m-%d %H:%M} UTC: every action{where} in {label} that was due by "
-        f"{release.given_at:%Y-%m-%d %H:%M} UTC, including those at the end of office hours. Later actions are not released. Each resource is re-checked first.\n"
+        f"{release.given_at:%Y-%m-%d %H:%M} UTC, including those at the end of office hours. Later actions are not released. Each resource is re-checked first."
     )
     if any(row.jumps for row in rows.values()):
-        sys.stdout.write("Where the idle share jumped, owners get a new notice first, and the full grace period.\n")
+        print_result("Where the idle share jumped, owners get a new notice first, and the full grace period.")
     if chosen and (others := [_account_text(key) for key in holds.standing_rows(ledger, now)]):
-        sys.stdout.write(f"Still on hold: {', '.join(others)}. To release them, use --account or --all.\n")
+        print_result(f"Still on hold: {', '.join(others)}. To release them, use --account or --all.")
 
 
 def _released_accounts(typed: list[str] | None, every: bool, base: Settings) -> tuple[str, ...]:
@@ -180,6 +181,12 @@ def _restore_context(role_name: str | None, external_id: str | None) -> RestoreC
     )
 
 
+def _role_options(role_name: str | None, external_id: str | None) -> str:
+    """What the same command needs again; an external ID is never printed."""
+    role = f" --role-name {role_name}" if role_name else ""
+    return f"{role} --external-id ID" if external_id else role
+
+
 def _print_named_parts(restored: Manifest) -> None:
     """On stderr, before anything is created."""
     from reaper.acting import manifest
@@ -190,12 +197,13 @@ def _print_named_parts(restored: Manifest) -> None:
 
 def _print_result(result: RestoreResult) -> None:
     if result.undone is None:
-        sys.stdout.write(f"{result.id}: FAILED {result.error}\n")
+        print_result(f"{result.id}: FAILED {result.error}")
         return
-    sys.stdout.write(f"{result.id}: {result.undone.because}\n")
-    sys.stdout.writelines(f"  - {line}\n" for line in result.undone.not_restored)
+    print_result(f"{result.id}: {result.undone.because}")
+    for line in result.undone.not_restored:
+        print_result(f"- {line}")
     if result.undone.run_again:
-        sys.stdout.write(f"  not finished; in a few minutes run: reaper restore {result.id}\n")
+        print_result(f"Not finished. In a few minutes, run:\n  reaper restore {result.id}")
 
 
 def _is_restored(result: RestoreResult) -> bool:

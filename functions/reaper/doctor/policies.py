@@ -5,6 +5,7 @@ The last report is a file, or the newest of those that the functions stored unde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ from reaper.text import count_noun, first_few, format_time
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
-REPORT_ADVICE = "reaper sweep --format json --output report.json && reaper doctor --report report.json"
+REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
 MAX_DAYS = 8
@@ -136,7 +137,7 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     if age > context.every + MARGIN and opened.has_unread_reports:
         yield unknown("schedule", f"{said}, or later: only {MAX_REPORTS} reports of a day are read", "Set REAPER_LEDGER.")
     elif age > context.every + MARGIN:
-        because = f"{said}: {format_duration(age)} ago, and one is expected every {format_duration(context.every)}"
+        because = f"{said}: {format_duration(age)} ago, and one is expected every {re.sub(r'^1 (?=[a-z]+$)', '', format_duration(context.every))}"
         yield to_fix("schedule", because, f"Check the schedule and the function's log. {_sweep_advice(context)}")
     elif source == "report" and opened.stored and not opened.stored.is_complete:
         gaps = sum(row.status != "ok" for row in opened.stored.coverage)

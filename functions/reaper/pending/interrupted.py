@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
+from reaper import registry
 from reaper.errors import ReaperError
 from reaper.handover import Decided, Decision
 from reaper.ledger.ledger import Ledger
@@ -31,7 +32,8 @@ def _actions_so_far(run: Run, decided: Decided, ledger: Ledger | None, now: date
         return f"{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."
     by_state: dict[str, list[str]] = defaultdict(list)
     for decision in due:
-        by_state[_state(decision, run, ledger, now)].append(f"{decision.step.name} {clean_line(decision.case.resource.name)}")
+        resource, state = decision.case.resource, _state(decision, run, ledger, now)
+        by_state[state].append(f"{registry.action_noun(resource.kind, decision.step.name)} {clean_line(resource.name)}")
     if by_state.keys() == {"Not begun"}:
         return f"{NO_ACTION}: none of {len(due)} actions was begun."
     lines = [

@@ -102,7 +102,9 @@ def with_scope(settings: Settings, plan: PlanFile) -> Settings:
     try:
         narrowed = knobs.narrow_settings(settings, scope, registry.kind_names())
     except SettingsError as error:
-        raise SettingsError(f"the plan covers more than this command names: {error}") from error
+        raise SettingsError(
+            f"the plan covers more than this command names; use the options of `reaper plan` again ({error})"
+        ) from error
     return replace(narrowed, management_group=group or settings.management_group)
 
 

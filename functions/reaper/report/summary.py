@@ -236,9 +236,13 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 
 def action_word(finding: Finding) -> str:
-    """`stop`: the step, also of what is on hold, or once it is done the words of the kind, such as `scaled in`."""
+    """`scale-in`: what its kind calls the step, also if it is on hold, or once it is done `scaled in`."""
     done = finding.is_action and finding.outcome.result is Result.DONE
-    return forecast.done_participle(finding) if done else (finding.step.held or finding.step.name).value
+    return (
+        forecast.done_participle(finding)
+        if done
+        else registry.action_noun(finding.case.resource.kind, finding.step.held or finding.step.name)
+    )
 
 
 def outcome_reason(finding: Finding) -> str:

@@ -46,7 +46,7 @@ VARIANT_SERVICE_MEMBERS = {
     "DeployedImages", "VariantStatus", "DesiredServerlessConfig", "RoutingConfig", "CapacityReservationConfig",
     "AcceleratorPartitionLayouts",
 }  # fmt: skip
-CONFIG_NOT_READ = "its configuration wasn't checked, because no rule asks to delete it"
+CONFIG_NOT_READ = "no rule asks to delete it, so its configuration wasn't checked"
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"
 """The only status under which an entry is written or used: nothing else says that it runs this configuration and no other."""
