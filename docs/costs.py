@@ -265,6 +265,11 @@ def run_days() -> int:
     return next(int(rule["ExpirationInDays"]) for rule in rules if rule["Prefix"] == "runs/")
 
 
+def azure_queries(each: int) -> int:
+    """The queries for so many resources of a workspace: their last hours, and all of what was silent."""
+    return ceil(each / BATCH) + ceil(each * SILENT / BATCH)
+
+
 def azure_lines(fleet: Fleet, sweeps: int) -> list[Line]:
     """A month on Azure in mode notify, every other parameter at its default."""
     seconds = AZURE_ONCE + AZURE_SECONDS * fleet.accounts + AZURE_SECONDS_EACH * fleet.resources
@@ -275,7 +280,7 @@ def azure_lines(fleet: Fleet, sweeps: int) -> list[Line]:
     stored = fleet.resources * KILOBYTES / 1e6 * sweeps / DAYS * int(days)
     return [
         _line(AZURE_PRICES, "function", f"{AZURE_ONCE} s once, {AZURE_SECONDS} s for each subscription, {AZURE_SECONDS_EACH * 1000:.0f} ms for each resource, at {azure_gigabytes():g} GB", function=sweeps * seconds * azure_gigabytes(), executions=sweeps * executions),
-        _line(AZURE_PRICES, "metric queries", f"1 for {BATCH} resources of a workspace", queries=sweeps * fleet.accounts * ceil(fleet.each / BATCH)),
+        _line(AZURE_PRICES, "metric queries", f"1 for {BATCH} resources of a workspace, and 1 for {BATCH} silent ones", queries=sweeps * fleet.accounts * azure_queries(fleet.each)),
         _line(AZURE_PRICES, "logs", f"{AZURE_LOG_KILOBYTES / 1000:g} MB once, {AZURE_LOG_KILOBYTES_EACH} KB for each subscription", logs=sweeps * logs / 1e6),
         _line(AZURE_PRICES, "queues and tables", f"{AZURE_OPERATIONS:,} operations, {AZURE_OPERATIONS_EACH} for each subscription", operations=sweeps * operations),
         _line(AZURE_PRICES, "stored reports", f"{KILOBYTES} KB for each resource and sweep, for {days} days", stored=stored),

@@ -225,7 +225,7 @@ def test_a_sweep_of_azure_queries_metrics_in_batches(monkeypatch: pytest.MonkeyP
         order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
         swept = sweep(targets.target_sessions(["11111111-1111-1111-1111-111111111111"]), list(registry.kinds("azure")), order)
     assert len(swept.findings) == 100
-    assert len(queries) == 100 / costs.BATCH
+    assert len(queries) == costs.azure_queries(100)
 
 
 def _path(request: Request) -> str:
