@@ -114,6 +114,8 @@ class Quarter:
     every: int
     events: list[Event]
     first_usd: dict[str, float] = field(default_factory=dict)
+    promised: dict[str, Any] = field(default_factory=dict)
+    """What an audit at the beginning said comes next for each thing."""
     sweeps: list[datetime] = field(default_factory=list)
     done: list[tuple[datetime, str, str]] = field(default_factory=list)
     """Every action of the reaper and of people: when, the thing, and what."""
@@ -274,6 +276,7 @@ def quarter(home: Path, days: int, every: int, horizon: int, events: Sequence[Ev
         for one in (ours, twin):
             one.begin(dict(units))
         played.first_usd = units
+        played.promised = {row["name"].rpartition("/")[2]: row["next"] for row in report["findings"] if row["next"]}
         yield played
 
 

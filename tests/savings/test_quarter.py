@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +60,20 @@ def least_usd(played: Quarter, row: Any, horizon: timedelta) -> float:
     return max(0.0, row["usd_per_hour"] * ((end - at - excluded) / HOUR)) - CENT
 
 
+def check_promises(played: Quarter, events: Sequence[Event]) -> None:
+    """Each dated action of the first audit is the first one that enforcement takes: at the first sweep from its date on, with its saving."""
+    rates = {(plain(row["name"]), row["at"][:16]): row["usd_per_hour"] for row in played.savings()["actions"]}
+    used = {name for day, name, _ in events if day < 1.5} | {"busy-e0"}
+    dated = {name: one for name, one in played.promised.items() if one["at"] and name not in used}
+    assert len(dated) > 8
+    for name, promise in dated.items():
+        when, what = next((when, what) for when, who, what in played.done if who == name and what in {"stop", "delete"})
+        due = next(sweep for sweep in played.sweeps if sweep >= parse_time(promise["at"]))
+        assert (what, when) == (promise["step"], due), name
+        [saved] = {usd for (who, at), usd in rates.items() if who == name and at == f"{when:%Y-%m-%dT%H:%M}"}
+        assert saved == pytest.approx(promise["saves_usd_per_hour"]) or name == "plain-e2", "autoscaling would have kept two"
+
+
 def judge(played: Quarter, horizon: timedelta) -> None:
     """Fails with everything that is wrong."""
     savings, wrong = played.savings(), []
@@ -90,6 +105,7 @@ def test_a_week_credits_no_more_than_the_meters_show(tmp_path: Path):
     with quarter(tmp_path, 5, 12, 2, WEEK) as played:
         played.play(5)
         judge(played, 2 * DAY)
+        check_promises(played, WEEK)
         assert {what for _, _, what in played.done} >= {"stop", "delete", "start", *(what for *_, what in WEEK)}
         minima = [
             row["usd_per_hour"] / played.first_usd["plain-e2"] for row in played.savings()["actions"] if row["name"] == "plain-e2"
@@ -111,3 +127,4 @@ def test_a_quarter_credits_no_more_than_the_meters_show(tmp_path: Path):
     with quarter(tmp_path, 90, 12, 30, months(90)) as played:
         played.play(90)
         judge(played, 30 * DAY)
+        check_promises(played, months(90))
