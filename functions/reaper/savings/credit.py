@@ -158,6 +158,20 @@ def count(saving: Saving, look: Look) -> Counted:
     return Counted(saving=None, credit=Span(spans[0].since, spans[-1].until) if spans else None)
 
 
+def is_over(saving: Saving, look: Look) -> bool:
+    """Whether it runs more than the action left. That counts even in a look that missed others of its kind: later calls of the reaper's may hide it."""
+    parts = look.case.resource.parts if look.case else None
+    if saving.is_waiting or not parts or look.at < max(_own_call_at(saving, look) + CONFIRM_WITHIN, saving.looked_at):
+        return False
+    return not _is_within(parts, saving.parts_left)
+
+
+def _own_call_at(saving: Saving, look: Look) -> datetime:
+    """The reaper's last call to it before the look."""
+    called_at = look.memory.last_call_at
+    return max(saving.called_at, called_at) if called_at and called_at < look.at else saving.called_at
+
+
 def _count_waiting(saving: Saving, look: Look) -> Counted:
     """A prompted saving begins when its owner stopped the resource. What vanished may have been deleted for any reason."""
     case, later = look.case, (look.memory.last_call_at, look.memory.snoozed_at)
@@ -198,8 +212,7 @@ def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
 def _count_look(saving: Saving, look: Look) -> Counted:
     if look.at <= saving.looked_at:
         return Counted(saving=saving)
-    case, called_at = look.case, look.memory.last_call_at
-    own_call_at = max(saving.called_at, called_at) if called_at and called_at <= look.at else saving.called_at
+    case, called_at, own_call_at = look.case, look.memory.last_call_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
         return _counted_on(known, look)
