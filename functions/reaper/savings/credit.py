@@ -123,10 +123,16 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
 
 
 def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
-    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`."""
+    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`.
+
+    What its autoscaling or its own idle shutdown may end isn't awaited.
+    """
     case, memory = finding.case, finding.memory or Memory()
+    usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
     at = idle_period.last_notice_at(memory)
     if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
+        return None
+    if usd == 0 or case.resource.stop_by == "native":
         return None
     if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, at)):
         return None
@@ -136,7 +142,7 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
         action=StepName.STOP,
         at=at,
         ends_at=at + horizon,
-        rate=finding.price,
+        rate=replace(finding.price, usd_per_hour=usd) if finding.price and usd else None,
         called_at=at,
         looked_at=_whole_second(at),
         resting=False,
