@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper.case import Blocked, Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, NextAction, State, StepName
+from reaper.plan import plan_step
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest
 from reaper.policy import office_hours
@@ -54,6 +56,21 @@ def test_an_action_that_is_overdue_comes_now():
     coming = next_action(case(acts=BOTH, action=Ceiling.STOP, grace=DAY), announced(StepName.STOP, 4 * DAY), NOW)
     assert coming is not None
     assert coming.at == NOW
+
+
+@pytest.mark.parametrize(
+    ("late", "because"),
+    [
+        pytest.param({"last_call_at": NOW + DAY}, "its ledger record is dated 1 day ahead of", id="another clock is ahead"),
+        pytest.param({"last_action": StepName.STOP, "last_action_at": NOW - HOUR / 2}, "stop requested", id="just requested"),
+    ],
+)
+def test_while_a_sweep_would_do_nothing_nothing_has_a_date(late: dict[str, Any], because: str):
+    of, memory = case(acts=BOTH, action=Ceiling.STOP, grace=DAY), replace(announced(StepName.STOP, 4 * DAY), **late)
+    coming = next_action(of, memory, NOW)
+    assert coming is not None
+    assert (plan_step(of, memory, NOW).name, coming.at) == (StepName.NONE, None)
+    assert (coming.blocked_because or "").startswith(because)
 
 
 def test_office_hours_that_are_open_postpone_an_overdue_stop_to_their_end():

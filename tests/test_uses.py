@@ -16,10 +16,11 @@ from fakes.fake_cloud import KIND, FakeSession, _seen
 from fakes.fake_deployment import FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
 from reaper import registry
+from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.ledger.unreached import read_hints
-from reaper.limits import idle_share, places_with_known_share
+from reaper.limits import count_places, idle_share, places_with_known_share
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window
 from reaper.observing import cache, uses
@@ -27,6 +28,7 @@ from reaper.observing.cache import ConfigurationCache
 from reaper.observing.uses import LastUse
 from reaper.pending import holds
 from reaper.pending.holds import PlaceCount
+from reaper.prices import PriceBook
 from reaper.run import OpenRun
 
 LIMITS = (
@@ -247,17 +249,36 @@ def test_rows_hold_ten_thousand_uses_each_and_a_bad_row_costs_only_its_own():
 @pytest.mark.parametrize(
     ("count", "is_known"),
     [
-        pytest.param(PlaceCount(total=100, asked=5, unknown=5, unanswered=5), False, id="no query is answered"),
-        pytest.param(PlaceCount(total=100, asked=10, unknown=4, unanswered=4, idle=6), True, id="some are not answered"),
-        pytest.param(PlaceCount(total=100, asked=5, unknown=5), True, id="a few without a heartbeat"),
+        pytest.param(PlaceCount(total=100, asked=5, spared=95, unknown=5, unanswered=5), False, id="no query is answered"),
+        pytest.param(
+            PlaceCount(total=100, asked=20, spared=50, unknown=20, unanswered=20),
+            False,
+            id="no query is answered, and some need none",
+        ),
+        pytest.param(
+            PlaceCount(total=100, asked=10, spared=90, unknown=4, unanswered=4, idle=6), True, id="some are not answered"
+        ),
+        pytest.param(PlaceCount(total=100, asked=5, spared=95, unknown=5), True, id="a few without a heartbeat"),
         pytest.param(PlaceCount(total=100, asked=100, unknown=51, unanswered=51), False, id="all asked, most unanswered"),
         pytest.param(PlaceCount(total=100, asked=100, unknown=50, unanswered=50), True, id="all asked, half unanswered"),
-        pytest.param(PlaceCount(total=100), True, id="all known to be in use"),
+        pytest.param(PlaceCount(total=100, spared=100), True, id="all known to be in use"),
     ],
 )
 def test_a_place_is_known_as_far_as_what_was_asked_was_answered(count: PlaceCount, is_known: bool):
     assert bool(places_with_known_share({PLACE: count}, [PLACE])) is is_known
     assert idle_share(count).seen >= count.idle
+
+
+def test_what_needs_no_signals_never_counts_as_answered():
+    seen_at = {"readings": (Reading(signal="earlier", role=Role.ACTIVITY, event_at=AT, seen_at=AT),)}
+    cut = {"readings": (Reading(signal="Invocations", role=Role.ACTIVITY, complete=False),)}
+    kind = next(each for each in registry.kinds() if each.name == KIND)
+    looks = [*[seen_at] * 5, *[cut] * 2, *[{"changing_because": "it is being created"}] * 3]
+    cases = [
+        assess(Observation(resource=replace(ONE, kind=KIND), **look), kind, policy("version: 1"), PriceBook(), AT)
+        for look in looks
+    ]
+    assert count_places(cases)[PLACE].in_doubt == 7
 
 
 def test_no_kind_that_can_be_started_spares_what_is_in_use():

@@ -127,9 +127,9 @@ class Case:
     excess_usd_per_hour: float = 0.0
 
     @property
-    def was_asked(self) -> bool:
-        """Whether this run read its signals, and doesn't just know a use that an earlier one saw."""
-        return not any(evidence.seen_at for evidence in self.evidence)
+    def was_spared(self) -> bool:
+        """Whether this run read none of its signals, because it knows a use that an earlier one saw."""
+        return any(evidence.seen_at for evidence in self.evidence)
 
     @property
     def lacks_reply(self) -> bool:

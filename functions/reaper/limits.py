@@ -128,8 +128,9 @@ def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
         counted[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case]
     return {
         place: PlaceCount(
-            total=len(there), unknown=sum(case.verdict.state is State.UNKNOWN for case in there), asked=sum(case.was_asked for case in there),
+            total=len(there), unknown=sum(case.verdict.state is State.UNKNOWN for case in there), spared=sum(case.was_spared for case in there),
             idle=sum(case.verdict.state is State.IDLE for case in there), unanswered=sum(case.lacks_reply for case in there),
+            asked=sum(bool(case.evidence) and not case.was_spared for case in there),
         )
         for place, there in counted.items()
     }  # fmt: skip

@@ -50,11 +50,12 @@ def test_a_blocked_action_is_in_no_total_and_joins_those_blocked_alike():
         replace(
             coming(None, because=f"{ONLY_ONE}; delete would save $7.10 an hour"), could=replace(could, saves_usd_per_hour=7.10)
         ),
+        replace(coming(None, because=f"{ONLY_ONE}; delete would save EUR 6.52 an hour"), could=None),
     ]
     table = coming_actions(alike)
     assert (table.dated, table.saves_usd_per_hour) == ((), 0)
     [group] = table.blocked
-    assert (group.because, len(group.findings)) == (f"{ONLY_ONE}; delete is possible", 2)
+    assert (group.because, len(group.findings)) == (f"{ONLY_ONE}; delete is possible", 3)
     assert round(group.could_usd_per_hour, 2) == 14.19
 
 

@@ -280,6 +280,8 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memor
         pytest.param(Memory(), None, id="no notice"),
         pytest.param(NOTICED, BUSY, id="in use"),
         pytest.param(NOTICED, case(parts=THREE, host_id="arn:host"), id="its host's money"),
+        pytest.param(NOTICED, case(parts=THREE, stop_by="native"), id="the cloud's own idle shutdown"),
+        pytest.param(NOTICED, case(parts=THREE, excess_usd_per_hour=3.0), id="autoscaling may end all of it"),
         pytest.param(replace(NOTICED, announced_action=AnnouncedAction.HOURS), None, id="an enrollment in office hours"),
         pytest.param(replace(NOTICED, warned_at=ACTED - 3 * DAY), None, id="a notice of an earlier idle period"),
         pytest.param(replace(NOTICED, notified_owner="old@example.com"), None, id="a notice to an earlier owner"),
@@ -289,6 +291,13 @@ def test_without_a_valid_notice_nothing_is_awaited(memory: Memory, of: Case | No
     if memory.warned_at and memory.warned_at < ACTED:
         of = replace(case(parts=THREE, changed=ACTED - DAY), verdict=replace(case().verdict, idle_for=DAY))
     assert waiting(memory, of) is None
+
+
+def test_what_autoscaling_may_end_is_never_prompted():
+    of = replace(case(parts=THREE, excess_usd_per_hour=1.0), verdict=replace(case().verdict, idle_for=2 * DAY))
+    first = waiting(of=of)
+    assert first
+    assert first.rate == replace(PRICE, usd_per_hour=2.0)
 
 
 def test_credits_are_whole_seconds_that_never_overlap():

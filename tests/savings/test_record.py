@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, policy
 from reaper.acting.restore import restore_resource
-from reaper.ledger.store import Category
+from reaper.ledger.store import AtVersion, Category
 from reaper.model import Mode, Result, StepName
 from reaper.savings import book
 from reaper.savings.totals import Saved, saved_since
@@ -19,6 +21,22 @@ from test_conclude import phases
 
 USD = 1.408
 """What an ml.g5.xlarge costs an hour in us-east-1."""
+
+
+HOURS = '{on: "mon-fri 08:00-18:00", tz: UTC, start: ours}'
+
+
+def stopped_for_the_night(deployment: FakeDeployment) -> None:
+    """Office hours stop it on Thursday evening."""
+    deployment.policy = policy(
+        POLICY.replace("idle_after: 24h", "idle_after: 30m")
+        + f"rules: [{{name: desks, match: {{kind: {STARTABLE}}}, hours: {HOURS}}}]"
+    )
+    deployment.cloud.kind_name = STARTABLE
+    deployment.now = NOW.replace(day=23, hour=10, minute=0)
+    deployment.sweep()
+    deployment.now += timedelta(days=3, hours=10)
+    assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP
 
 
 @pytest.fixture
@@ -75,20 +93,43 @@ def test_an_undo_ends_it_at_its_exact_time(deployment: FakeDeployment):
 
 
 def test_a_night_is_credited_until_our_start(deployment: FakeDeployment):
-    hours = '{on: "mon-fri 08:00-18:00", tz: UTC, start: ours}'
-    deployment.policy = policy(
-        POLICY.replace("idle_after: 24h", "idle_after: 30m")
-        + f"rules: [{{name: desks, match: {{kind: {STARTABLE}}}, hours: {hours}}}]"
-    )
-    deployment.cloud.kind_name = STARTABLE
-    deployment.now = NOW.replace(day=23, hour=10, minute=0)
-    deployment.sweep()
-    deployment.now += timedelta(days=3, hours=10)
-    assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP
+    stopped_for_the_night(deployment)
     deployment.sweep_after(hours=6)
     report = deployment.sweep_after(hours=7)
     assert finding_of(report, "churn").step.name is StepName.START
     assert (saved(deployment).ours.hours, stored(deployment)[Category.SAVING]) == (13.0, 0)
+
+
+def test_a_day_that_only_incomplete_looks_saw_is_never_credited(deployment: FakeDeployment):
+    """Its stop in the evening must not look like the one of the night before."""
+    stopped_for_the_night(deployment)
+    deployment.sweep_after(hours=6)
+    deployment.cloud.add("odd", created=NOW.replace(tzinfo=None))
+    reports = [deployment.sweep_after(hours=hours) for hours in (7, 11)]
+    del deployment.cloud.things["odd"]
+    deployment.sweep_after(hours=6)
+    assert [finding_of(report, "churn").step.name for report in reports] == [StepName.START, StepName.STOP]
+    assert ([line.hours for line in saved(deployment).lines], stored(deployment)[Category.SAVING]) == ([6.0, 6.0], 1)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"at": "2026-11-20T08:00:00"},
+        {"called_at": "9999-12-31T23:59:59Z"},
+        {"looked_at": "0001-01-01T00:00:00Z"},
+        {"rate": {"usd_per_hour": 1e308, "source": "?", "as_of": "?"}},
+    ],
+)
+def test_an_odd_time_or_rate_of_a_row_costs_no_run_its_report(odd: dict[str, Any]):
+    deployment = FakeDeployment(ledger=FailingLedger())
+    deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
+    due(deployment).sweep()
+    row = next(row for row in deployment.ledger.store.scan() if row.key.category is Category.SAVING)
+    facts = {"facts": json.dumps(json.loads(row.texts["facts"]) | odd)}
+    deployment.ledger.store.put(row.key, facts, "2026-11-24T00:00:00.000000+00:00", AtVersion(version=1))
+    report = deployment.sweep_after(hours=6)
+    assert ["can't be read" in (row.error or "") for row in report.own_failures] == [True]
 
 
 def test_an_owner_who_stops_it_after_a_notice_was_prompted(deployment: FakeDeployment):

@@ -162,18 +162,21 @@ class IdleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """One place in one run: the resources that no office hours stop. `unanswered`: an incomplete reply about them showed no use."""
+    """One place in one run: the resources that no office hours stop. `asked`: their signals were read. `spared`: they weren't, because an earlier
+    run saw a use. Neither has what needs no signals, such as what is stopped. `unanswered`: an incomplete reply about them showed no use.
+    """
 
     total: int = 0
     unknown: int = 0
     idle: int = 0
     asked: int = 0
+    spared: int = 0
     unanswered: int = 0
 
     @property
     def in_doubt(self) -> int:
         """How many would be unknown if all had been asked about, and been answered as often."""
-        return min(self.total, self.unknown + round((self.total - self.asked) * self.unanswered / max(1, self.asked)))
+        return min(self.total, self.unknown + round(self.spared * self.unanswered / max(1, self.asked)))
 
 
 Shares = Mapping[KindInTarget, Sequence[IdleShare]]

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from reaper import registry
+from reaper import idle_period, registry
 from reaper.case import Blocked, Case, Step
 from reaper.duration import policy_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
-from reaper.planning import dates
-from reaper.planning.possible_actions import WANTED_ACTIONS, is_proven_enough, manual_start_at, may_act, strongest_action
+from reaper.planning import dates, reasons
+from reaper.planning.possible_actions import (
+    WANTED_ACTIONS,
+    is_proven_enough,
+    is_unconfirmed,
+    manual_start_at,
+    may_act,
+    strongest_action,
+)
 from reaper.policy import office_hours
 from reaper.text import DOLLARS, Currency, format_usd
 
@@ -39,6 +46,9 @@ def next_action(
     if blocked:
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
+    waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
+    if waits:
+        return _next(case, action, None, waits)
     if due is None:
         first_notice = f"notice first, grace {policy_duration(case.rule.grace)}"
         return _next(case, action, dates.earliest_action_at(case, now), first_notice)

@@ -17,7 +17,7 @@ from reaper.model import Mode, NextAction, StepName
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day
 
-ONE_OF_MANY = re.compile(r"; delete would save \S+ an hour$")
+ONE_OF_MANY = re.compile(r"; delete would save [^;]+ an hour$")
 """What a reason says of a single resource. It is left out, so that those that are blocked alike are one group."""
 ON_HOLD = "on hold until a person releases it"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Noun = TypeVar("Noun")
 COLUMN = "facts"
+YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
+"""What the times and rates of a readable row are within."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +197,22 @@ def _parsed(noun: type[Noun], row: Row) -> Noun:
     form: Any = noun
     try:
         parsed: Noun = _adapter(form).validate_json(row.texts.get(COLUMN, ""))
+        _require_sane(parsed)
     except ValueError as error:
         because = f"the ledger's row of savings {row.key.name} can't be read"
         raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
     return parsed
+
+
+def _require_sane(noun: Any) -> None:
+    """Raises ValueError for a time or a rate that no run writes, and that can't be compared, moved or added up."""
+    counted: Sequence[Saving | SavedAction] = [noun] if isinstance(noun, Saving) else getattr(noun, "actions", ())
+    for each in counted:
+        moments = [value for field in fields(each) if isinstance(value := getattr(each, field.name), datetime)]
+        if any(moment.utcoffset() is None or moment.year not in YEARS for moment in moments):
+            raise ValueError(f"{moments} aren't times of a saving")
+        if each.rate and not 0 <= each.rate.usd_per_hour < MAX_USD_PER_HOUR:
+            raise ValueError(f"{each.rate.usd_per_hour} isn't a rate")
 
 
 @cache

@@ -123,10 +123,16 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
 
 
 def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
-    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`."""
+    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`.
+
+    What its autoscaling or its own idle shutdown may end isn't awaited.
+    """
     case, memory = finding.case, finding.memory or Memory()
+    usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
     at = idle_period.last_notice_at(memory)
     if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
+        return None
+    if usd == 0 or case.resource.stop_by == "native":
         return None
     if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, at)):
         return None
@@ -136,7 +142,7 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
         action=StepName.STOP,
         at=at,
         ends_at=at + horizon,
-        rate=finding.price,
+        rate=replace(finding.price, usd_per_hour=usd) if finding.price and usd else None,
         called_at=at,
         looked_at=_whole_second(at),
         resting=False,
@@ -156,6 +162,20 @@ def count(saving: Saving, look: Look) -> Counted:
         return counted
     spans = [span for span in (counted.credit, _credit(counted.saving, ended_at)) if span]
     return Counted(saving=None, credit=Span(spans[0].since, spans[-1].until) if spans else None)
+
+
+def is_over(saving: Saving, look: Look) -> bool:
+    """Whether it runs more than the action left. That counts even in a look that missed others of its kind: later calls of the reaper's may hide it."""
+    parts = look.case.resource.parts if look.case else None
+    if saving.is_waiting or not parts or look.at < max(_own_call_at(saving, look) + CONFIRM_WITHIN, saving.looked_at):
+        return False
+    return not _is_within(parts, saving.parts_left)
+
+
+def _own_call_at(saving: Saving, look: Look) -> datetime:
+    """The reaper's last call to it before the look."""
+    called_at = look.memory.last_call_at
+    return max(saving.called_at, called_at) if called_at and called_at < look.at else saving.called_at
 
 
 def _count_waiting(saving: Saving, look: Look) -> Counted:
@@ -198,8 +218,7 @@ def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
 def _count_look(saving: Saving, look: Look) -> Counted:
     if look.at <= saving.looked_at:
         return Counted(saving=saving)
-    case, called_at = look.case, look.memory.last_call_at
-    own_call_at = max(saving.called_at, called_at) if called_at and called_at <= look.at else saving.called_at
+    case, called_at, own_call_at = look.case, look.memory.last_call_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
         return _counted_on(known, look)

@@ -66,11 +66,14 @@ def _record_target(
     credited: list[tuple[Saving, Span]] = []
     for row in rows:
         saving, id_ = row.saving, row.saving.subject.id
-        if saving.subject.kind not in kinds or id_ in memories.unreadable:
+        if id_ in memories.unreadable:
             continue
         case = cases.get(comparable_id(id_))
         memory = memories.get(id_, Memory())
         look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, memory=memory)
+        if saving.subject.kind not in kinds:
+            counted += [(row, None)] if credit.is_over(saving, look) else []
+            continue
         after = credit.count(saving, look)
         if after.credit:
             credited.append((after.saving or saving, after.credit))
