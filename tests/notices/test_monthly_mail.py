@@ -64,6 +64,16 @@ def test_it_is_sent_once_for_each_month_even_if_conclude_runs_twice(deployment: 
     assert [mail.attributes["month"] for mail in monthly(deployment)] == ["2026-11", "2026-12"]
 
 
+def test_a_run_whose_clock_was_wrong_costs_no_later_month_its_mail(deployment: FakeDeployment):
+    deployment.now = DECEMBER + 400 * DAY
+    deployment.sweep(Mode.NOTIFY)
+    deployment.now = DECEMBER
+    deployment.sweep(Mode.NOTIFY)
+    deployment.now = datetime(2026, 11, 30, 23, 58, tzinfo=UTC)  # a clock that is a few minutes slow
+    deployment.sweep(Mode.NOTIFY)
+    assert [mail.attributes["month"] for mail in monthly(deployment)] == ["2026-11"]
+
+
 def test_a_channel_that_refuses_it_gets_it_from_the_next_run(deployment: FakeDeployment):
     deployment.channel.is_closed = True
     assert not deployment.sweep(Mode.NOTIFY).is_complete

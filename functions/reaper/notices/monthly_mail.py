@@ -44,8 +44,10 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
         return []
     begin, end = past_month(mails.now, policy.owners.tz)
     month, since, until = f"{begin:%Y-%m}", begin.astimezone(UTC), end.astimezone(UTC)
+    # A later month was written by a wrong clock, or by one that is slightly ahead of this one.
+    latest = f"{past_month(mails.now + timedelta(days=1), policy.owners.tz)[0]:%Y-%m}"
     try:
-        if ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") >= month:
+        if month <= ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") <= latest:
             return []
         rows = read_saved(ledger, since, until)
         saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
