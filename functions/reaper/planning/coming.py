@@ -11,7 +11,7 @@ from datetime import datetime
 
 from reaper import registry
 from reaper.case import Blocked, Case, Step
-from reaper.duration import policy_duration
+from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
 from reaper.planning import dates
 from reaper.planning.possible_actions import WANTED_ACTIONS, is_proven_enough, manual_start_at, may_act, strongest_action
@@ -40,7 +40,7 @@ def next_action(
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
     if due is None:
-        first_notice = f"notice first, grace {policy_duration(case.rule.grace)}"
+        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
         return _next(case, action, dates.earliest_action_at(case, now), first_notice)
     return _next(case, action, _outside_hours(case, max(due, now), now), None)
 
