@@ -30,7 +30,6 @@ from reaper.text import count_noun, format_time, tidy_line, with_local_times
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
 MAX_GROUPS = 6
 """Teams, owners and kinds with a line of their own."""
-TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
@@ -135,7 +134,7 @@ def compose_summary(
     }
     holds = summary.holds_of(actions.on_hold)
     coming = coming_actions(report.findings)
-    own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
+    own_failures = list(map(summary.failure_text, report.own_failures))
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -346,10 +345,10 @@ class GroupCost:
 
 
 def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each team, owner and kind has idle, most expensive first, by heading. With `report.tags`, what each team costs, idle or not."""
+    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
     idle = report.idle
     owners = summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS)
-    teams = {"Idle cost by team": _group_costs(summary.groups_by_cost(idle, _team_of, MAX_GROUPS), context)}
+    teams: dict[str, list[GroupCost]] = {}
     if report.run.report_tags:
         costs = summary.team_costs(report, MAX_GROUPS)
         groups = zip(_group_costs(costs, context), costs, strict=True)
@@ -386,8 +385,3 @@ def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) ->
         percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
         others=group.others,
     )
-
-
-def _team_of(finding: Finding) -> str:
-    tags = {key.lower(): value.strip() for key, value in (finding.case.resource.tags or {}).items()}
-    return next((tags[key] for key in TEAM_TAGS if tags.get(key)), "no team")

@@ -98,6 +98,7 @@ class SavedRun(_Section):
     id: str
     started_at: AwareDatetime
     mode: str
+    policy_sha256: str
     currency: Annotated[Currency, BeforeValidator(lambda row: {name: value for name, value in row.items() if value is not None})]
 
 
