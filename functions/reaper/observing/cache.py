@@ -16,21 +16,17 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache as cached
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from reaper.errors import ReaperError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger, target_text
-from reaper.ledger.rows import NamedRow
+from reaper.ledger.rows import NamedRow, adapter
 from reaper.model import Resource, Target
 from reaper.observation import CachedDescription
 from reaper.observing.uses import RECORD, LastUse, LastUses
 from reaper.observing.uses import pack as pack_uses
 from reaper.observing.uses import unpack as unpack_uses
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 MAX_ROWS = 50
 MAX_USES = 10_000
@@ -244,14 +240,14 @@ def _turn_off(cache: ConfigurationCache, text: str) -> None:
 
 
 def _pack(rows: Mapping[str, CachedDescription]) -> str:
-    return base64.b64encode(zlib.compress(_adapter().dump_json(dict(rows)))).decode()
+    return base64.b64encode(zlib.compress(adapter(dict[str, CachedDescription]).dump_json(dict(rows)))).decode()
 
 
 def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
     """The entries of a row, every field checked; none if it makes no sense."""
     packed = named_row.values.get(PACKED_COLUMN)
     try:
-        return _adapter().validate_json(_decompress(packed)) if packed else {}
+        return adapter(dict[str, CachedDescription]).validate_json(_decompress(packed)) if packed else {}
     except (ValueError, zlib.error):
         return {}
 
@@ -267,10 +263,3 @@ def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
 def _decompress(packed: str) -> bytes:
     """Cut at `MAX_UNPACKED_BYTES`, so that no foreign row can use up the memory of a sweep."""
     return zlib.decompressobj().decompress(base64.b64decode(packed), MAX_UNPACKED_BYTES)
-
-
-@cached
-def _adapter() -> TypeAdapter[dict[str, CachedDescription]]:
-    from pydantic import TypeAdapter  # slow to load
-
-    return TypeAdapter(dict[str, CachedDescription])

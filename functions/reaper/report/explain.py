@@ -15,14 +15,14 @@ from reaper import lookup
 from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
 from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
-from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
+from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
 from reaper.planning import possible_actions
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.report.coverage_map import place_text
 from reaper.report.json import finding_json, utc_text
-from reaper.report.saved import SavedFinding, SavedNext, SavedReport, SavedRun
+from reaper.report.saved import SavedFinding, SavedReport, SavedRun
 from reaper.text import Currency, clean_line, format_usd
 
 MAX_SUGGESTIONS = 3
@@ -126,7 +126,7 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     yield from _owner_lines(row.owner)
 
 
-def _next_text(following: SavedNext, currency: Currency) -> str:
+def _next_text(following: NextAction, currency: Currency) -> str:
     if following.at is None:
         return f"{following.step}, blocked because {following.blocked_because}"
     usd, first = following.saves_usd_per_hour, f" ({following.blocked_because})" if following.blocked_because else ""

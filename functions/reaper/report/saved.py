@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from reaper.case import Coverage, Evidence, Owner, Price
 from reaper.errors import SettingsError
-from reaper.model import Status
+from reaper.model import NextAction, Status
 from reaper.text import Currency, validation_text
 
 
@@ -48,15 +48,6 @@ class SavedRule(_Section):
     hours: SavedHours | None
 
 
-class SavedNext(_Section):
-    """`next`: what the policy leads to."""
-
-    step: str
-    at: AwareDatetime | None
-    saves_usd_per_hour: float | None
-    blocked_because: str | None
-
-
 class SavedFinding(_Section):
     """One finding: the keys that an explanation needs. `memory`: the dates that it has."""
 
@@ -87,7 +78,7 @@ class SavedFinding(_Section):
     outcome: str
     outcome_because: str | None
     error: str | None
-    next: SavedNext | None
+    next: NextAction | None
     memory: dict[str, AwareDatetime | None] | None
     evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 

@@ -11,20 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, comparable_id, target_text
-from reaper.ledger.rows import sortable_time, valid_version
+from reaper.ledger.rows import adapter, sortable_time, valid_version
 from reaper.ledger.store import AtVersion, Category, Key, Row
 from reaper.ledger.update import write_until_accepted
 from reaper.model import StepName, Target
 from reaper.savings.credit import Cause, Saving, Span, Subject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Noun = TypeVar("Noun")
 COLUMN = "facts"
@@ -188,21 +184,14 @@ def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: d
 
 def _columns(noun: Any) -> dict[str, str]:
     form: Any = type(noun)
-    return {COLUMN: _adapter(form).dump_json(noun, exclude_defaults=True).decode()}
+    return {COLUMN: adapter(form).dump_json(noun, exclude_defaults=True).decode()}
 
 
 def _parsed(noun: type[Noun], row: Row) -> Noun:
     form: Any = noun
     try:
-        parsed: Noun = _adapter(form).validate_json(row.texts.get(COLUMN, ""))
+        parsed: Noun = adapter(form).validate_json(row.texts.get(COLUMN, ""))
     except ValueError as error:
         because = f"the ledger's row of savings {row.key.name} can't be read"
         raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
     return parsed
-
-
-@cache
-def _adapter(noun: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # slow to load, and a start reads no savings
-
-    return TypeAdapter(noun)
