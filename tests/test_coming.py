@@ -42,7 +42,7 @@ def test_nothing_comes_unless_the_resource_is_idle(state):
 def test_without_a_notice_its_grace_starts_now():
     coming = next_action(case(acts=BOTH, action=Ceiling.STOP, grace=3 * DAY), Memory(), NOW)
     assert coming == NextAction(
-        step=StepName.STOP, at=NOW + 3 * DAY, saves_usd_per_hour=None, blocked_because="notice first, grace 3d"
+        step=StepName.STOP, at=NOW + 3 * DAY, saves_usd_per_hour=None, blocked_because="notice first, grace 3 days"
     )
 
 

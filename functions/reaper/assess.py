@@ -81,7 +81,7 @@ def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str
         return f"{inner.name} inside it is protected: {protected}"
     if rule.action.rank >= ceiling.rank:
         return None
-    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"{rule.name} allows {rule.action} at most"
+    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"its rule ({rule.name}) allows {rule.action} at most"
     return f"{inner.name} inside it is protected: {why}"
 
 

@@ -65,10 +65,17 @@ def test_csv_has_a_row_for_each_action_and_defuses_formulas(ledger: str):
 
 def test_text_names_the_month_the_rest_and_the_ledger(ledger: str):
     said = shown("--by", "owner")
-    assert "Saved $2,792 since" in said
-    assert "24 of 504 hours: price unknown" in said
+    assert f"Saved since {NOW - 30 * DAY:%Y-%m-%d}: $2,792 (list price), 24 unpriced hours. This month: $" in said
     assert "$48.00 prompted" in said
     assert ledger in said
+
+
+def test_text_is_in_the_currency_of_the_policy_alone(ledger: str):
+    euros = "{version: 1, prices: {currency: {code: EUR, rate: 0.5, as_of: 2026-11-01, source: ECB}}}"
+    said = shown("--by", "owner", "--policy", euros)
+    assert "EUR 1,396 (list price)" in said
+    assert "EUR 24.00 prompted" in said
+    assert "$" not in said
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,16 @@ def test_the_first_run_of_a_month_tells_admins_what_the_last_one_saved(deploymen
     assert "vision" in mail.html
 
 
+def test_its_prices_are_those_that_the_policy_says(deployment: FakeDeployment):
+    own = "{rules: [{name: deal, discount: 10%, as_of: 2026-11-01}], currency: {code: EUR, rate: 0.5, as_of: 2026-11-01, source: ECB}}"
+    deployment.policy = policy(f"{POLICY}notices: {{monthly: true}}\nprices: {own}")
+    deployment.sweep(Mode.NOTIFY)
+    [mail] = monthly(deployment)
+    assert "saved EUR 150 (list price)" in mail.text
+    assert "One US dollar is EUR 0.5 (ECB, 2026-11-01)." in mail.text
+    assert "$" not in mail.text
+
+
 def test_it_is_sent_once_for_each_month_even_if_conclude_runs_twice(deployment: FakeDeployment):
     opened = deployment.open_run(Mode.NOTIFY)
     observed = observe(opened.run, next(iter(opened.observe)), opened.run.started_at)

@@ -74,7 +74,10 @@ def sweeper(quiet: Any) -> Sweeper:
 def test_a_later_sweep_reads_no_configuration_and_judges_the_same(sweeper: Sweeper):
     (before, first), (after, second) = sweeper.run(), sweeper.run()
     assert (first, second) == (1, 0)
-    assert replace(after, case=replace(after.case, resource=before.case.resource, blocked=before.case.blocked)) == before
+    assert (
+        replace(after, could=before.could, case=replace(after.case, resource=before.case.resource, blocked=before.case.blocked))
+        == before
+    )
     assert (after.case.blocked[StepName.STOP], after.case.saves_usd_per_hour) == (
         before.case.blocked[StepName.STOP],
         before.case.saves_usd_per_hour,

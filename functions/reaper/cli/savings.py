@@ -16,13 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import duration, settings
-from reaper.cli.options import current_time
+from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import print_warning
 from reaper.cli.places import ledger_address, ledger_label
 from reaper.errors import SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION
-from reaper.text import clean_line, format_usd
+from reaper.policy.file import load_policy
+from reaper.report.json import utc_text
+from reaper.text import Currency, clean_line, format_usd
 
 if TYPE_CHECKING:
     from reaper.savings.totals import Saved, SavedLine
@@ -47,14 +49,16 @@ def show_savings(
     by: Annotated[
         str, typer.Option(help="Grouping; tag keys are those of report.tags", metavar="owner|account|kind|tag:KEY")
     ] = "kind",
+    policy: PolicyOption = None,
     format: Annotated[SavingsFormat, typer.Option(help="Output format")] = SavingsFormat.TEXT,
 ) -> None:
-    """Show what the reaper has saved, at list price. Reads the ledger and asks no cloud."""
+    """Show what the reaper has saved, from its ledger. Text is in the policy's currency, JSON and CSV in US dollars."""
     from reaper.savings import book, totals
 
     totals.require_grouping(by)
     now, base = current_time(), settings.from_env(os.environ)
     begin = _parse_since(since, now)
+    currency = load_policy(base.policy if policy is None else policy).policy.prices.shown_in
     if base.ledger:
         opening.require_existing(base.ledger)
     ledger = opening.open_ledger(ledger_address(base), os.environ, read_only=True)
@@ -66,7 +70,7 @@ def show_savings(
     elif format is SavingsFormat.CSV:
         sys.stdout.write(_csv(saved))
     else:
-        _print_text(saved, totals.summarize(rows, month, now), by, ledger_label(base))
+        _print_text(saved, totals.summarize(rows, month, now), by, ledger_label(base), currency)
     if by.startswith(totals.TAG_PREFIX) and saved.groups and {group.key for group in saved.groups} == {totals.NO_KEY}:
         print_warning(f"no saving has the tag {by.removeprefix(totals.TAG_PREFIX)!r}; only the tags in report.tags are kept")
 
@@ -75,8 +79,8 @@ def savings_json(saved: Saved) -> dict[str, Any]:
     """The savings as JSON. `prompted_usd` is in no other total; `actions` has what was prompted, too."""
     return {
         "schema": 1,
-        "since": _time(saved.since),
-        "until": _time(saved.until),
+        "since": utc_text(saved.since),
+        "until": utc_text(saved.until),
         "saved_usd": saved.ours.saved_usd,
         "prompted_usd": saved.prompted.saved_usd,
         "unpriced_hours": saved.ours.unpriced_hours,
@@ -97,8 +101,8 @@ def _action_json(line: SavedLine) -> dict[str, Any]:
         "tags": dict(subject.tags),
         "action": action.action.value,
         "cause": line.cause.value,
-        "at": _time(action.at),
-        "until": _time(line.until),
+        "at": utc_text(action.at),
+        "until": utc_text(line.until),
         "hours": line.hours,
         "saved_usd": line.saved_usd,
         "unpriced_hours": line.unpriced_hours,
@@ -120,18 +124,15 @@ def _csv(saved: Saved) -> str:
     return out.getvalue()
 
 
-def _print_text(saved: Saved, month: Saved, by: str, ledger: str) -> None:
-    total, this_month = format_usd(saved.ours.saved_usd), format_usd(month.ours.saved_usd)
-    lines = [f"Saved {total} since {saved.since:%Y-%m-%d}, and {this_month} this month, at list price"]
-    if saved.ours.unpriced_hours:
-        lines.append(f"  {saved.ours.unpriced_hours:,.0f} of {saved.ours.hours:,.0f} hours: price unknown, so not in the dollars")
+def _print_text(saved: Saved, month: Saved, by: str, ledger: str, currency: Currency) -> None:
+    from reaper.savings.overview import saved_text
+
+    this_month = f"This month: {saved_text(month, currency)}."
+    sys.stdout.write(f"Saved since {saved.since:%Y-%m-%d}: {saved_text(saved, currency)}. {this_month}\n")
     if saved.prompted.hours:
-        lines.append(
-            f"  {format_usd(saved.prompted.saved_usd)} prompted: owners stopped these themselves after a notice. It isn't in the other figures."
-        )
-    if not saved.lines:
-        lines.append("  No saving counts in this time.")
-    sys.stdout.write("\n".join([*lines, "", ""]))
+        usd = format_usd(saved.prompted.saved_usd, currency=currency)
+        sys.stdout.write(f"  {usd} prompted: owners stopped these themselves after a notice. It isn't in the other figures.\n")
+    sys.stdout.write("\n" if saved.lines else "  No saving counts in this time.\n\n")
     if saved.groups:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(clean_line(by), overflow="fold")
@@ -139,7 +140,8 @@ def _print_text(saved: Saved, month: Saved, by: str, ledger: str) -> None:
             table.add_column(heading, justify="right")
         for group in saved.groups:
             unpriced = f"{group.unpriced_hours:,.0f} h" if group.unpriced_hours else ""
-            table.add_row(clean_line(group.key), format_usd(group.saved_usd), f"{group.hours:,.0f}", unpriced)
+            cells = (format_usd(group.saved_usd, currency=currency), f"{group.hours:,.0f}", unpriced)
+            table.add_row(clean_line(group.key), *cells)
         Console(highlight=False, markup=False, emoji=False).print(table)
         sys.stdout.write("\n")
     sys.stdout.write(f"{METHOD}\nLedger: {ledger}\n")
@@ -159,7 +161,3 @@ def _parse_since(text: str, now: datetime) -> datetime:
     if begin < now - RETENTION:
         raise SettingsError(f"--since {text!r}: savings are kept for {RETENTION.days} days")
     return begin.astimezone(UTC)
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,8 +15,7 @@ from reaper.cli.output import Format, check_writable, choose_format, print_messa
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.errors import interrupted_as
 from reaper.policy.file import load_policy
-from reaper.report import brief
-from reaper.report.summary import exit_status, unpriced_clause
+from reaper.report.summary import exit_status, incomplete_line, unpriced_clause
 from reaper.run import run
 
 FormatOption = Annotated[
@@ -78,4 +77,4 @@ def _write_reports(report: Report, outputs: Mapping[str, Format], wide: bool) ->
         if name != "-":
             print_message(f"Wrote {name}")
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
-        print_message(brief.incomplete_line(report))
+        print_message(incomplete_line(report))

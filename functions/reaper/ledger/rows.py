@@ -335,6 +335,14 @@ def _parse_changes(text: str) -> tuple[SideChange, ...]:
 
 
 @cache
+def adapter(noun: Any) -> TypeAdapter[Any]:
+    """Reads and writes such data as JSON."""
+    from pydantic import TypeAdapter  # would slow every `--help` and cold start
+
+    return TypeAdapter(noun)
+
+
+@cache
 def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
     """Parses the columns of a noun as the types that it gives its fields; a field that may be None is an optional column.
 

@@ -30,7 +30,6 @@ from reaper.text import count_noun, format_time, tidy_line, with_local_times
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
 MAX_GROUPS = 6
 """Teams, owners and kinds with a line of their own."""
-TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
@@ -135,7 +134,7 @@ def compose_summary(
     }
     holds = summary.holds_of(actions.on_hold)
     coming = coming_actions(report.findings)
-    own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
+    own_failures = list(map(summary.failure_text, report.own_failures))
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -346,36 +345,27 @@ class GroupCost:
 
 
 def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each team, owner and kind has idle, most expensive first, by heading. With `report.tags`, what each team costs, idle or not."""
-    idle = report.idle
-    owners = summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS)
-    teams = {"Idle cost by team": _group_costs(summary.groups_by_cost(idle, _team_of, MAX_GROUPS), context)}
-    if report.run.report_tags:
-        costs = summary.team_costs(report, MAX_GROUPS)
-        groups = zip(_group_costs(costs, context), costs, strict=True)
-        heading = f"Cost by {tidy_line(report.run.report_tags[0], 60)}, idle or not"
-        teams = {heading: [replace(group, mixed=_idle_part(cost.findings, context)) for group, cost in groups]}
-    kinds = summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS)
-    return {
+    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
+    idle, keys = report.idle, report.run.report_tags
+    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
+    groups = {
         **teams,
-        "Idle cost by owner": _group_costs(owners, context),
-        "Idle cost by kind": _group_costs(kinds, context),
+        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
+        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
     }
+    return {heading: [_group_cost(g, same, context, mixed=heading in teams) for g in same] for heading, same in groups.items()}
 
 
 def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
     idle = summary.idle_money(findings)
-    counted = count_noun(len(findings), "resource")
-    return f"{counted}, {rate_text(idle, context)} of it idle" if idle.count else f"{counted}, none of it idle"
+    return f"{count_noun(len(findings), 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
 
 
-def _group_costs(groups: Sequence[summary.CostGroup], context: NoticeContext) -> list[GroupCost]:
+def _group_cost(
+    group: summary.CostGroup, groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool
+) -> GroupCost:
     """Resources without a price count, but not as money."""
-    top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
-    return [_group_cost(group, top, context) for group in groups]
-
-
-def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) -> GroupCost:
+    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
     money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
     has_bar = top and money.unpriced < money.count
     return GroupCost(
@@ -385,9 +375,5 @@ def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) ->
         rate=rate_text(money, context),
         percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
         others=group.others,
+        mixed=_idle_part(group.findings, context) if mixed else "",
     )
-
-
-def _team_of(finding: Finding) -> str:
-    tags = {key.lower(): value.strip() for key, value in (finding.case.resource.tags or {}).items()}
-    return next((tags[key] for key in TEAM_TAGS if tags.get(key)), "no team")

@@ -18,6 +18,7 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.sending import channel_failures
+from reaper.prices import price_basis
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.savings.book import read_saved, read_trend
 from reaper.savings.overview import METHOD, group_text, grouping, saved_text
@@ -85,6 +86,7 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
         context=context,
         run=report.run,
         method=METHOD,
+        basis=price_basis(report.findings, context.currency),
     )
     return Message(
         to=context.owners.fallback or "",

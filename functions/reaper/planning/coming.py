@@ -11,7 +11,7 @@ from datetime import datetime
 
 from reaper import idle_period, registry
 from reaper.case import Blocked, Case, Step
-from reaper.duration import policy_duration
+from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
@@ -50,7 +50,7 @@ def next_action(
     if waits:
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {policy_duration(case.rule.grace)}"
+        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
         return _next(case, action, dates.earliest_action_at(case, now), first_notice)
     return _next(case, action, _outside_hours(case, max(due, now), now), None)
 

@@ -17,12 +17,12 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_context
+from jinja2 import Template, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
 from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
-from reaper.duration import format_duration, short_duration
+from reaper.duration import short_duration
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
@@ -30,8 +30,9 @@ from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.coming import coming_actions, coming_sentence
+from reaper.report.templates import open_templates
 from reaper.savings.overview import METHOD, group_text, saved_text
-from reaper.text import clean_line, format_day, format_time, format_usd
+from reaper.text import clean_line, format_day, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
@@ -105,21 +106,11 @@ def _asset(name: str) -> str:
 
 @cache
 def _template() -> Template:
-    page = Environment(
-        autoescape=True,
-        loader=PackageLoader("reaper.report", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "clean": clean_line,
-        "length": format_duration,
         "short": short_duration,
         "money": _shown_money,
         "monthly": _shown_monthly,
-        "moment": format_time,
-        "day": format_day,
         "owner": owner_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
@@ -127,7 +118,7 @@ def _template() -> Template:
         "release": summary.release_command,
         "note": summary.release_note,
     }
-    return page.get_template("report.html.j2")
+    return open_templates("reaper.report", filters).get_template("report.html.j2")
 
 
 class WordList:

@@ -102,7 +102,7 @@ def _coverage_blocks(report: Report) -> list[str]:
         f"- **{gap.status}** {_escaped(gap.why, 500)}: {_escaped(gap.places, 500)}" for gap in coverage_map.coverage_gaps(report)
     ]
     whole = f"Coverage: all {len(report.cloud_rows)} complete."
-    failed = [f"- {_escaped(row.kind)}: {_escaped(row.error or '', 300)}" for row in report.own_failures]
+    failed = [f"- {_escaped(summary.failure_text(row), 500)}" for row in report.own_failures]
     return [_section("Coverage incomplete", gaps) or whole, _section("Failed", failed)]
 
 

@@ -209,6 +209,21 @@ def complete_count(report: Report) -> str:
     return f"{rows - len(report.gaps)} of {rows}"
 
 
+def incomplete_line(report: Report) -> str:
+    """One line for someone who doesn't read the report at once: how many gaps and failures there are, and the first cause."""
+    gaps, failed = coverage_map.coverage_gaps(report), report.own_failures
+    counts = [f"{complete_count(report)} complete"] if gaps else []
+    counts += [f"{count_noun(len(failed), 'failure')} in the reaper itself"] if failed else []
+    first = f"{gaps[0].status}: {gaps[0].places}: {gaps[0].why}" if gaps else failure_text(failed[0])
+    return f"coverage incomplete: {', '.join(counts)}; first: {first}"
+
+
+def failure_text(row: Coverage) -> str:
+    """What failed in the reaper itself: `ledger: dynamodb:PutItem: refused`."""
+    missing = f" missing {row.missing}:" if row.missing else ""
+    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
+
+
 def has_news(report: Report) -> bool:
     """Whether REAPER_QUIET still lets the summary through: something is idle or unknown, or coverage is incomplete."""
     return bool(report.idle or report.unknown or not report.is_complete)

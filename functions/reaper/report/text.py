@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Finding, Report
 from reaper.duration import short_duration
 from reaper.model import NOTICES, Confidence, HoldReason, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
@@ -258,9 +258,4 @@ def coverage_lines(report: Report, width: int) -> Iterator[Text]:
         yield from wrap(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), width, 2)
         yield from wrap(Text(gap.places, style="dim"), width, 4)
     for row in report.own_failures:
-        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), _failure_text(row)), width, 2)
-
-
-def _failure_text(row: Coverage) -> str:
-    missing = f" missing {row.missing}:" if row.missing else ""
-    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
+        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), width, 2)

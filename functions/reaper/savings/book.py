@@ -11,20 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, comparable_id, target_text
-from reaper.ledger.rows import sortable_time, valid_version
+from reaper.ledger.rows import adapter, sortable_time, valid_version
 from reaper.ledger.store import AtVersion, Category, Key, Row
 from reaper.ledger.update import write_until_accepted
 from reaper.model import StepName, Target
 from reaper.savings.credit import Cause, Saving, Span, Subject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Noun = TypeVar("Noun")
 COLUMN = "facts"
@@ -190,13 +186,13 @@ def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: d
 
 def _columns(noun: Any) -> dict[str, str]:
     form: Any = type(noun)
-    return {COLUMN: _adapter(form).dump_json(noun, exclude_defaults=True).decode()}
+    return {COLUMN: adapter(form).dump_json(noun, exclude_defaults=True).decode()}
 
 
 def _parsed(noun: type[Noun], row: Row) -> Noun:
     form: Any = noun
     try:
-        parsed: Noun = _adapter(form).validate_json(row.texts.get(COLUMN, ""))
+        parsed: Noun = adapter(form).validate_json(row.texts.get(COLUMN, ""))
         _require_sane(parsed)
     except ValueError as error:
         because = f"the ledger's row of savings {row.key.name} can't be read"
@@ -213,10 +209,3 @@ def _require_sane(noun: Any) -> None:
             raise ValueError(f"{moments} aren't times of a saving")
         if each.rate and not 0 <= each.rate.usd_per_hour < MAX_USD_PER_HOUR:
             raise ValueError(f"{each.rate.usd_per_hour} isn't a rate")
-
-
-@cache
-def _adapter(noun: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # slow to load, and a start reads no savings
-
-    return TypeAdapter(noun)

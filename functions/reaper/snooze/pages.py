@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from reaper.duration import format_duration
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
+from reaper.report.templates import open_templates
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
-from reaper.text import Currency, count_noun, format_time, format_usd
+from reaper.text import Currency, count_noun, format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -212,14 +212,4 @@ def _read_style() -> str:
 
 @cache
 def _page_template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    pages = Environment(
-        autoescape=True,
-        loader=PackageLoader("reaper.snooze", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters |= {"moment": format_time, "length": format_duration}
-    return pages.get_template("snooze.html.j2")
+    return open_templates("reaper.snooze", {}).get_template("snooze.html.j2")
