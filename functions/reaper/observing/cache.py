@@ -9,6 +9,8 @@ A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amaz
 from __future__ import annotations
 
 import base64
+import json
+import math
 import re
 import struct
 import threading
@@ -16,13 +18,13 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from reaper.errors import ReaperError
+from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger, target_text
-from reaper.ledger.rows import NamedRow, adapter
-from reaper.model import Resource, Target
+from reaper.ledger.rows import NamedRow
+from reaper.model import BilledPart, Resource, Target
 from reaper.observation import CachedDescription
 from reaper.observing.uses import RECORD, LastUse, LastUses
 from reaper.observing.uses import pack as pack_uses
@@ -111,8 +113,7 @@ def as_last_described(resource: Resource, entry: CachedDescription | None, now: 
 
 
 def _is_fresh(entry: CachedDescription, now: datetime) -> bool:
-    at = entry.described_at
-    return at is not None and at.tzinfo is not None and timedelta() <= now - at <= SIZE_VALID_FOR
+    return entry.described_at is not None and timedelta() <= now - entry.described_at <= SIZE_VALID_FOR
 
 
 def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescription]:
@@ -240,15 +241,16 @@ def _turn_off(cache: ConfigurationCache, text: str) -> None:
 
 
 def _pack(rows: Mapping[str, CachedDescription]) -> str:
-    return base64.b64encode(zlib.compress(adapter(dict[str, CachedDescription]).dump_json(dict(rows)))).decode()
+    text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in rows.items()})
+    return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
-    """The entries of a row, every field checked; none if it makes no sense."""
-    packed = named_row.values.get(PACKED_COLUMN)
+    """The entries of a row; none if it makes no sense."""
     try:
-        return adapter(dict[str, CachedDescription]).validate_json(_decompress(packed)) if packed else {}
-    except (ValueError, zlib.error):
+        rows: dict[str, Any] = json.loads(_decompress(named_row.values[PACKED_COLUMN])) if named_row.values else {}
+        return {resource_id: entry for resource_id, row in rows.items() if (entry := _from_json(row))}
+    except (*ODD_REPLY_ERRORS, zlib.error):
         return {}
 
 
@@ -263,3 +265,30 @@ def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
 def _decompress(packed: str) -> bytes:
     """Cut at `MAX_UNPACKED_BYTES`, so that no foreign row can use up the memory of a sweep."""
     return zlib.decompressobj().decompress(base64.b64decode(packed), MAX_UNPACKED_BYTES)
+
+
+def _to_json(entry: CachedDescription) -> dict[str, Any]:
+    parts = None if entry.parts is None else [[p.component, p.instance, p.count] for p in entry.parts]
+    at = entry.described_at.isoformat() if entry.described_at else None
+    return {"stamp": entry.revision, "at": at, "body": dict(entry.body), "parts": parts, "size": entry.size}
+
+
+def _from_json(row: Any) -> CachedDescription | None:
+    """An entry with every field checked; None if another version wrote it."""
+    try:
+        mark, body, size, at = row["stamp"], row["body"], row["size"], datetime.fromisoformat(row["at"])
+        parts = None if row["parts"] is None else tuple(_part_from_json(*part) for part in row["parts"])
+    except ODD_REPLY_ERRORS:
+        return None
+    if not (isinstance(mark, str) and isinstance(body, dict) and isinstance(size, str)) or at.tzinfo is None:
+        return None
+    return CachedDescription(revision=mark, described_at=at, body=body, parts=parts, size=size)
+
+
+def _part_from_json(component: Any, instance: Any, count: Any) -> BilledPart:
+    """Raises TypeError or ValueError if it isn't a part."""
+    if not (isinstance(component, str) and isinstance(instance, str)) or isinstance(count, bool):
+        raise TypeError("neither a component nor an instance")
+    if not math.isfinite(count) or count <= 0:
+        raise ValueError("no count")
+    return BilledPart(component=component, instance=instance, count=count)
