@@ -99,6 +99,8 @@ mutate: $(VENV)/.dev ## Break the code that decides and acts in small ways. Prin
 bench: $(VENV)/.dev ## Measure calls, memory, CPU, wall time and loading on large fleets. Writes benchmarks/RESULTS.md.
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/endpoints.py $(BENCH)
+	$(BIN)/python benchmarks/endpoints.py --endpoints 10000 --idle 5 --policy fifteen --fleet night
+	$(BIN)/python benchmarks/azure_deployments.py
 
 $(VENV)-c7n/.done: $(UV)
 	$(UV) venv --quiet --python $(BIN)/python $(VENV)-c7n

@@ -1,6 +1,6 @@
 """What a sweep of many endpoints takes, under the built-in policy and under one as people write it, and whether its verdicts are right.
 
-usage: endpoints.py [--endpoints 1000 10000 50000] [--idle 0 2 10] [--policy default six] [--no-ledger] [--latency 30]
+usage: endpoints.py [--endpoints 1000 10000 50000] [--idle 0 2 10] [--policy default six fifteen] [--no-ledger] [--latency 30]
                     [--fleet hard] [--no-write]
 
 Every row is a process of its own against a simulated cloud in another. `--idle` is the percentage of endpoints that are silent; most of these
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,13 @@ import results
 
 from sandbox import HERE, Fleet, Serving, Took, serving
 
-POLICIES = {"default": "version: 1\nowners: {domains: [example.com]}\n", "six": (HERE / "six_rules.yaml").read_text()}
+POLICIES = {
+    "default": "version: 1\nowners: {domains: [example.com]}\n",
+    "six": (HERE / "six_rules.yaml").read_text(),
+    "fifteen": (HERE / "fifteen_rules.yaml").read_text(),
+}
+PRICE_RULES = {"six": timedelta(hours=6), "fifteen": timedelta(hours=2)}
+"""The shortest `idle_after` of a rule about prices."""
 SWEEP = ["reaper", "sweep", "--cloud", "aws", "--kind", "sagemaker-endpoint", "--format", "json", "--output"]
 
 
@@ -38,7 +45,10 @@ def main() -> int:
                     print(summary(row), file=sys.stderr, flush=True)
                     wrong += row["wrong"]
                     if not args.no_write:
-                        results.put("endpoints", {f"{count:06} {idle:04.1f} {policy} {sweep}": row})
+                        results.put(
+                            "endpoints",
+                            {f"{count:06} {idle:04.1f} {policy}{' at night' if args.fleet == 'night' else ''} {sweep}": row},
+                        )
     return 1 if wrong else 0
 
 
@@ -73,13 +83,13 @@ def _swept(cloud: Serving, folder: Path, policy: str, remembering: bool) -> tupl
 
 def _row(wanted: Fleet, policy: str, sweep: str, took: Took) -> dict[str, Any]:
     silent = sum(plan.silent for plan in wanted.plans())
-    priced = sum(plan.perhaps_expensive for plan in wanted.plans()) if policy == "six" else 0
+    priced = sum(plan.may_be_expensive(PRICE_RULES[policy]) for plan in wanted.plans()) if policy in PRICE_RULES else 0
     each, more = (1, 0) if sweep == "second" else (2, 2)
     return {
         "endpoints": wanted.count,
         "silent": silent,
         "perhaps_expensive": priced,
-        "policy": policy,
+        "policy": f"{policy} at night" if wanted.name == "night" else policy,
         "sweep": sweep,
         "latency_ms": round(wanted.latency * 1000),
         "calls": took.total,
@@ -93,7 +103,7 @@ def _row(wanted: Fleet, policy: str, sweep: str, took: Took) -> dict[str, Any]:
 
 def _wrong(wanted: Fleet, policy: str, states: Mapping[str, str]) -> int:
     """How many verdicts are not what the fleet was made to be; the first few are printed."""
-    right = {plan.name: (plan.story, plan.truth(policy == "six")) for plan in wanted.plans()}
+    right = {plan.name: (plan.story, plan.truth(policy in PRICE_RULES)) for plan in wanted.plans()}
     wrong = Counter(
         f"{story} is {truth}, not {states.get(name, 'missing')}"
         for name, (story, truth) in right.items()
@@ -112,7 +122,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--latency", type=float, default=30, help="milliseconds that each call takes")
     parser.add_argument("--no-ledger", action="store_true", help="only the audit, not the two sweeps with a ledger")
     parser.add_argument(
-        "--fleet", choices=["mixed", "hard"], default="mixed", help="hard is for its verdicts, and never written down"
+        "--fleet", choices=["mixed", "night", "hard"], default="mixed", help="hard is for its verdicts, and never written down"
     )
     parser.add_argument("--no-write", action="store_true", help="leave RESULTS.md as it is")
     args = parser.parse_args()

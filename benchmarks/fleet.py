@@ -64,20 +64,19 @@ class Plan:
         """Whether its Invocations say nothing, so that it takes a closer look under any policy."""
         return self.story not in {"busy", "second-busy", "shadow-busy"}
 
-    @property
-    def perhaps_expensive(self) -> bool:
-        """Whether the six rules need its price, although it is in use: silent for six hours, and no earlier rule is for it."""
+    def may_be_expensive(self, idle_after: timedelta) -> bool:
+        """Whether a price rule with that `idle_after` needs its price, although it is in use, and no earlier rule is for it."""
         spared = {"env", "tier", "schedule"} & self.tags.keys()
-        return not self.silent and not spared and (self.used_ago or timedelta(0)) > 6 * HOUR
+        return not self.silent and not spared and (self.used_ago or timedelta(0)) > idle_after
 
 
-def mixed(count: int, share: float) -> Iterator[Plan]:
-    """`count` endpoints, of which `share` (0 to 1) are silent."""
+def mixed(count: int, share: float, *, at_night: bool = False) -> Iterator[Plan]:
+    """`count` endpoints, of which `share` (0 to 1) are silent. `at_night`: most of the others were last used some hours ago."""
     dice = random.Random(f"mixed {count} {share}")
     silent = round(count * share)
     silent_indexes = set(dice.sample(range(count), silent))
     for index in range(count):
-        yield _mixed(index, index in silent_indexes, dice)
+        yield _mixed(index, index in silent_indexes, dice, at_night)
 
 
 def hard(count: int) -> Iterator[Plan]:
@@ -87,7 +86,7 @@ def hard(count: int) -> Iterator[Plan]:
         yield Plan(name=f"{story}-{index:06}", story=story, used_ago=HOUR, tags={"owner": f"{TEAMS[index % 7]}@example.com"})
 
 
-def _mixed(index: int, silent: bool, dice: random.Random) -> Plan:
+def _mixed(index: int, silent: bool, dice: random.Random, at_night: bool) -> Plan:
     story = dice.choices(list(MIXED_SILENT), list(MIXED_SILENT.values()))[0] if silent else "busy"
     if not silent and dice.random() < 0.1:
         story = "second-busy"
@@ -103,12 +102,12 @@ def _mixed(index: int, silent: bool, dice: random.Random) -> Plan:
         instance = "ml.m5.large"  # two variants of anything larger may cost what the six rules call expensive
     prefix = dice.choices(["", "demo-", "churn-poc-"], [88, 8, 4])[0]
     return Plan(
-        name=f"{prefix}{team}-{index:06}", story=story, used_ago=_used_ago(sort, instance, prefix, silent, dice),
+        name=f"{prefix}{team}-{index:06}", story=story, used_ago=_used_ago(sort, instance, prefix, silent, dice, at_night),
         instance=instance, count=dice.choice([1, 1, 1, 2, 3]), tags=tags,
     )  # fmt: skip
 
 
-def _used_ago(sort: str, instance: str, prefix: str, silent: bool, dice: random.Random) -> timedelta:
+def _used_ago(sort: str, instance: str, prefix: str, silent: bool, dice: random.Random, at_night: bool) -> timedelta:
     """When it was last used. What is in use is so under any rule that may be for it, with hours to spare; what is silent is silent for long."""
     if silent:
         return dice.randint(4, 12) * DAY
@@ -117,7 +116,7 @@ def _used_ago(sort: str, instance: str, prefix: str, silent: bool, dice: random.
         return live
     if sort == "tier" or instance == "ml.g5.12xlarge":
         return dice.choice([live, live, HOUR, 2 * HOUR])
-    ages = [live, live, live, live, HOUR, 3 * HOUR, 8 * HOUR]
+    ages = [live, 3 * HOUR, 8 * HOUR, 8 * HOUR] if at_night else [live, live, live, live, HOUR, 3 * HOUR, 8 * HOUR]
     return dice.choice(ages if prefix else [*ages, 18 * HOUR])
 
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 ENTRIES = {
     "reaper --help": ("import sys; sys.argv = ['reaper', '--help']; from reaper.cli.main import main; main()", 0.3),
     "Lambda handler": ("import reaper.aws.functions.sweep", 0.5),
+    "Lambda workflow handler": ("import reaper.aws.functions.workflow", 0.5),
     "Lambda snooze handler": ("import reaper.aws.functions.snooze", 0.5),
     "function app": ("import function_app", 0.8),
     "import boto3": ("import boto3", None),

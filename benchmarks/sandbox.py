@@ -1,6 +1,6 @@
 """The simulated cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
 
-usage: sandbox.py mixed|hard COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
+usage: sandbox.py mixed|night|hard|day COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ class Fleet:
 
     def plans(self) -> Iterator[fleet.Plan]:
         """The endpoints that it consists of."""
-        return fleet.hard(self.count) if self.name == "hard" else fleet.mixed(self.count, self.share)
+        if self.name == "day":
+            import day
+
+            return day.plans(self.count)
+        if self.name == "hard":
+            return fleet.hard(self.count)
+        return fleet.mixed(self.count, self.share, at_night=self.name == "night")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +72,16 @@ class Serving:
 
     def calls(self) -> dict[str, int]:
         """What was asked since the last time, by action."""
-        assert self._process.stdin
-        self._process.stdin.write("calls\n")
-        self._process.stdin.flush()
-        return self._answer()
+        counts: dict[str, int] = self._ask("calls")
+        return counts
+
+    def metrics(self) -> int:
+        """How many metrics were requested since the last time calls or metrics were counted."""
+        return int(self._ask("metrics"))
+
+    def set_clock(self, now: datetime) -> None:
+        """Let the cloud believe that it is `now`."""
+        self._ask(now.isoformat())
 
     def measure(self, python: str | Path, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> Took:
         """Run `arguments` (a module or a script, and what follows) with that Python against the sandbox. Raises where it broke.
@@ -97,6 +109,12 @@ class Serving:
             out=completed.stdout,
             err=completed.stderr,
         )
+
+    def _ask(self, question: str) -> Any:
+        assert self._process.stdin
+        self._process.stdin.write(f"{question}\n")
+        self._process.stdin.flush()
+        return self._answer()
 
     def _answer(self) -> Any:
         assert self._process.stdout
@@ -129,10 +147,15 @@ def serve(wanted: Fleet) -> None:
         if wanted.denied:
             server.rules.append(fault.on("GetMetricData|GetMetricStatistics", fault.denied()))
         print(json.dumps(server.env), flush=True)
-        for _ in sys.stdin:
+        for line in sys.stdin:
+            if line.strip() not in {"calls", "metrics"}:
+                server.now = datetime.fromisoformat(line.strip())
+                print("null", flush=True)
+                continue
             counts = Counter(call.action for call in server.calls)
+            metrics = sum(len(call.params["MetricDataQueries"]) for call in server.calls if call.operation == "GetMetricData")
             server.calls.clear()
-            print(json.dumps(counts), flush=True)
+            print(json.dumps(metrics if line.strip() == "metrics" else counts), flush=True)
 
 
 if __name__ == "__main__":

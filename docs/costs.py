@@ -114,10 +114,14 @@ class Line(NamedTuple):
 
 # Measured on the simulated clouds. tests/docs/test_costs.py measures again, and fails if one of these is too low or far too high.
 METRICS = 1.25
-"""Metrics that a sweep requests for each endpoint: each of its variants once, and the heartbeats of the silent ones."""
+"""Metrics that the sweeps of a day request for each endpoint: each of its variants once, and the heartbeats of the silent ones."""
+SILENT_METRICS = 2.5
+"""More for each silent endpoint in every further sweep of the day. What is in use isn't asked about again, if rules wait a day or more."""
+USE_KILOBYTES = 0.022
+"""What a sweep writes about the last use of each resource. DynamoDB counts kilobytes."""
 READS, READS_MORE = 1.2, 20
 """Ledger items read for each resource, and for each account."""
-WRITES = 4
+WRITES = 5
 """Ledger items written for each region, once what is idle is known."""
 KILOBYTES = 1.6
 """Size of a report for each resource."""
@@ -125,7 +129,7 @@ CALLS, RESOURCES_A_CALL = 2, 500
 """Other CloudWatch calls (ListMetrics) for each region, and one more for so many resources."""
 BATCH = 50
 """Azure resources whose metrics one query returns. They are in one workspace."""
-OWN_METRICS = 28
+OWN_METRICS = 29
 # Estimates on the safe side: no sweep in benchmarks/RESULTS.md but the first of a fleet takes longer on Lambda's part of a processor.
 SECONDS, SECONDS_EACH = 9, 0.005
 """Duration of a sweep of one account, and more for each resource."""
@@ -239,11 +243,11 @@ def aws_lines(fleet: Fleet, sweeps: int) -> list[Line]:
     executions = TRANSITIONS + TRANSITIONS_EACH * fleet.accounts if several else 0
     alarms, own = parts("CloudWatch::Alarm", **chosen), OWN_METRICS * min(sweeps, HOURS) / HOURS
     return [
-        _line(AWS_PRICES, "CloudWatch metrics", f"{METRICS} for each resource", metrics=sweeps * METRICS * fleet.resources),
+        _line(AWS_PRICES, "CloudWatch metrics", f"{METRICS} a day for each resource, {SILENT_METRICS} more for each silent one in every further sweep", metrics=DAYS * METRICS * fleet.resources + (sweeps - DAYS) * SILENT_METRICS * fleet.silent),
         _line(AWS_PRICES, "other CloudWatch calls", f"{CALLS} for each region, 1 more for {RESOURCES_A_CALL} resources", calls=sweeps * calls),
         _line(AWS_PRICES, "Lambda", f"{SECONDS} s for each account, {SECONDS_EACH * 1000:.0f} ms for each resource, at {gb:g} GB; with several accounts {ONCE} s once and {ONCE_EACH} s for each, at {workflow_gb:.2f} GB", **{"lambda": sweeps * (seconds + once), "invocations": sweeps * (fleet.accounts + 3)}),
         _line(AWS_PRICES, "Step Functions", f"with several accounts: {TRANSITIONS} transitions, {TRANSITIONS_EACH} more for each account", transitions=sweeps * executions),
-        _line(AWS_PRICES, "DynamoDB", f"{READS} reads for each resource, {READS_MORE} for each account, {WRITES} writes for each region", reads=sweeps * (READS * fleet.resources + READS_MORE * fleet.accounts), writes=sweeps * WRITES * fleet.regions * fleet.accounts),
+        _line(AWS_PRICES, "DynamoDB", f"{READS} reads for each resource, {READS_MORE} for each account, {WRITES} writes for each region, {USE_KILOBYTES} for each resource", reads=sweeps * (READS * fleet.resources + READS_MORE * fleet.accounts), writes=sweeps * (WRITES * fleet.regions * fleet.accounts + USE_KILOBYTES * fleet.resources)),
         _line(AWS_PRICES, "S3 writes", f"1 report; with several accounts {PUTS_EACH} more for each", puts=sweeps * (1 + (PUTS_EACH * fleet.accounts if several else 0))),
         _line(AWS_PRICES, "S3 storage", f"{KILOBYTES} KB for each resource and sweep, for {default('ReportRetentionDays')} days; with several accounts for {run_days()} days more", stored=stored),
         _line(AWS_PRICES, "logs", f"{LOG_KILOBYTES} KB for each account", logs=sweeps * fleet.accounts * LOG_KILOBYTES / 1e6),
@@ -261,6 +265,11 @@ def run_days() -> int:
     return next(int(rule["ExpirationInDays"]) for rule in rules if rule["Prefix"] == "runs/")
 
 
+def azure_queries(each: int) -> int:
+    """The queries for so many resources of a workspace: their last hours, and all of what was silent."""
+    return ceil(each / BATCH) + ceil(each * SILENT / BATCH)
+
+
 def azure_lines(fleet: Fleet, sweeps: int) -> list[Line]:
     """A month on Azure in mode notify, every other parameter at its default."""
     seconds = AZURE_ONCE + AZURE_SECONDS * fleet.accounts + AZURE_SECONDS_EACH * fleet.resources
@@ -271,7 +280,7 @@ def azure_lines(fleet: Fleet, sweeps: int) -> list[Line]:
     stored = fleet.resources * KILOBYTES / 1e6 * sweeps / DAYS * int(days)
     return [
         _line(AZURE_PRICES, "function", f"{AZURE_ONCE} s once, {AZURE_SECONDS} s for each subscription, {AZURE_SECONDS_EACH * 1000:.0f} ms for each resource, at {azure_gigabytes():g} GB", function=sweeps * seconds * azure_gigabytes(), executions=sweeps * executions),
-        _line(AZURE_PRICES, "metric queries", f"1 for {BATCH} resources of a workspace", queries=sweeps * fleet.accounts * ceil(fleet.each / BATCH)),
+        _line(AZURE_PRICES, "metric queries", f"1 for {BATCH} resources of a workspace, and 1 for {BATCH} silent ones", queries=sweeps * fleet.accounts * azure_queries(fleet.each)),
         _line(AZURE_PRICES, "logs", f"{AZURE_LOG_KILOBYTES / 1000:g} MB once, {AZURE_LOG_KILOBYTES_EACH} KB for each subscription", logs=sweeps * logs / 1e6),
         _line(AZURE_PRICES, "queues and tables", f"{AZURE_OPERATIONS:,} operations, {AZURE_OPERATIONS_EACH} for each subscription", operations=sweeps * operations),
         _line(AZURE_PRICES, "stored reports", f"{KILOBYTES} KB for each resource and sweep, for {days} days", stored=stored),

@@ -23,7 +23,8 @@ VERDICT = Verdict(
     state=State.IDLE, because="silent", idle_for=9 * DAY + timedelta(microseconds=7), last_busy=NOW - 9 * DAY, confidence=Confidence.PROVEN
 )  # fmt: skip
 EVIDENCE = Evidence(
-    signal="Busy heartbeat", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None
+    signal="Busy heartbeat", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None,
+    seen_at=NOW - DAY,
 )  # fmt: skip
 HINT = Unfinished(
     target=TARGET, id="a", kind="sagemaker-endpoint", name="a", region="us-east-1", owner=None, action=StepName.STOP, run="r0", at=NOW

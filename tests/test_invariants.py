@@ -30,10 +30,10 @@ from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, unchanged
 from reaper.acting.manifest import parse_manifest
-from reaper.case import PLANNED, Pause, Report, Step
+from reaper.case import PLANNED, Report, Step
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided
-from reaper.model import Memory, Mode, Result, Status, StepName
+from reaper.model import Memory, Mode, Pause, Result, Status, StepName
 from reaper.notices.message import Message
 from reaper.pending import holds, stop_switch
 

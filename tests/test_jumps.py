@@ -72,10 +72,12 @@ def test_no_notice_of_idleness_goes_out_for_two_days():
     assert jumped_places(deployment) == {("aws/123456789012/us-east-1", "sagemaker-endpoint")}
     sweep_for(deployment, DAY * 1.5)
     assert mails(deployment) == []
-    because = finding_of(deployment.sweep(), "busy-0").step.because
-    assert because.startswith(
+    finding = finding_of(deployment.sweep(), "busy-0")
+    assert finding.step.because.startswith(
         "no notice is sent until 2026-11-24 14:17 UTC, because 10 of 10 sagemaker-endpoint resources are idle"
     )
+    assert finding.next is not None
+    assert (finding.next.at, finding.next.blocked_because) == (None, finding.step.because)
 
 
 def test_after_two_days_notices_go_out_without_a_date():

@@ -4,7 +4,9 @@ import pytest
 
 from fakes.builders import resource
 from reaper.model import BilledPart, Target
-from reaper.prices import PriceBook
+from reaper.policy.parse import parse_policy
+from reaper.prices import PriceBook, price_book
+from reaper.registry import kind_names
 
 BOOK = PriceBook()
 
@@ -62,3 +64,52 @@ def test_another_component_stands_in_and_is_called_an_estimate():
 def test_azure_sizes_match_in_any_case():
     price = priced(BilledPart(component="Linux", instance="STANDARD_NC4AS_T4_V3"), region="eastus", cloud="azure")
     assert (price.usd_per_hour, price.as_of) == (0.526, "2026-05-20")
+
+
+RULES = parse_policy(
+    """
+version: 1
+prices:
+  rules:
+    - {name: g5, match: {kind: sagemaker-endpoint, size: ml.g5.xlarge}, usd_per_hour: 1.0, as_of: 2026-11-01}
+    - {name: other account, match: {account: "2"}, discount: 90%, as_of: 2026-11-01}
+    - {name: Azure, match: {cloud: azure, size: "standard_*"}, discount: 50%, as_of: 2026-11-01}
+    - {name: AWS, match: {cloud: aws}, discount: 10%, as_of: 2026-01-01}
+""",
+    "p.yaml",
+    kind_names(),
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "cloud", "expected"),
+    [
+        pytest.param(("Hosting", "ml.g5.xlarge"), "aws", (1.0, "own: policy rule g5", "2026-11-01"), id="a rate"),
+        pytest.param(("Hosting", "ml.g5.2xlarge"), "aws", (1.3635, "own: policy rule AWS on snapshot", "2026-01-01"), id="discount"),
+        pytest.param(("Notebook", "ml.m5.xlarge"), "aws", (0.207, "own: policy rule AWS on snapshot", "2026-01-01"), id="estimate"),
+        pytest.param(("Linux", "STANDARD_NC6S_V3"), "azure", (1.53, "own: policy rule Azure on snapshot", "2026-05-20"), id="case"),
+        pytest.param(("LinuxSpot", "Standard_D2s_v3"), "azure", None, id="spot prices are no contract's"),
+        pytest.param(("Hosting", "ml.made-up.large"), "aws", None, id="no list price to take a discount from"),
+    ],
+)  # fmt: skip
+def test_the_first_rule_that_covers_a_part_makes_its_price(part: tuple[str, str], cloud: str, expected: tuple | None):
+    one = resource(
+        parts=(BilledPart(component=part[0], instance=part[1]),),
+        region="us-east-1" if cloud == "aws" else "eastus",
+        target=Target(cloud=cloud, account="1"),
+    )
+    price, listed = price_book(RULES).price(one), BOOK.price(one)
+    if part[0] == "LinuxSpot":
+        assert price == listed
+    elif expected is None:
+        assert price is None
+    else:
+        assert (price.usd_per_hour, price.source, price.as_of, price.own) == (pytest.approx(expected[0]), *expected[1:], True)
+
+
+def test_a_resource_of_several_parts_names_each_source():
+    parts = (BilledPart(component="Hosting", instance="ml.g5.xlarge"), BilledPart(component="Hosting", instance="ml.m5.large"))
+    price = price_book(RULES).price(resource(parts=parts))
+    assert price.source == "own: policy rule g5; own: policy rule AWS on snapshot"
+    assert price.usd_per_hour == pytest.approx(1.0 + 0.9 * 0.115)
+    assert price.as_of == "2026-01-01"

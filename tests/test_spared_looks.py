@@ -201,6 +201,9 @@ def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
     idle_after = rules.effective_rule(policy, known, usd, now).idle_after
     least, most = rules.idle_after_range(policy, one, None, now, priced=priced)
     assert least <= idle_after <= most
+    as_described = windows.recent_since_of(known, policy, book(run[0], usd), now)
+    assert as_described is not None
+    assert now - as_described.under_some_rule <= idle_after
 
 
 @pytest.mark.parametrize(

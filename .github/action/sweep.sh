@@ -8,6 +8,7 @@ if [ -n "$SWEEP_REGIONS" ]; then options+=(--region "$SWEEP_REGIONS"); fi
 if [ -n "$SWEEP_SUBSCRIPTIONS" ]; then options+=(--subscription "$SWEEP_SUBSCRIPTIONS"); fi
 if [ -n "$SWEEP_POLICY" ]; then options+=(--policy "$SWEEP_POLICY"); fi
 if [ -n "$SWEEP_FAIL_ON" ]; then options+=(--fail-on "$SWEEP_FAIL_ON"); fi
+if [ -n "$SWEEP_FAIL_ON_COST" ]; then options+=(--fail-on-cost "$SWEEP_FAIL_ON_COST"); fi
 status=0
 "$bin/reaper" sweep "${options[@]}" || status=$?
 if [ ! -s "$folder/report.json" ]; then exit "$status"; fi

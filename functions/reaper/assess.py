@@ -50,6 +50,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
         busy_from=busy_from,
         busy_hours=bits,
+        excess_usd_per_hour=_excess_usd_per_hour(resource, usd, kind, prices),
     )
 
 
@@ -80,7 +81,7 @@ def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str
         return f"{inner.name} inside it is protected: {protected}"
     if rule.action.rank >= ceiling.rank:
         return None
-    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"{rule.name} allows {rule.action} at most"
+    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"its rule ({rule.name}) allows {rule.action} at most"
     return f"{inner.name} inside it is protected: {why}"
 
 
@@ -93,6 +94,15 @@ def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], 
         if usd is not None and (parts_left == () or price):
             saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
     return saves
+
+
+def _excess_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> float:
+    """What of its cost its own autoscaling may end. All of it if that has no price: no saving may contain it."""
+    parts_anyway = kind.parts_anyway(resource)
+    if usd is None or parts_anyway == resource.parts:
+        return 0.0
+    price = prices.price(replace(resource, parts=parts_anyway))
+    return usd if price is None else round(usd - price.usd_per_hour, 6)
 
 
 def _wasted_usd(price: Price | None, idle_for: timedelta | None) -> float | None:

@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from reaper.model import ACTIONS, Memory, Resource, Result, Role, Rule, Run, State, Status, StepName, Verdict
+from reaper.model import (
+    ACTIONS,
+    BudgetUse,
+    HoldReason,
+    Memory,
+    NextAction,
+    Pause,
+    Resource,
+    Result,
+    Role,
+    Rule,
+    Run,
+    State,
+    Status,
+    StepName,
+    Verdict,
+)
+from reaper.text import DOLLARS, Currency
+
+if TYPE_CHECKING:
+    from reaper.savings.overview import Overview
 
 HOURS_A_MONTH = 730
 OWN = "reaper"
@@ -29,11 +50,12 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars an hour at list price, with the source and the date of the figure."""
+    """US dollars an hour, with the source and the date of the figure. `own`: the policy's `prices` changed it; else it is a list price."""
 
     usd_per_hour: float
     source: str
     as_of: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +88,7 @@ class Evidence:
     """A reading in brief: how many buckets had a point, the last busy one, the highest value, and the level it counts above (None: any value).
 
     `slots`: at most 56 of six hours each, up to the end of the window; empty if nothing is drawn. Activity: the highest value in
-    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0.
+    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0. `seen_at`: when an earlier sweep read it.
     """
 
     signal: str
@@ -78,6 +100,7 @@ class Evidence:
     complete: bool
     slots: tuple[int, ...] = ()
     busy_above: float | None = 0.0
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +108,8 @@ class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
     `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`.
+    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
+    of its cost autoscaling may end without any action.
     """
 
     resource: Resource
@@ -100,19 +124,17 @@ class Case:
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
     busy_from: datetime | None = None
     busy_hours: int = 0
+    excess_usd_per_hour: float = 0.0
 
+    @property
+    def was_spared(self) -> bool:
+        """Whether this run read none of its signals, because it knows a use that an earlier one saw."""
+        return any(evidence.seen_at for evidence in self.evidence)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldReason:
-    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
-
-    `after`: what follows the release.
-    """
-
-    because: str
-    since: datetime | None = None
-    release: str = ""
-    after: str = ""
+    @property
+    def lacks_reply(self) -> bool:
+        """Whether a reply was incomplete and showed no use, which leaves unknown what is neither young nor exempt."""
+        return self.verdict.state is not State.ACTIVE and not all(evidence.complete for evidence in self.evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +151,8 @@ class Step:
 class Outcome:
     """The result of a step: `because` says what was done or why it was refused, `error` what failed. `already_done`: nothing was left to do.
 
-    `begun`: calls were made, or may have been. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
+    `begun`: calls were made, or may have been. `excess_usd_per_hour`: what of its saving autoscaling may have ended anyway; None if the
+    re-check doesn't say. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
     its host, whose action affected it too.
     """
 
@@ -140,6 +163,7 @@ class Outcome:
     begun: bool = False
     part_done: str | None = None
     host_id: str | None = None
+    excess_usd_per_hour: float | None = None
 
 
 PLANNED = Outcome(result=Result.PLANNED)
@@ -147,7 +171,12 @@ PLANNED = Outcome(result=Result.PLANNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report. `memory`: its ledger record; None if none was read or there is none."""
+    """One line of the report. `memory`: its ledger record; None if none was read or there is none.
+
+    `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
+    the policy. Both are None unless it is idle. `host_share`: what of its host's price it accounts for, if known. No total counts it: the host's
+    own line does.
+    """
 
     case: Case
     step: Step
@@ -157,6 +186,9 @@ class Finding:
     wasted_usd: float | None
     evidence: tuple[Evidence, ...]
     memory: Memory | None = None
+    next: NextAction | None = None
+    could: NextAction | None = None
+    host_share: Price | None = None
 
     @property
     def is_action(self) -> bool:
@@ -178,7 +210,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one target and kind was read. `calls` counts API calls by permission name; retries of the SDK are not counted."""
+    """How much of one target and kind was read. `calls` counts API calls by permission name, `metrics` the metrics requested of CloudWatch; retries
+    of the SDK are not counted.
+    """
 
     cloud: str
     account: str
@@ -188,6 +222,7 @@ class Coverage:
     account_name: str | None = None
     resources: int = 0
     calls: Mapping[str, int] = field(default_factory=dict)
+    metrics: int = 0
     missing: str | None = None
     error: str | None = None
 
@@ -197,32 +232,25 @@ class Coverage:
         return self.cloud == OWN
 
 
-UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""The end of a pause that lasts until a person ends it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
-
-    until: datetime = UNTIL_RESUMED
-    by: str = ""
-    at: datetime | None = None
-    unreadable_because: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Run):
-    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`."""
+    """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
+
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
+    `gb_seconds`: what its function is billed for, if that is known.
+    """
 
     finished_at: datetime
     pause: Pause | None = None
     report_tags: tuple[str, ...] = ()
+    currency: Currency = DOLLARS
+    budgets: tuple[BudgetUse, ...] = ()
+    gb_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What some resources cost at list price; `unpriced` of `count` have no price, and never count as zero dollars."""
+    """What some resources cost; `unpriced` of `count` have no price, and never count as zero dollars."""
 
     count: int
     unpriced: int
@@ -279,7 +307,7 @@ class ActedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """`by_state` has every state, also empty ones. Dollars are list prices of idle resources that have one.
+    """`by_state` has every state, also empty ones. Dollars are those of idle resources with a price.
 
     Resources that were acted on were idle when they were judged, and count as idle; `acted` says how many they are.
     """
@@ -296,11 +324,15 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money."""
+    """The whole run. What follows from its lines is computed once, for every format: what is idle, gaps, actions and money.
+
+    `savings`: None if there is no ledger or it can't be read.
+    """
 
     run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+    savings: Overview | None = None
 
     @cached_property
     def idle(self) -> list[Finding]:

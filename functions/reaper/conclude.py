@@ -25,6 +25,7 @@ from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
 from reaper.notices.forecast import NoticeContext
+from reaper.notices.monthly_mail import send_monthly_mail
 from reaper.notices.owner_notice import is_reportable
 from reaper.notices.sending import (
     NOT_NOTIFIED,
@@ -44,7 +45,8 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
-from reaper.report.run_report import finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
+from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
+from reaper.savings.record import Sweep, record_savings
 
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
 
@@ -115,7 +117,11 @@ def _conclude_run(
     if context.notices_only:
         return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
-    return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
+    sent = send_admin_summary(full_report, notices, mails)
+    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails)
+    return replace(
+        sent, findings=report.findings, coverage=(*sent.coverage, *(row for row in months if row not in sent.coverage))
+    )
 
 
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
@@ -271,7 +277,9 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
-    """Record the statistics of the leased places and what wasn't reached, and forget records that haven't been written for more than a year."""
+    """Record the statistics and savings of the leased places and what wasn't reached, and forget records that haven't been written for more than
+    a year.
+    """
     left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
@@ -281,7 +289,27 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
         lambda: _record_doubted(mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
-    return Part(errors=errors)
+    return Part(errors=[*errors, *_record_savings(findings, cloud_rows, decided, mails)])
+
+
+def _record_savings(
+    findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound
+) -> Sequence[ReaperError]:
+    """Count what is saved. If the memories can't be read, the next run counts it."""
+    if mails.memories is None:
+        return ()
+    policy = mails.context.policy
+    sweep = Sweep(
+        run=decided.run,
+        over_at=decided.decided_at,
+        targets=decided.leased,
+        findings=findings,
+        judged={finding_key(d.case): d.case for d in decided.decisions},
+        coverage=cloud_rows,
+        tag_keys=policy.report.tags,
+        horizon=policy.savings.horizon,
+    )
+    return record_savings(mails.ledger, sweep, mails.context.clock())
 
 
 def _record_doubted(mails: NoticeRound) -> None:

@@ -21,14 +21,14 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
-from reaper.limits import PlaceCount, PlaceCounts
+from reaper.limits import PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished
-from reaper.pending.holds import KindInTarget, RunScope
+from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import contained, dates, holding, possible_actions
+from reaper.planning import coming, contained, dates, holding, possible_actions
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.policy import owners
 from reaper.policy.schema import Policy
@@ -291,7 +291,10 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(_narrowed(_with_reminders(planned, phase), phase.context.agreed) for planned in limited.planned),
+        decisions=tuple(
+            _with_next(_narrowed(_with_reminders(planned, phase), phase.context.agreed), planned, limited, phase)
+            for planned in limited.planned
+        ),
         untold=untold,
         interrupted=whole.interrupted,
         unusual=tuple(sorted(limited.unusual)),
@@ -351,3 +354,14 @@ def _narrowed(decision: Decision, agreed: PlanFile | None) -> Decision:
     if agreed is None or decision.outcome.result is not Result.PLANNED:
         return decision
     return plan_file.narrow_to_plan(decision, agreed)
+
+
+def _with_next(decision: Decision, planned: Planned, limited: Limited, phase: _Phase) -> Decision:
+    """The decision with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
+    case, step, now = decision.reported_case, planned.decision.step, phase.now
+    place = holds.kind_in_target_of(case)
+    jumps = step.name is StepName.NONE and not limited.unusual.isdisjoint({place, holds.run_place(place)})
+    is_quiet = jumps and not plan.follows_hours(case, planned.memory, now)
+    is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
+    following = coming.next_action(case, planned.memory, now, step if is_kept else None, phase.context.policy.prices.shown_in)
+    return replace(decision, next=following, could=coming.possible_action(case, now))

@@ -69,8 +69,11 @@ def busy_hours(observation: Observation) -> tuple[datetime | None, int]:
 def is_recent(observation: Observation, window: Window) -> bool:
     """Whether it was used, created or changed so recently that no rule that may match it, and no tag of its own, can call it idle.
 
-    If the rules that may match differ, only a full read shows whether an earlier use makes a young resource active.
+    If the rules that may match differ, only a full read shows whether an earlier use makes a young resource active. What was silent in an earlier
+    sweep isn't recent until it is read.
     """
+    if not observation.readings and window.known.get(observation.resource.id) == ():
+        return False
     quiet, used = _recent_since(observation.resource, window), last_used(observation)
     if used and used > quiet.under_some_rule:
         return True
@@ -78,7 +81,7 @@ def is_recent(observation: Observation, window: Window) -> bool:
 
 
 def first_read_from(resource: Resource, window: Window) -> datetime:
-    """The hour from which a first read has to start to find every use that rules out idleness.
+    """The hour from which a first read has to start to find every use that may rule out idleness, also under a rule that a closer look finds.
 
     A young resource needs the whole window, because it isn't read again: its last use is the last one that the first signals show. Signals
     that only a full read covers (the queue of an asynchronous endpoint, the components of a host) aren't shown while it is young.
@@ -86,7 +89,7 @@ def first_read_from(resource: Resource, window: Window) -> datetime:
     quiet = _recent_since(resource, window)
     if window.reads_in_full or resource.id in window.in_full or _is_young(resource, quiet):
         return window.start
-    start = min(quiet.under_some_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+    start = min(quiet.under_every_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
     return max(window.start, start)
 
 
@@ -177,6 +180,7 @@ def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
         complete=reading.complete,
         slots=_shared_slots(_slots_of(reading)) if with_slots else (),
         busy_above=reading.busy_above if math.isfinite(reading.busy_above) else None,
+        seen_at=reading.seen_at,
     )
 
 

@@ -12,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from reaper import registry
 from reaper.case import PLANNED, Case, Coverage, Outcome, Step
-from reaper.ledger.rows import Unfinished
-from reaper.model import Resource, Run, Target, Verdict
+from reaper.ledger.rows import Unfinished, adapter
+from reaper.model import NextAction, Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import UntoldAction
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 OBSERVE_WITHIN = timedelta(minutes=30)
@@ -53,7 +49,7 @@ class Decision:
     """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
 
     `row_version`: the version of its ledger row when this was decided; None if nothing about it may be written. `needs_summary`: its weekly
-    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand.
+    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand. `next` and `could`: see `Finding`.
     """
 
     case: Case
@@ -63,6 +59,8 @@ class Decision:
     row_version: int | None = None
     needs_summary: bool = False
     on_hold_since: tuple[datetime, ...] = ()
+    next: NextAction | None = None
+    could: NextAction | None = None
 
     @property
     def reported_case(self) -> Case:
@@ -131,32 +129,25 @@ class Acted:
 def dump(value: Observed | Decided | Acted) -> str:
     """The value as JSON."""
     form: Any = type(value)
-    return _adapter(form).dump_json(value).decode()
+    return adapter(form).dump_json(value).decode()
 
 
 def load_observed(text: str) -> Observed:
     """What `dump` wrote of an Observed. Raises pydantic.ValidationError (a ValueError) for anything else."""
-    observed: Observed = _adapter(Observed).validate_json(text)
+    observed: Observed = adapter(Observed).validate_json(text)
     return replace(observed, cases=tuple(_with_details(case) for case in observed.cases))
 
 
 def load_decided(text: str) -> Decided:
     """What `dump` wrote of a Decided. Raises ValueError for anything else."""
-    decided: Decided = _adapter(Decided).validate_json(text)
+    decided: Decided = adapter(Decided).validate_json(text)
     return replace(decided, decisions=tuple(replace(d, case=_with_details(d.case)) for d in decided.decisions))
 
 
 def load_acted(text: str) -> Acted:
     """What `dump` wrote of an Acted. Raises ValueError for anything else."""
-    acted: Acted = _adapter(Acted).validate_json(text)
+    acted: Acted = adapter(Acted).validate_json(text)
     return acted
-
-
-@cache
-def _adapter(form: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # would slow every `--help` and cold start
-
-    return TypeAdapter(form)
 
 
 def _with_details(case: Case) -> Case:
@@ -178,7 +169,7 @@ def _read_details(resource: Resource) -> Any:
     form = kind.details
     if resource.details is None or form is None:
         return resource.details
-    return _map_resources(_adapter(form).validate_python(resource.details), _read_resource)
+    return _map_resources(adapter(form).validate_python(resource.details), _read_resource)
 
 
 def _map_resources(value: Any, change: Callable[[Resource], Resource]) -> Any:

@@ -37,7 +37,7 @@ def _not_idle(resource: Resource, observation: Observation, rule: Rule, now: dat
         return Verdict(state=State.ACTIVE, because=observation.in_use_because)
     used = last_used(observation)
     if used and now - used < rule.idle_after:
-        return Verdict(state=State.ACTIVE, because=f"{_last_busy_signal(observation)} showed use {_ago_text(now - used)}")
+        return Verdict(state=State.ACTIVE, because=f"{_last_busy_signal(observation)} use {_ago_text(now - used)}")
     if observation.free_because:
         return Verdict(state=State.EXEMPT, because=observation.free_because)
     return None
@@ -104,7 +104,8 @@ def _unproven_because(heartbeats: list[Reading], since: datetime | None, rule: R
 
 def _last_busy_signal(observation: Observation) -> str:
     readings = [(busy, r) for r in observation.readings if r.role is Role.ACTIVITY and (busy := last_busy(r))]
-    return _signal_names([max(readings, key=lambda pair: pair[0])[1]])
+    latest = max(readings, key=lambda pair: pair[0])[1]
+    return f"{_signal_names([latest])} {'saw' if latest.seen_at else 'showed'}"
 
 
 def _signal_names(readings: list[Reading]) -> str:

@@ -69,6 +69,11 @@ def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...
     return ()
 
 
+def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
+    """What is paid for without any action, if it isn't scaled in automatically."""
+    return resource.parts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
@@ -77,7 +82,8 @@ class Kind(Generic[C]):
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
-    what is still paid for after one of them. The code of the actions is in the kind's folder or module `acting`, not here.
+    what is still paid for after one of them; `parts_anyway(resource)`, what would be without any, once its autoscaling has scaled it in. The
+    code of the actions is in the kind's folder or module `acting`, not here.
 
     For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
@@ -85,6 +91,9 @@ class Kind(Generic[C]):
 
     For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
+
+    `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
+    may stop what is in use.
 
     `activity`, `heartbeat` and `without_proof` are for docs/kinds.md.
     """
@@ -101,6 +110,7 @@ class Kind(Generic[C]):
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
+    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts
     actions: Mapping[StepName, ActionSpec] = field(default_factory=dict)
     details: type | None = None
     commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)
@@ -111,6 +121,7 @@ class Kind(Generic[C]):
     price_keys: tuple[str, ...] = ()
     needs_setup: str = ""
     has_price: bool = True
+    spares_known: bool = False
 
     @property
     def can_be_started(self) -> bool:

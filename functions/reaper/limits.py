@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from math import floor, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.case import Case, HoldReason, Step
-from reaper.model import ENDING_ACTIONS, Memory, State, StepName, Target
+from reaper.case import Case, Step
+from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import (
     ALL_ACCOUNTS,
@@ -28,6 +28,7 @@ from reaper.pending.holds import (
     IdleShare,
     KindInTarget,
     LimitName,
+    PlaceCount,
     RunScope,
     Shares,
 )
@@ -41,15 +42,6 @@ RELEASE_ALL = "--all"
 """The option of `reaper release` that ends the holds of whole runs, too."""
 MIN_FOR_JUMP = 3
 """This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier sweeps to compare with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceCount:
-    """One place in one run: how many resources no office hours stop, and how many of them are unknown or idle."""
-
-    total: int = 0
-    unknown: int = 0
-    idle: int = 0
 
 
 PlaceCounts = Mapping[KindInTarget, PlaceCount]
@@ -131,22 +123,24 @@ def step_under_jumps(step: Step, case: Case, rows: HoldRows) -> Step:
 
 def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
     """How many resources there are by place, without those that office hours stop."""
-    states: dict[KindInTarget, list[State]] = defaultdict(list)
+    counted: dict[KindInTarget, list[Case]] = defaultdict(list)
     for case in cases:
-        states[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case.verdict.state]
+        counted[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case]
     return {
-        place: PlaceCount(total=len(verdicts), unknown=verdicts.count(State.UNKNOWN), idle=verdicts.count(State.IDLE))
-        for place, verdicts in states.items()
-    }
+        place: PlaceCount(
+            total=len(there), unknown=sum(case.verdict.state is State.UNKNOWN for case in there), spared=sum(case.was_spared for case in there),
+            idle=sum(case.verdict.state is State.IDLE for case in there), unanswered=sum(case.lacks_reply for case in there),
+            asked=sum(bool(case.evidence) and not case.was_spared for case in there),
+        )
+        for place, there in counted.items()
+    }  # fmt: skip
 
 
 def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
     """Add `more` to the sums, place by place: a run over an organization has thousands of places, and each part only a few."""
     for place, count in more.items():
         before = sums.get(place, PlaceCount())
-        sums[place] = PlaceCount(
-            total=before.total + count.total, unknown=before.unknown + count.unknown, idle=before.idle + count.idle
-        )
+        sums[place] = PlaceCount(**{f.name: getattr(before, f.name) + getattr(count, f.name) for f in fields(PlaceCount)})
 
 
 def counts_over_run(counts: PlaceCounts, jumping: Collection[KindInTarget] = ()) -> dict[KindInTarget, PlaceCount]:
@@ -176,13 +170,13 @@ def places_that_may_jump(counts: PlaceCounts) -> list[KindInTarget]:
 
 def idle_share(count: PlaceCount) -> IdleShare:
     """The idle share of one place, without its unknown resources."""
-    return IdleShare(seen=count.total - count.unknown, idle=count.idle)
+    return IdleShare(seen=count.total - count.in_doubt, idle=count.idle)
 
 
 def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
-    """The places that were read and at most half of which is unknown, so that their idle share means something."""
+    """The places that were read and at most half of which is unknown or would be if asked about: their idle share means something."""
     counted = ((place, counts.get(place, PlaceCount())) for place in read)
-    return frozenset(place for place, count in counted if 2 * count.unknown <= count.total)
+    return frozenset(place for place, count in counted if 2 * count.in_doubt <= count.total)
 
 
 def _jump_because(subject: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:

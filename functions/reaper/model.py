@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -165,7 +165,7 @@ class Resource:
     """One thing in a cloud. `tags` None: they couldn't be read. `parts` None: what it runs is unknown.
 
     `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `host_id`: the ID of the resource
-    it lives in. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
+    it lives in, `host_share`: the part of the host's cost that is its own, from 0 to 1. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
     change. `stop_by`: how its rule wants it stopped. `unread_because`: the part of its listing that couldn't be read; it proves nothing then.
     """
 
@@ -183,6 +183,7 @@ class Resource:
     people: Mapping[str, str] = field(default_factory=dict)
     details: Any = None
     host_id: str | None = None
+    host_share: float | None = None
     contained: tuple[Resource, ...] = ()
     fingerprint: str | None = None
     stop_by: str = "stop"
@@ -323,6 +324,21 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """A budget of the policy and what the idle resources that it is about cost a month, in US dollars; `unpriced` of them have no price."""
+
+    name: str
+    usd_per_month: float
+    idle_usd_per_month: float
+    unpriced: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they cost more than the budget."""
+        return self.idle_usd_per_month > self.usd_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The facts of one run, known before it begins."""
 
@@ -331,3 +347,43 @@ class Run:
     mode: Mode
     version: str
     policy_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReason:
+    """Why an action is on hold, and since when. `release`: the options of `reaper release` that allow it; empty if no release helps.
+
+    `after`: what follows the release.
+    """
+
+    because: str
+    since: datetime | None = None
+    release: str = ""
+    after: str = ""
+
+
+UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The end of a pause that lasts until a person ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
+
+    until: datetime = UNTIL_RESUMED
+    by: str = ""
+    at: datetime | None = None
+    unreadable_because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextAction:
+    """An action that may come: from when on, the US dollars an hour that it saves (None: unknown), and what blocks it.
+
+    `at`: None if something other than a missing notice or a hold blocks it.
+    """
+
+    step: StepName
+    at: datetime | None
+    saves_usd_per_hour: float | None
+    blocked_because: str | None

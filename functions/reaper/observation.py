@@ -49,7 +49,9 @@ class Window:
     What was busy, created or changed after `RecentSince.under_some_rule` needs no closer look: no rule calls it idle. `recent_since` is that
     time for resources that aren't in `recent_since_by_id`. `reads_in_full`: the first look, too, reads the whole range; `in_full`: that of
     these IDs does. `read_cached(ids)`
-    has what earlier sweeps stored.
+    has what earlier sweeps stored. `known`: the readings of what needs no first look, by ID: a use that an earlier sweep saw and that still
+    makes it active, or none if it was silent then and needs its whole window at once. `recent_since_of(resource)` is that time for a resource whose price and size were listed as unknown and are
+    described by now; None if its rule can't be found.
     """
 
     start: datetime
@@ -59,6 +61,8 @@ class Window:
     reads_in_full: bool = False
     in_full: frozenset[str] = frozenset()
     read_cached: Callable[[Iterable[str]], Mapping[str, CachedDescription]] = nothing_cached
+    known: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    recent_since_of: Callable[[Resource], RecentSince | None] = lambda described: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one signal showed. `subject` is the part it is about (a variant), empty for the whole resource. `event_at` is for single events."""
+    """What one signal showed. `subject` is the part it is about (a variant), empty for the whole resource. `event_at` is for single events.
+
+    `seen_at`: when an earlier sweep read it; None if this one did.
+    """
 
     signal: str
     role: Role
@@ -85,6 +92,7 @@ class Reading:
     event_at: datetime | None = None
     busy_above: float = 0.0
     complete: bool = True
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

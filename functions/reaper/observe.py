@@ -22,7 +22,8 @@ from reaper.model import BilledPart, Resource, Run, Status, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache
 from reaper.observing.cache import ConfigurationCache, KindCache
-from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id
+from reaper.observing.uses import LastUse, key_of, known_readings, seen_use
+from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id, recent_since_of
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -218,6 +219,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
     "people": (_is_text_mapping, {}),
     "details": (lambda value: value is None or is_dataclass(value), None),
     "host_id": (_is_text_or_none, None),
+    "host_share": (lambda value: value is None or (isinstance(value, float) and 0 <= value <= 1), None),
     "contained": (lambda value: isinstance(value, tuple) and all(isinstance(inner, Resource) for inner in value), ()),
     "fingerprint": (_is_text_or_none, None),
     "stop_by": (_is_text, "stop"),
@@ -233,25 +235,32 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
     read_cached: ReadCached = partial(cache.read_cached, cached) if cached else nothing_cached
     recent = recent_since_by_id(resources, policy, job.context.prices, job.now, read_cached, has_price=kind.has_price)
     judged = [resource for resource in resources if resource.id in recent]
+    stored = cache.read_stored(cached).uses if cached and cached.cache.may_write and kind.spares_known else {}
     window = replace(
         observation_window(policy, job.now),
         recent_since_by_id=recent,
         read_cached=_without_deletable(judged, policy, read_cached),
         in_full=job.context.in_full,
+        known=known_readings(judged, stored, recent, job.context.in_full, job.now),
+        recent_since_of=partial(recent_since_of, policy=policy, prices=job.context.prices, now=job.now),
     )
+    uses: dict[bytes, LastUse] = {}
     described: dict[str, CachedDescription] = {}
     unobserved = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(job.session, judged, window):
         listed = unobserved.pop((observation.resource.id, observation.resource.name), None)
         if observation.to_cache:
             described[observation.resource.id] = observation.to_cache
+        if listed and kind.spares_known:
+            key = key_of(listed.id)
+            uses |= {key: use} if (use := seen_use(observation, listed, stored.get(key), window, job.now)) else {}
         if listed and not observation.is_gone:
             yield _assessed(job, _with_listing_fault(observation, listed), listed)
     for resource in unobserved.values():
         known = resource if resource.id in recent else replace(resource, tags=None)
         yield _assessed(job, Observation(resource=resource, unknown_because="the kind returned no observation"), known)
     if cached:
-        cache.write_cached(cached, described, {resource.id for resource in resources})
+        cache.write_cached(cached, described, {resource.id for resource in resources}, uses)
 
 
 def _without_deletable(resources: Iterable[Resource], policy: Policy, read_cached: ReadCached) -> ReadCached:
@@ -311,6 +320,7 @@ def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resou
         status=status,
         resources=resources,
         calls=dict(job.session.calls),
+        metrics=job.session.metrics,
         missing=", ".join(missing) or None,
         error="; ".join(texts[:3]) + more if texts else None,
     )

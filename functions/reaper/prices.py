@@ -1,4 +1,5 @@
-"""What a resource costs an hour at list price, from the shipped snapshot. Unknown stays unknown: never zero, never a guess.
+"""What a resource costs an hour: the list price of the shipped snapshot, or what the policy's own price rules make of it. Unknown stays unknown:
+never zero, never a guess.
 
 AWS keys follow the Price List attribute `component` (https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html),
 Azure keys are `armRegionName` and `armSkuName` of https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
@@ -8,36 +9,52 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reaper.case import Price
+from reaper.case import Finding, Price
 from reaper.model import BilledPart, Resource
+from reaper.text import DOLLARS, LIST_PRICES, Currency
+
+if TYPE_CHECKING:
+    from reaper.policy.own_prices import PriceRule
+    from reaper.policy.schema import Policy
 
 SUBSTITUTE_COMPONENTS = ("Hosting", "Studio-Notebook")
 """SageMaker components cost the same per instance to within 0.7% where both are known, so one may stand in for another."""
 
 
 class PriceBook:
-    """Prices by cloud, region, component and instance. The default is the snapshot that ships with the product."""
+    """Prices by cloud, region, component and instance. The default is the snapshot that ships with the product.
 
-    def __init__(self, snapshots: dict[str, Any] | None = None) -> None:
+    `rules`: the policy's own prices; of those that apply to a part, the first decides.
+    """
+
+    def __init__(self, snapshots: dict[str, Any] | None = None, rules: Sequence[PriceRule] = ()) -> None:
         self._snapshots = snapshots
+        self._rules = rules
 
     def price(self, resource: Resource) -> Price | None:
         """US dollars an hour for all parts of a resource together; None if any part, or its price, is unknown."""
         if not resource.parts:
             return None
-        part_prices = [self._part_price(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
+        part_prices = [self._part_price(resource, part) for part in resource.parts]
         prices = [p for p in part_prices if p]
         if len(prices) < len(part_prices):
             return None
         usd = sum(p.usd_per_hour * part.count for p, part in zip(prices, resource.parts, strict=True))
-        source = next((p.source for p in prices if p.source != "snapshot"), "snapshot")
-        return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices))
+        source, own = "; ".join(dict.fromkeys(p.source for p in prices)), any(p.own for p in prices)
+        return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices), own=own)
 
-    def _part_price(self, cloud: str, region: str, part: BilledPart) -> Price | None:
+    def _part_price(self, resource: Resource, part: BilledPart) -> Price | None:
+        listed = self.list_price(resource.target.cloud, resource.region.lower(), part)
+        rule = next((rule for rule in self._rules if rule.applies_to(resource, part)), None)
+        return _own_price(rule, listed) if rule else listed
+
+    def list_price(self, cloud: str, region: str, part: BilledPart) -> Price | None:
+        """What one unit of the part costs by the snapshot."""
         snapshot = self._snapshots[cloud] if self._snapshots else _load_snapshot(cloud)
         components = snapshot["prices"].get(region, {})
         row = components.get(part.component, {}).get(part.instance.lower())
@@ -49,9 +66,67 @@ class PriceBook:
         return None
 
 
+def price_book(policy: Policy) -> PriceBook:
+    """The prices under that policy. Everything that judges, acts or reports uses this one."""
+    return PriceBook(rules=policy.prices.rules)
+
+
+def _own_price(rule: PriceRule, listed: Price | None) -> Price | None:
+    """The rule's own rate, or the list price less its discount, as old as the older of the two; None if that has no list price."""
+    source, as_of = f"own: policy rule {rule.name}", rule.as_of.isoformat()
+    if rule.usd_per_hour is not None:
+        return Price(usd_per_hour=rule.usd_per_hour, source=source, as_of=as_of, own=True)
+    if listed is None or rule.discount is None:
+        return None
+    usd = listed.usd_per_hour * (1 - rule.discount)
+    return Price(usd_per_hour=usd, source=f"{source} on {listed.source}", as_of=min(listed.as_of, as_of), own=True)
+
+
 def priced_regions() -> list[str]:
     """The regions of both clouds that the snapshot has prices for, in lower case."""
     return sorted({region.lower() for cloud in ("aws", "azure") for region in _load_snapshot(cloud)["prices"]})
+
+
+def priced_sizes() -> list[str]:
+    """The sizes of both clouds that the snapshot has prices for, in lower case."""
+    lists = [
+        rows
+        for cloud in ("aws", "azure")
+        for components in _load_snapshot(cloud)["prices"].values()
+        for rows in components.values()
+    ]
+    return sorted({size for rows in lists for size in rows})
+
+
+def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
+    """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
+    own = {finding.price.own for finding in findings if finding.price}
+    costs = {
+        (True,): "Costs are your own prices, from the policy.",
+        (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",
+    }.get(tuple(sorted(own)), LIST_PRICES)
+    if currency.code == DOLLARS.code:
+        return costs
+    return f"{costs} One US dollar is {currency.code} {currency.rate:g} ({currency.source}, {currency.as_of})."
+
+
+def price_lists() -> list[dict[str, Any]]:
+    """Of each cloud's snapshot: how many prices and regions it has, the oldest and newest date of its sources, and these."""
+    return [_price_list(cloud, _load_snapshot(cloud)) for cloud in ("aws", "azure")]
+
+
+def _price_list(cloud: str, snapshot: dict[str, Any]) -> dict[str, Any]:
+    dates, rows = [*snapshot["dates"].values(), snapshot["as_of"]], [c for r in snapshot["prices"].values() for c in r.values()]
+    return {
+        "cloud": cloud,
+        "prices": sum(map(len, rows)),
+        "regions": len(snapshot["prices"]),
+        "oldest": min(dates),
+        "newest": max(dates),
+        "sources": [
+            {"source": s["what"], "as_of": snapshot["dates"].get(s["id"], snapshot["as_of"])} for s in snapshot["sources"]
+        ],
+    }
 
 
 def _may_substitute(region: str, part: BilledPart) -> bool:

@@ -21,6 +21,7 @@ from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
 from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError, interrupted_as
 from reaper.ledger import opening
 from reaper.model import Account, Run
+from reaper.prices import price_book
 from reaper.registry import CLOUDS, kinds
 from reaper.sessions import list_all_accounts, open_account, open_accounts, session_of
 from reaper.settings import Settings
@@ -231,6 +232,7 @@ def observe_context(setup: RunSetup, sessions: Sequence[CloudSession], unopened:
         kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
         policy=setup.policy,
         clock=setup.clock,
+        prices=price_book(setup.policy),
         progress=progress,
         cache=ConfigurationCache(ledger=ledger, now=run.started_at, may_write=writes, report_failure=progress)
         if ledger
@@ -256,6 +258,7 @@ def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archi
         archive=archive,
         clock=setup.clock,
         leases=leases,
+        prices=price_book(setup.policy),
         deadline=setup.deadline,
         policy_sha256=policy_sha256,
     )

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, Self
@@ -22,10 +23,11 @@ MAX_OPENED_AT_ONCE = 8
 
 
 class CloudSession(Protocol):
-    """One target as one kind sees it; both clouds have sessions of this shape."""
+    """One target as one kind sees it; both clouds have sessions of this shape. `metrics`: how many were requested, if the cloud bills each."""
 
     target: Target
     calls: Any
+    metrics: int
     errors: list[CloudError]
     is_over: Callable[[], bool]
 
@@ -69,6 +71,8 @@ def list_all_accounts(
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
             available += [name] if is_available(settings, name, progress) else []
+        except CloudError as error:
+            rows.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
             settings_errors.append(error)
             rows.append(_failure_row(name, error))
@@ -107,7 +111,10 @@ def open_accounts(
     lock = threading.Lock()
 
     def open_one(account: Account) -> tuple[list[CloudSession], list[Coverage]]:
-        opened = open_account(settings, account, may_act=may_act)
+        try:
+            opened = open_account(settings, account, may_act=may_act)
+        except CloudError as error:  # of one cloud, which doesn't prevent the sweep of the other
+            opened = [], [replace(_failure_row(account.cloud, error, error.missing), account=account.id)]
         if not account.is_own:
             with lock:
                 progress(_progress_line(account, *opened))

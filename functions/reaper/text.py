@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from zoneinfo import ZoneInfo
@@ -51,16 +52,39 @@ def with_local_times(text: str, tz: str) -> str:
     return re.sub(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b", local, text, flags=re.ASCII)
 
 
-def format_usd(usd: float, decimals: int | None = None) -> str:
-    """`$8.45`, `$1,204`, `less than $0.01`: a cost is never shown as zero. `decimals`: always so many, as for a price."""
-    if 0 < usd < SMALLEST_SHOWN_USD and decimals is None:
-        return "less than $0.01"
-    return f"${usd:,.{(2 if abs(usd) < 100 else 0) if decimals is None else decimals}f}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Currency:
+    """What people read money in: `rate` of it are one US dollar, by `source` on the day `as_of`, both empty for the dollar itself."""
+
+    code: str = "USD"
+    rate: float = 1.0
+    as_of: str = ""
+    source: str = ""
+
+    @property
+    def sign(self) -> str:
+        """`$`, or the code of any other currency: `EUR`."""
+        return "$" if self.code == "USD" else self.code
 
 
-def usd_cell(usd: float | None) -> str:
+DOLLARS = Currency()
+LIST_PRICES = "Costs are list prices before discounts."
+
+
+def format_usd(usd: float, decimals: int | None = None, currency: Currency = DOLLARS) -> str:
+    """US dollars as `$8.45`, `$1,204`, `less than $0.01`, or in another currency `EUR 7.77`: a cost is never shown as zero.
+
+    `decimals`: always so many, as for a price.
+    """
+    amount, sign = usd * currency.rate, currency.sign if currency.sign == "$" else f"{currency.sign} "
+    if 0 < amount < SMALLEST_SHOWN_USD and decimals is None:
+        return f"less than {sign}0.01"
+    return f"{sign}{amount:,.{(2 if abs(amount) < 100 else 0) if decimals is None else decimals}f}"
+
+
+def usd_cell(usd: float | None, currency: Currency = DOLLARS) -> str:
     """`11.28`, for a column whose heading has the unit; `?` if unknown."""
-    return "?" if usd is None else f"{usd:,.2f}"
+    return "?" if usd is None else f"{usd * currency.rate:,.2f}"
 
 
 def count_noun(count: int, noun: str) -> str:

@@ -39,7 +39,7 @@ def test_a_warning_comes_first_and_the_stop_after_the_grace(deployment):
     finding = only(deployment.sweep_after(hours=1))
     assert (finding.step.name, finding.outcome) == (
         StepName.STOP,
-        Outcome(result=Result.DONE, because="it was stopped", begun=True),
+        Outcome(result=Result.DONE, because="it was stopped", begun=True, excess_usd_per_hour=0.0),
     )
     assert deployment.cloud.log == [(StepName.STOP, "churn", NOW + 3 * DAY)]
     assert [m.subject for m in deployment.channel.messages if "churn" in m.text]

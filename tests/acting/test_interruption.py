@@ -14,10 +14,9 @@ from fakes.fake_cloud import ACTS, KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
 from reaper.acting import restore
 from reaper.acting.contract import ActionFunctions, UndoResult
-from reaper.case import Pause
 from reaper.errors import CloudError, Interrupted, Reason
 from reaper.handover import Acted, Decided
-from reaper.model import Mode, Result, StepName
+from reaper.model import Mode, Pause, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, stop_switch
 from reaper.pending.holds import Breaker, HoldRow

@@ -77,8 +77,9 @@ def test_the_report_is_the_summary_and_its_sums_are_outputs(server: Server, tmp_
     assert set(ran.outputs) == set(ACTION["outputs"])
 
 
-def test_an_idle_resource_fails_the_step_only_if_asked(server: Server, tmp_path: Path):
-    ran = run_sweep(server, tmp_path, cloud="aws", regions="us-east-1", fail_on="idle")
+@pytest.mark.parametrize("limit", [{"fail_on": "idle"}, {"fail_on_cost": "0.01"}], ids=["idle", "cost"])
+def test_an_idle_resource_fails_the_step_only_if_asked(server: Server, tmp_path: Path, limit: dict[str, str]):
+    ran = run_sweep(server, tmp_path, cloud="aws", regions="us-east-1", **limit)
     assert (ran.status, ran.outputs["idle"]) == (1, "1")
     assert "quiet" in ran.summary
 

@@ -108,6 +108,7 @@ def lines() -> list[dict[str, Any]]:
     """What a real sweep with a gap writes to its log, in a process of its own, as in Lambda."""
     with Server(datetime.now(UTC)) as server:
         settings = {"AWS_REGION": "us-east-1", "REAPER_DEPLOYMENT": STACK_ARN, "REAPER_REPORTS": "s3://reports-bucket/reports"}
+        settings["REAPER_LEDGER"] = "memory:"
         boto3.client("s3", endpoint_url=server.url, **KEYS).create_bucket(Bucket="reports-bucket")
         server.rules.append(on("ListNotebookInstances", denied()))
         ran = subprocess.run(

@@ -39,7 +39,11 @@ def test_without_venv_make_names_the_package_and_leaves_nothing(python_without_v
 
 def test_the_demo_ends_with_the_line_that_makes_reaper_a_command(tmp_path: Path):
     plan = subprocess.run(
-        ["make", "--dry-run", f"VENV={tmp_path}", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "--dry-run", f"VENV={tmp_path}", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     shown = subprocess.run(["sh", "-c", plan[plan.index("printf") :]], capture_output=True, text=True, check=True).stdout
     path, completion = [line.strip() for line in shown.splitlines() if line.startswith("    ")]

@@ -18,7 +18,7 @@ from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import registry, settings
 from reaper.cli import main
 from reaper.notices.channels import delivery
-from reaper.policy import schema, secret_grants, tags
+from reaper.policy import own_prices, schema, secret_grants, tags
 from reaper.policy.parse import parse_policy
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,19 @@ def test_every_command_is_on_its_page_and_no_other():
     assert sorted(re.findall(r"`(reaper [a-z ]*[a-z])", cells)) == sorted(names(typer.main.get_command(main.app), "reaper"))
 
 
-@pytest.mark.parametrize("model", [schema.Defaults, schema.Limits, schema.Owners, schema.Match, schema.RuleSpec])
+@pytest.mark.parametrize(
+    "model",
+    [
+        schema.Defaults,
+        schema.Limits,
+        schema.Owners,
+        schema.Match,
+        schema.RuleSpec,
+        own_prices.PriceRule,
+        own_prices.CurrencySpec,
+        own_prices.Budget,
+    ],
+)
 def test_every_key_of_the_policy_is_on_its_page(model: type):
     assert [name for name in model.model_fields if not re.search(rf"`([a-z]+\.)?{name}`", PAGES["docs/policy.md"])] == []
 

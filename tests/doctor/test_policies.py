@@ -186,7 +186,7 @@ def test_a_report_is_read_from_a_file(tmp_path: Path):
 
 
 def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
-    from reaper.case import Pause
+    from reaper.model import Pause
     from reaper.pending.stop_switch import end_pause, set_pause
 
     address = f"sqlite://{tmp_path}/ledger.db"

@@ -363,7 +363,7 @@ def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
     for text in (
         "announced stop on or after",
         "kind can  stop, possible now",
-        "next      stop: ",
+        "step      stop: ",
         "busy above 0",
         "memory    notified",
     ):

@@ -57,7 +57,7 @@ def test_apprise_sends_subject_and_text(posts: Posts):
     sent_json = json.loads(posts.got[0][2])
     assert sent_json["title"] == digest().subject
     assert "churn-scoring" in sent_json["message"]
-    assert "Keep it: https://sample.invalid/keep?t=sample" in sent_json["message"]
+    assert "Keep it: https://sample.invalid/keep?t=v1.k.sample" in sent_json["message"]
 
 
 def test_a_chat_address_stays_secret(posts: Posts):

@@ -199,7 +199,7 @@ def test_csv_formulas_are_defused(server: Server):
     account.notebook("nb", status="Stopped", tags={"owner": "=cmd()|x"})
     completed = reaper(server, "sweep", "--cloud", "aws", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(completed.stdout)))
-    assert [r["name"] for r in rows] == ["nb"]
+    assert [r["ResourceName"] for r in rows] == ["nb"]
     assert all(cell[:1] not in "=+-@" or not cell for r in rows for cell in r.values())
 
 

@@ -30,6 +30,14 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, server)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_not_ignored() -> Iterator[None]:
+    """A shell starts what runs in the background with interrupts ignored, and so would the processes of these tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(desk: Desk, command: str, operation: str, number: int = 1) -> subprocess.CompletedProcess[str]:
     """The command, interrupted while the service is slow to answer the call of that number."""
     reached, seen = threading.Event(), []

@@ -172,7 +172,7 @@ def test_a_plan_can_be_applied_and_undone(stage: Stage):
     assert stage.running() == before
     agreed = plan_file.parse_plan(text, "plan.json", stage.now)
     report = stage.sweep(agreed=agreed)
-    assert (plan_file.not_performed(agreed, report), stage.running() == before) == ([], False)
+    assert ([r.is_done for r in plan_file.action_results(agreed, report)], stage.running() == before) == ([True], False)
     stage.now += HOUR
     stage.set_clock(stage.now)
     [result] = restore.undo_run(report.run.id, stage.bench())
@@ -191,7 +191,7 @@ def test_a_plan_is_refused_if_tags_changed(stage: Stage):
     )
     stage.tag({"team": "vision"})
     after = stage.sweep(agreed=agreed)
-    [line] = plan_file.not_performed(agreed, after)
+    [line] = map(plan_file.result_sentence, plan_file.action_results(agreed, after))
     assert "changed since the plan was made: tags" in line
     assert stage.running() == before
 

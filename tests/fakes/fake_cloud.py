@@ -124,6 +124,7 @@ class FakeSession:
     def __init__(self, cloud: FakeCloud, target: Target = TARGET) -> None:
         self.cloud, self.target = cloud, target
         self.calls: Counter[str] = Counter()
+        self.metrics = 0
         self.errors: list[CloudError] = []
 
     def for_kind(self) -> FakeSession:

@@ -10,7 +10,6 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
-from reaper.case import Pause
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
@@ -18,7 +17,7 @@ from reaper.ledger.in_memory import InMemoryStore
 from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.store import AtVersion, Category, Having, Row
-from reaper.model import Memory, StepName
+from reaper.model import Memory, Pause, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Audience, Message

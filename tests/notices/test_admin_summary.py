@@ -27,6 +27,7 @@ def test_the_summary_has_every_section():
     blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=StepName.NONE)
     nobody = finding("stray", 1, address=None)
     run_report = report(teams, hold, blind, nobody, coverage=(denied,))
+    run_report = replace(run_report, run=replace(run_report.run, report_tags=("team",)))
     owners = Owners(domains=["example.com"])
     summary = admin_summary(
         run_report, occasion(owners=owners), known_topics={hold.case.resource.id}, failures=["smtp: login refused"]
@@ -34,7 +35,7 @@ def test_the_summary_has_every_section():
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $9,490 a month; 2 new; coverage 0 of 1"
     for text in (
-        "$9,490 a month", "growth: $2,190 a month, 1 idle", "lee@example.com: $8,760 a month, 2 idle",
+        "$9,490 a month", "growth: $2,190 a month, 1 resource, $2,190 a month of it idle", "lee@example.com: $8,760 a month, 2 idle",
         "SageMaker endpoint: $9,490 a month, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
         "Grant sagemaker:ListNotebookInstances.", "Over the cap of 20 acts.", "smtp: login refused", "NO OWNER ADDRESS",
     ):  # fmt: skip

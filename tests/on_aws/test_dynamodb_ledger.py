@@ -10,12 +10,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
 from reaper.aws.session import CloudSession
 from reaper.aws.stores.dynamodb import MAX_EMPTY_ROUNDS, DynamoStore
-from reaper.case import UNTIL_RESUMED
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.rows import HistoryEntry
-from reaper.model import Memory, Target
+from reaper.model import UNTIL_RESUMED, Memory, Target
 from reaper.pending import holds, stop_switch
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from fakes.lambda_context import lambda_context
+from fakes.sample_findings import report
 from reaper.aws.functions import sweep
 from reaper.errors import SettingsError
 from reaper_sandbox.aws.account import Account
@@ -91,3 +94,10 @@ def test_a_queue_of_alarms_is_one_run_over_their_endpoints(deployed: Server, acc
 def test_alarms_of_other_accounts_alone_start_no_run(deployed: Server):
     answer = invoked({"Records": [alarm("x", "3", account="999999999999")]})
     assert answer == {"run": None, "resources": 0, "dropped": {"outside the deployment's accounts and regions": 1}}
+
+
+@pytest.mark.parametrize(("environ", "expected"), [({"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1536"}, 135.0), ({}, None)])
+def test_the_report_of_a_function_has_its_gigabyte_seconds(environ: dict[str, str], expected: float | None):
+    made = report()
+    ninety = replace(made, run=replace(made.run, finished_at=made.run.started_at + timedelta(seconds=90)))
+    assert sweep._with_gb_seconds(ninety, environ).run.gb_seconds == expected

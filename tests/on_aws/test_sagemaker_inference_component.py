@@ -30,6 +30,31 @@ def test_a_silent_component_is_proven_idle_without_a_price(host: Account, run_sw
     assert (finding.case.verdict.state, finding.case.verdict.confidence, finding.price) == (State.IDLE, Confidence.PROVEN, None)
 
 
+def test_components_share_the_price_of_their_endpoint(host: Account, run_sweep: Sweep):
+    """Each reserves 1,024 MB a copy. One without copies and an adapter reserve nothing."""
+    for name, copies in (("one", 1), ("three", 3), ("asleep", 0)):
+        silent(host, name, copies=copies)
+    host.component("adapter", "host", base="one")
+    findings = run_sweep(KIND, "sagemaker-endpoint").findings
+    price = findings["host"].price
+    shares = {name: findings[name].host_share for name in ("one", "three", "asleep", "adapter")}
+    assert {name: share and share.usd_per_hour for name, share in shares.items()} == {
+        "one": price.usd_per_hour / 4,
+        "three": pytest.approx(price.usd_per_hour * 3 / 4),
+        "asleep": None,
+        "adapter": None,
+    }
+    assert (shares["one"].source, shares["one"].as_of) == ("25% of its host's price: snapshot", price.as_of)
+    assert [findings[name].price for name in shares] == [None] * 4, "the endpoint's own line counts it"
+
+
+def test_an_unreadable_component_hides_the_shares_of_the_others(host: Account, server: Server, run_sweep: Sweep):
+    silent(host, "read")
+    silent(host, "unread")
+    server.rules.append(on("DescribeInferenceComponent", denied(), times=1))
+    assert {finding.host_share for finding in run_sweep(KIND, "sagemaker-endpoint").findings.values()} == {None}
+
+
 def test_only_a_components_own_traffic_counts(host: Account, run_sweep: Sweep):
     silent(host, "used")
     silent(host, "quiet")

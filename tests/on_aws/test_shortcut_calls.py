@@ -85,6 +85,19 @@ def test_a_price_rule_costs_two_calls_per_silent_endpoint(account: Account, run_
     assert (calls["sagemaker:DescribeEndpoint"], calls["sagemaker:DescribeEndpointConfig"]) == (6, 6)
 
 
+def test_what_turns_out_cheap_and_in_use_has_no_other_metric_read(account: Account, server: Server, run_sweep: Sweep):
+    endpoints(account, 3, 6)
+    account.endpoint("costly", variants=[Variant(name="AllTraffic", instance="ml.p4d.24xlarge")])
+    account.alive("costly", "AllTraffic", NOW - 15 * DAY, NOW)
+    account.invoked("costly", "AllTraffic", NOW - 6 * HOUR)
+    reads = spans(server)
+    result = run_sweep(KIND, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h"))
+    states = {f.case.resource.name: (f.case.verdict.state, f.case.usd_per_hour is not None) for f in result.findings.values()}
+    cheap = {f"endpoint-{index:03}": (State.ACTIVE, True) for index in range(3)}
+    assert states == {**cheap, "costly": (State.IDLE, True)}
+    assert [size for size, _ in reads] == [4, 2]  # the traffic of all, then traffic and heartbeat of one
+
+
 def fleet(account: Account, seed: int) -> None:
     """Endpoints of any age, use, tags, type and name."""
     chance = random.Random(seed)

@@ -12,8 +12,7 @@ from datetime import timedelta
 import pytest
 
 from on_azure.enforcing import Killed, Scene, idle_cluster, idle_deployment, idle_instance, once, to_stop_natively
-from reaper.case import Pause
-from reaper.model import Result
+from reaper.model import Pause, Result
 from reaper.pending import stop_switch
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault, carried_out, cut, error, lost, on, throttled

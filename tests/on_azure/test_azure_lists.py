@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
+from on_azure.conftest import CLUSTER, DEPLOYMENT, HOUR, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from on_azure.prepared_actions import find_resource
 from reaper import registry
 from reaper.azure import workspaces
@@ -198,3 +198,73 @@ def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession
     with pytest.raises(CloudError, match="no longer exists") as caught:
         assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), resource, order)
     assert caught.value.reason is Reason.GONE
+
+
+READ_ENDPOINT = "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/read"
+READ_DEPLOYMENT = "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/read"
+
+
+def test_silent_endpoints_of_a_workspace_are_read_by_one_list(vision: Workspace, run_sweep: Sweep):
+    for name in ("blue", "green", "red"):
+        silent(vision, "shared", name)
+    for number in range(4):
+        silent(vision, f"e{number}", f"d{number}")
+    result = run_sweep(DEPLOYMENT)
+    assert len(result.idle()) == 7
+    calls = result.coverage(DEPLOYMENT).calls
+    assert (calls[READ_ENDPOINT], calls[READ_DEPLOYMENT]) == (1, 5)
+
+
+@pytest.mark.parametrize("what", ["fails", "lacks one", "has an odd row"])
+def test_what_such_a_list_does_not_show_is_read_alone(server: Server, vision: Workspace, run_sweep: Sweep, what: str):
+    for number in range(3):
+        silent(vision, f"e{number}", f"d{number}")
+    if what == "fails":
+        server.rules.append(on("GET", ".*/onlineEndpoints", error(403, "AuthorizationFailed", "no")))
+    else:
+        odd = {"lacks one": lambda body: body["value"].pop(), "has an odd row": lambda body: body["value"][0].pop("properties")}
+        server.rules.append(changed(server, "/onlineEndpoints", odd[what]))
+    result = run_sweep(DEPLOYMENT)
+    assert (len(result.idle()), result.coverage(DEPLOYMENT).status) == (3, "ok")
+    assert result.coverage(DEPLOYMENT).calls[READ_ENDPOINT] == (4 if what == "fails" else 2)
+
+
+def test_what_only_such_a_list_shows_counts(server: Server, vision: Workspace, run_sweep: Sweep):
+    for number in range(3):
+        silent(vision, f"e{number}", f"d{number}")
+    stale_graph(server)
+    run_sweep(DEPLOYMENT)
+    find = vision.world.estate.find
+    find(f"{vision.id}/onlineEndpoints/e0")["properties"]["provisioningState"] = "Updating"
+    find(f"{vision.id}/onlineEndpoints/e1")["tags"] = {"reaper:keep": "true"}
+    result = run_sweep(DEPLOYMENT)
+    assert [result.state(f"d{number}") for number in range(3)] == [State.YOUNG, State.EXEMPT, State.IDLE]
+
+
+def reads(server: Server) -> list[tuple[str, set[str]]]:
+    """The day on which each batch of metrics begins, and the names of the deployments in it."""
+    batches = [request for request in server.requests if request.path.endswith("metrics:getBatch")]
+    return [(r.query["starttime"][:10], {i.rpartition("/")[2] for i in r.body["resourceids"]}) for r in batches]
+
+
+def test_only_what_was_silent_is_read_over_the_whole_window(server: Server, vision: Workspace, run_sweep: Sweep):
+    for number in range(50):
+        used = vision.endpoint(f"busy-{number}").deployment(f"used-{number}")
+        signals.requests(used, 1, since=LONG_AGO, until=NOW - 5 * HOUR)
+    silent(vision, "search", "blue")
+    unread = silent(vision, "odd", "green")
+    server.metrics.fail(unread.id, "RequestsPerMinute")
+    result = run_sweep(DEPLOYMENT)
+    assert {result.state(f"used-{number}") for number in range(50)} == {State.ACTIVE}
+    assert (result.verdict("blue"), result.state("green")) == (PROVEN, State.UNKNOWN)
+    assert result.coverage(DEPLOYMENT).status == "partial"
+    first, second, whole = reads(server)
+    assert (first[0], second[0], len(first[1] | second[1])) == ("2026-11-20", "2026-11-20", 52)
+    # A second reply wouldn't make an incomplete one whole.
+    assert whole == ("2026-11-07", {"blue"})
+
+
+def test_what_fits_into_one_call_is_read_over_the_whole_window_at_once(server: Server, vision: Workspace, run_sweep: Sweep):
+    silent(vision, "search", "blue")
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
+    assert reads(server) == [("2026-11-07", {"blue"})]

@@ -11,11 +11,10 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy, stopped
 from reaper.acting import restore
-from reaper.case import UNTIL_RESUMED, Pause
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow
-from reaper.model import Mode, Result, StepName
+from reaper.model import UNTIL_RESUMED, Mode, Pause, Result, StepName
 from reaper.pending import stop_switch
 from reaper.pending.stop_switch import PAUSE_ROW
 

@@ -34,6 +34,11 @@ def cells(page: str, separator: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(page), delimiter=separator))
 
 
+def named(*columns: str) -> tuple[str, ...]:
+    """The columns as the header has them."""
+    return tuple(sheet.FOCUS_NAMES.get(column, column) for column in columns)
+
+
 def blanked(text: str) -> str:
     """Without apostrophes, and with a blank for what no line may hold."""
     return "".join(c if c.isprintable() else " " for c in text.replace("'", ""))
@@ -84,9 +89,9 @@ def test_no_cell_is_a_formula_for_any_separator(text: str, separator: str):
 def test_no_cell_breaks_columns_or_runs_as_a_formula(text: str):
     page = rendered(text)
     head, row = cells(page, ",")
-    assert (tuple(head), len(row)) == ((*sheet.COLUMNS, "tags"), len(sheet.COLUMNS) + 1)
+    assert (tuple(head), len(row)) == (named(*sheet.COLUMNS, "tags"), len(sheet.COLUMNS) + 1)
     [tag] = json.loads(row[-1]).items()
-    for written in (row[head.index("name")], *tag):
+    for written in (row[head.index("ResourceName")], *tag):
         assert blanked(written) == blanked(text)
     for separator in ",;|\t":
         for cell in (cell for row in cells(plain(page), separator) for cell in row):
@@ -99,7 +104,7 @@ def test_each_report_tag_is_a_column_whatever_its_case():
     head, *rows = cells(sheet.render(keyed), ",")
     assert head[len(sheet.COLUMNS) :] == ["tag:team", "tag:cost-center", "tag:;'=cmd()"]
     assert [row[len(sheet.COLUMNS) :] for row in rows] == [["vision", "", ""], ["", "", ""]]
-    assert [row[-1] for row in cells(sheet.render(base), ",")] == ["tags", '{"Team": "vision", "x": "y"}', ""]
+    assert [row[-1] for row in cells(sheet.render(base), ",")] == ["Tags", '{"Team": "vision", "x": "y"}', ""]
 
 
 def test_ordinary_text_is_unchanged():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from math import inf
 from typing import Any
 
@@ -11,10 +12,12 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper import registry
 from reaper.case import Blocked, Evidence, Finding, Step
-from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
+from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
 from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
-from reaper.report.explain import ExplainContext, render
+from reaper.report import json as plain
+from reaper.report.explain import ExplainContext, render, render_saved
+from reaper.report.saved import parse_report
 
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
@@ -37,7 +40,7 @@ def signal(**overrides: Any) -> Evidence:
         (signal(), "activity  Invocations: no points, busy above 0, never busy in the window"),
         (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
         (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=None), "9 points, alive at any value, peak 3\n"),
-        (signal(points=2, peak=inf, complete=False), "peak not a number, never busy in the window, INCOMPLETE"),
+        (signal(points=2, peak=inf, complete=False), "2 points, busy above 0, never busy in the window, INCOMPLETE"),
     ],
 )
 def test_a_signal_is_explained_without_none_or_inf(observation: Evidence, message: str):
@@ -125,6 +128,25 @@ def test_a_start_needs_office_hours():
     assert "kind can  start, possible now" in explained(finding(acts=acts, rule=with_hours))
 
 
+@pytest.mark.parametrize(
+    ("at", "because", "line"),
+    [
+        (
+            NOW + DAY,
+            "notice first, grace 1 day",
+            "stop on or after 2026-11-22T10:17:00Z, saves $1.00 an hour (notice first, grace 1 day)",
+        ),
+        (None, "its status is Updating", "stop, blocked because its status is Updating"),
+    ],
+)
+def test_live_and_saved_explanations_say_the_same_of_what_comes_next(at: datetime | None, because: str, line: str):
+    coming = NextAction(step=StepName.STOP, at=at, saves_usd_per_hour=1.0, blocked_because=because)
+    one = report(finding(next=coming))
+    saved = parse_report(plain.render(one), "it")
+    assert f"next      {line}\n" in explained(one.findings[0])
+    assert f"next      {line}\n" in (render_saved(saved, "churn") or "")
+
+
 def test_the_coming_stop_precedes_the_reminder():
     memory = Memory(
         idle_since=NOW - 9 * DAY,
@@ -134,6 +156,7 @@ def test_the_coming_stop_precedes_the_reminder():
         act_not_before=NOW + 3 * DAY,
         notice_receipt="r",
     )
-    explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
-    assert "date      stop on or after 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in explanation
-    assert explanation.index("stop on or after 2026-11-24T10:17:00Z, in") < explanation.index("next reminder around")
+    coming = NextAction(step=StepName.STOP, at=NOW + 3 * DAY, saves_usd_per_hour=1.0, blocked_because=None)
+    explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP), next=coming), memory)
+    assert "next      stop on or after 2026-11-24T10:17:00Z, saves $1.00 an hour\n" in explanation
+    assert explanation.index("stop on or after 2026-11-24T10:17:00Z") < explanation.index("next reminder around")

@@ -9,9 +9,9 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.sample_findings import finding, occasion, report
-from reaper.case import Finding, HoldReason, Step
+from reaper.case import Finding, Step
 from reaper.errors import SettingsError
-from reaper.model import StepName
+from reaper.model import HoldReason, StepName
 from reaper.notices.admin_summary import compose_summary
 from reaper.pending import plan_file
 from reaper.report import html, markdown, summary, text

@@ -14,6 +14,7 @@ import strict
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Evidence, Finding, Owner, Price
+from reaper.coverage import own_row
 from reaper.model import Ceiling, Memory, Role
 from reaper.policy import office_hours
 from reaper.report import json as plain
@@ -40,6 +41,12 @@ def test_numbers_that_are_not_finite_become_null(number: float):
     assert answer["findings"] == [row]
     assert answer["totals"]["idle_usd_per_hour"] is None
     assert strict.loads(plain.json_text(answer)) == answer
+
+
+def test_the_cost_of_a_run_is_in_the_report():
+    row = replace(own_row("x", "x"), cloud="aws", calls={"cloudwatch:GetMetricData": 2}, metrics=700)
+    made = report(finding(), coverage=(row, row))
+    assert plain.report_json(made)["run"]["cost"] == {"metrics_requested": 1400, "calls": 4, "gb_seconds": None}
 
 
 def test_a_signal_that_counts_at_any_value_has_no_level():

@@ -12,7 +12,7 @@ from fakes.builders import resource
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Coverage, Outcome, Owner, Report
 from reaper.model import Confidence, Result, State, Status, StepName
-from reaper.report import brief, coverage_map, csv, html, markdown, table, text
+from reaper.report import coverage_map, csv, html, markdown, summary, table, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -182,9 +182,9 @@ def test_counts_of_one_are_singular():
 
 def test_the_stderr_line_counts_gaps_and_names_the_first():
     rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
-    line = brief.incomplete_line(of(*rows))
+    line = summary.incomplete_line(of(*rows))
     assert line.startswith("coverage incomplete: 1 of 2 complete; first: denied: sagemaker-endpoint in 123456789012 us-east-1")
-    assert "missing permission a:B" in line
+    assert "missing a:B" in line
     assert "\n" not in line
     ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
-    assert "1 failure in the reaper itself; first: ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))
+    assert "1 failure in the reaper itself; first: ledger: dynamodb:PutItem: refused" in summary.incomplete_line(of(ledger))

@@ -42,7 +42,7 @@ FOUND = finding(
 def explained(of: Report, wanted: str, folder: Path) -> str | None:
     file = folder / "report.json"
     file.write_text(plain.render(of), encoding="utf-8")
-    return saved.render(saved.load_report(file), wanted)
+    return explain.render_saved(saved.load_report(file), wanted)
 
 
 @pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])

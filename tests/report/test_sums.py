@@ -182,3 +182,24 @@ def test_a_named_place_shows_its_name_and_id(form: Callable[[Report], str]):
     lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
     shown = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
     assert "Plans & more (2222-0000)" in shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        pytest.param(None, 0, id="no limit"),
+        pytest.param(10.0, 1, id="exactly the limit"),
+        pytest.param(10.01, 0, id="below the limit"),
+        pytest.param(0.0, 1, id="any idle resource with a price"),
+    ],
+)
+def test_idle_dollars_an_hour_fail_a_complete_sweep(limit, expected):
+    assert exit_status(report(STOPPED, OTHER, coverage=(LISTED,)), None, limit) == expected
+
+
+def test_incomplete_coverage_wins_over_a_cost():
+    assert exit_status(report(OTHER, coverage=(replace(LISTED, status=Status.DENIED),)), None, 1.0) == 3
+
+
+def test_nothing_idle_costs_nothing():
+    assert exit_status(report(coverage=(LISTED,)), None, 0.0) == 0

@@ -10,11 +10,14 @@ import pytest
 from fakes.builders import DAY, NOW, TARGET, resource, rule
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.errors import ReaperError
+from reaper.ledger.rows import visit_columns, visit_from_row
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
 from reaper.snooze.links import LinkSigner, MailLinks, open_visit
+from reaper.snooze.request import SnoozeForm
 from reaper.snooze.token import InvalidLink, Keys, verify_link
+from reaper.text import Currency
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 OFFER = LinkSigner(base="https://keep.example.com", keys=KEYS)
@@ -44,6 +47,17 @@ def opened(*findings: Finding, signer: LinkSigner = OFFER, is_owner: bool = True
 
 def token_in(address: str) -> str:
     return parse_qs(urlsplit(address).query)["t"][0]
+
+
+def test_the_page_shows_money_as_the_mail_did():
+    euro = Currency(code="EUR", rate=0.5, as_of="2026-11-01", source="ECB")
+    visit = opened(finding(), signer=replace(OFFER, currency=euro)).visit
+    stored = visit_from_row(visit_columns(visit), 1)
+    assert stored == visit
+    body = pages.form_page(SnoozeForm(token="t"), stored, {}, NOW, {"shorten": True, "disown": True}).body
+    assert "EUR 16.90 a day" in body
+    assert "One US dollar is EUR 0.5 (ECB, 2026-11-01)." in body
+    assert "$" not in body
 
 
 def test_one_link_lists_each_idle_resource_with_its_facts():

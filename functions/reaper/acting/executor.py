@@ -9,7 +9,7 @@ at any of these points, this one action ends, with the reason, and what it chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reaper import memory_updates
 from reaper.acting import recheck
@@ -115,7 +115,8 @@ def _execute_step(task: Task) -> Outcome:
         inside=hints_inside(resource, memories, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
         ended=task.inside,
     )
-    return _perform(permit, manifest, task)
+    outcome = _perform(permit, manifest, task)
+    return replace(outcome, excess_usd_per_hour=case.excess_usd_per_hour) if outcome.begun else outcome
 
 
 def _require_same_resource(before: Resource, task: Task) -> None:

@@ -90,6 +90,17 @@ def component_resource_id(name: str) -> str:
     return f"inference-component/{name}"
 
 
+def minimum_by_variant(scaling: Autoscaling | None, endpoint: str) -> dict[str, int]:
+    """The fewest instances to which autoscaling may scale in each variant of an endpoint that it scales."""
+    prefix = variant_resource_id(endpoint, "")
+    scaled = {_target_key(policy) for policy in scaling.policies} if scaling else set()
+    return {
+        target["ResourceId"].removeprefix(prefix): int(target["MinCapacity"])
+        for target in (scaling.targets if scaling else ())
+        if target["ResourceId"].startswith(prefix) and _target_key(target) in scaled
+    }
+
+
 def can_wake_variant(scaling: Autoscaling, endpoint: str, name: str) -> bool:
     """Whether a request would bring an asynchronous endpoint's variant back from zero."""
     watched = ("HasBacklogWithoutCapacity", {"EndpointName": endpoint})

@@ -104,6 +104,7 @@ def _bucket_count(window: Window) -> int:
 
 def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, MetricResult]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
+    cloud.count_metrics(len(ids))
     values: dict[str, array[float]] = {}
     status = cloud.read_or_none(PERMISSIONS[0], lambda: _read_points(cloud, ids, values, window)) or {}
     for id_, query in ids.items():

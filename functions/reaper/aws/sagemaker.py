@@ -142,9 +142,9 @@ def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Wi
         ]
         for r in resources
     }
-    first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources], window)
+    first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources if r.id not in window.known], window)
     observations = [
-        Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id]))
+        Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id] if q in first))
         for r in resources
     ]
     silent = [observation.resource.id for observation in observations if not is_recent(observation, window)]

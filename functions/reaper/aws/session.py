@@ -72,6 +72,7 @@ class CloudSession:
     ) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
+        self.metrics = 0
         self.errors: list[CloudError] = []
         self.is_over: Callable[[], bool] = lambda: False
         self._session = session
@@ -213,6 +214,11 @@ class CloudSession:
             return [function(item) for item in items]
         with ThreadPoolExecutor(min(max_concurrent, len(items))) as pool:
             return list(pool.map(function, items))
+
+    def count_metrics(self, count: int) -> None:
+        """Count metrics that are about to be requested: CloudWatch bills each."""
+        with self._lock:
+            self.metrics += count
 
     def add_error(self, error: CloudError) -> None:
         """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""

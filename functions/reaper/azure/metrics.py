@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PERMISSION = "Microsoft.Insights/metrics/read"
 STEP = timedelta(hours=1)
 MAX_RESOURCES = 50
+MAX_POINTS = 60_000
+"""In one reply, which is in memory several times over while it is parsed: fifty resources with three metrics over two weeks have fewer."""
 METRIC_RETENTION = timedelta(days=92)
 UNPUBLISHED_SENTENCE = re.compile(
     r"fail(ed|s)? to find metric|metric (namespace|configuration).*not found|not found.*metric|valid metrics", re.IGNORECASE
@@ -138,7 +140,9 @@ def fetch_metrics(
     results = MetricResults(window=replace(window, start=max(window.start, _oldest_kept(window.end))))
     unique = list({source.id.lower(): source for source in sources}.values())
     single = [source for source in unique if query.is_published_by_us or not source.region]
-    batches = [] if query.is_published_by_us else list(_split_batches([source for source in unique if source.region]))
+    hours = -(-(results.window.end - results.window.start) // STEP)
+    most = max(1, min(MAX_RESOURCES, MAX_POINTS // max(1, hours * len(query.metrics))))
+    batches = [] if query.is_published_by_us else list(_split_batches([source for source in unique if source.region], most))
     # The first batch goes alone: if it is denied, none of the others is sent.
     for some in (batches[:1], batches[1:]):
         single += chain(*cloud.map_concurrently(lambda batch: _fetch_batch(cloud, batch, query, results), some))
@@ -151,13 +155,13 @@ def _oldest_kept(end: datetime) -> datetime:
     return (end - METRIC_RETENTION + STEP - timedelta.resolution).replace(minute=0, second=0, microsecond=0)
 
 
-def _split_batches(sources: Sequence[MetricSource]) -> Iterator[list[MetricSource]]:
-    """Batches of up to fifty resources of one region. The caller asks for one resource type only."""
+def _split_batches(sources: Sequence[MetricSource], most: int) -> Iterator[list[MetricSource]]:
+    """Batches of up to `most` resources of one region. The caller asks for one resource type only."""
     by_region: dict[str, list[MetricSource]] = {}
     for source in sources:
         by_region.setdefault(source.region, []).append(source)
     for some in by_region.values():
-        yield from (some[i : i + MAX_RESOURCES] for i in range(0, len(some), MAX_RESOURCES))
+        yield from (some[i : i + most] for i in range(0, len(some), most))
 
 
 def _fetch_batch(

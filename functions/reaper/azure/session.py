@@ -49,6 +49,7 @@ class CloudSession:
     def __init__(self, clients: Clients, target: Target) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
+        self.metrics = 0  # Azure bills calls
         self.errors: list[CloudError] = []
         self.is_over: Callable[[], bool] = lambda: False
         self.clients = clients

@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, sweep, undo
+from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 from reaper.text import validation_text
@@ -75,9 +75,11 @@ app.command("sweep")(sweep.sweep_once)
 app.command("explain")(explain.explain_resource)
 app.command("doctor")(doctor.examine_deployment)
 app.command("kinds")(list_kinds)
+app.command("prices")(prices.show_prices)
 app.command("demo")(demo.run_demo)
 app.command("plan")(plan.write_plan)
 app.command("apply")(plan.apply_plan)
+app.command("savings")(savings.show_savings)
 app.command("restore")(undo.restore_resource)
 app.command("undo")(undo.undo_run)
 app.command("release")(undo.release_holds)

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from reaper import duration, settings
-from reaper.case import UNTIL_RESUMED, Pause
 from reaper.cli.options import current_time
 from reaper.cli.output import print_error, print_result
 from reaper.cli.places import current_user, open_named_ledger
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.ledger import Ledger
+from reaper.model import UNTIL_RESUMED, Pause
 from reaper.pending import stop_switch
 from reaper.policy import tags
 from reaper.text import clean_line, count_noun

@@ -26,7 +26,7 @@ from reaper.report.summary import exit_status
 from reaper.report.table import print_lines
 from reaper.run import run
 from reaper.settings import Settings
-from reaper.text import count_noun
+from reaper.text import DOLLARS, Currency, count_noun
 
 
 @with_place_options
@@ -41,7 +41,9 @@ def write_plan(
     expires: Annotated[str, typer.Option(help="How long the plan is valid, at most 7d", metavar="DURATION")] = "24h",
     wide: WideOption = False,
 ) -> None:
-    """Show the actions due now, and write them to a plan file. Changes nothing and sends no notices."""
+    """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
+    from reaper.report.plan import coming_lines
+
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
     valid_for = parse_validity("--expires", expires)
@@ -52,7 +54,10 @@ def write_plan(
     text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
     plan = plan_file.parse_plan(text, "the plan", current_time())
     if output != "-":
-        sys.stdout.write(_plan_table(plan, Console(highlight=False), wide))
+        console = Console(highlight=False)
+        width = report_width(console, os.environ, wide=wide)
+        sys.stdout.write(_plan_table(plan, console, wide, report.run.currency))
+        sys.stdout.write(print_lines(coming_lines(report.findings, width, report.run.currency), width, has_colour(console)))
     if output is not None:
         write_output(output, lambda: [text])
     print_message(
@@ -88,7 +93,7 @@ def apply_plan(
         return
     source = load_policy(base.policy if policy is None else policy)
     chosen = _settings_of(base, plan)
-    sys.stderr.write(_plan_table(plan, error_console, wide))
+    sys.stderr.write(_plan_table(plan, error_console, wide, source.policy.prices.shown_in))
     with interrupted_as("Nothing was done."):
         is_agreed = yes or _is_agreed(plan)
     if not is_agreed:
@@ -107,7 +112,7 @@ def _print_results(plan: PlanFile, report: Report, console: Console, wide: bool)
 
     results = plan_file.action_results(plan, report)
     width = report_width(console, os.environ, wide=wide)
-    sys.stdout.write(print_lines(result_lines(plan, results, width), width, has_colour(console)) + "\n")
+    sys.stdout.write(print_lines(result_lines(plan, results, width, report.run.currency), width, has_colour(console)) + "\n")
     not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     sys.stdout.write(
@@ -117,11 +122,11 @@ def _print_results(plan: PlanFile, report: Report, console: Console, wide: bool)
     return not not_performed
 
 
-def _plan_table(plan: PlanFile, console: Console, wide: bool) -> str:
+def _plan_table(plan: PlanFile, console: Console, wide: bool, currency: Currency = DOLLARS) -> str:
     from reaper.report.plan import plan_lines
 
     width = report_width(console, os.environ, wide=wide)
-    return print_lines(plan_lines(plan, width), width, has_colour(console))
+    return print_lines(plan_lines(plan, width, currency), width, has_colour(console))
 
 
 def _is_agreed(plan: PlanFile) -> bool:

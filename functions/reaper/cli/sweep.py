@@ -15,8 +15,7 @@ from reaper.cli.output import Format, check_writable, choose_format, print_messa
 from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
 from reaper.errors import interrupted_as
 from reaper.policy.file import load_policy
-from reaper.report import brief
-from reaper.report.summary import exit_status
+from reaper.report.summary import exit_status, incomplete_line, unpriced_clause
 from reaper.run import run
 
 FormatOption = Annotated[
@@ -42,11 +41,17 @@ def sweep_once(
     format: FormatOption = None,
     output: OutputOption = None,
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
+    fail_on_cost: Annotated[
+        float | None,
+        typer.Option(
+            help="Exit with status 1 if idle resources cost at least this many US dollars an hour", metavar="USD", min=0.0
+        ),
+    ] = None,
     wide: WideOption = False,
 ) -> None:
     """Sweep once and print a report.
 
-    Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
+    Exit status: 0 complete, 1 complete and --fail-on or --fail-on-cost matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
     chosen = chosen_settings(places, kind, mode, policy)
     outputs = {name: choose_format(format, name) for name in output or ["-"]}
@@ -57,7 +62,9 @@ def sweep_once(
         report = run(chosen, load_policy(chosen.policy), current_time, progress)
     with interrupted_as(f"Run {report.run.id} was complete; only its report may be cut off."):
         _write_reports(report, outputs, wide)
-    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
+        if fail_on_cost is not None and (clause := unpriced_clause(report)):
+            print_message(f"--fail-on-cost: not counted, because their price is unknown: {clause.partition(' ')[0]}")
+    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))
 
 
 def _write_reports(report: Report, outputs: Mapping[str, Format], wide: bool) -> None:
@@ -70,4 +77,4 @@ def _write_reports(report: Report, outputs: Mapping[str, Format], wide: bool) ->
         if name != "-":
             print_message(f"Wrote {name}")
     if not report.is_complete and outputs.get("-") is not Format.TEXT:
-        print_message(brief.incomplete_line(report))
+        print_message(incomplete_line(report))

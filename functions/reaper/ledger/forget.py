@@ -15,8 +15,8 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import VALUE_PREFIX, history_from_row, valid_version
 from reaper.ledger.store import AtVersion, Category, Having, Row
 
-CATEGORIES = frozenset({Category.MEMORY, Category.OPEN, Category.HISTORY, Category.STATE, Category.VISIT})
-"""The rows that may name a person. Leases and statistics never do."""
+CATEGORIES = frozenset(Category) - {Category.LEASE, Category.STATISTICS, Category.TREND}
+"""The rows that may name a person. Leases, statistics and the trend never do."""
 FORGOTTEN = "(forgotten)"
 """Replaces an address. No owner has it, so a notice that went to the address no longer counts and the next run sends another one."""
 PERSON_COLUMNS = frozenset({"snoozed_by", "by"})

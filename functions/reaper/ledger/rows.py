@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_ori
 from reaper.errors import CloudError, Reason
 from reaper.model import Memory, SideChange, StepName, Target
 from reaper.policy import office_hours
-from reaper.text import validation_text
+from reaper.text import DOLLARS, LIST_PRICES, validation_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -126,7 +126,10 @@ class VisitResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """What the link in one mail opens until it `expires`. `is_owner`: the mail went to the owner, and not to the fallback that stands in."""
+    """What the link in one mail opens until it `expires`. `is_owner`: the mail went to the owner, and not to the fallback that stands in.
+
+    `currency` and `rate`, so much of it to the US dollar, and `basis`, what its costs are, say how the page shows money.
+    """
 
     id: str
     address: str
@@ -135,6 +138,9 @@ class Visit:
     expires: datetime
     tz: str
     resources: tuple[VisitResource, ...]
+    currency: str = DOLLARS.code
+    rate: float = DOLLARS.rate
+    basis: str = LIST_PRICES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +332,14 @@ def _parse_changes(text: str) -> tuple[SideChange, ...]:
         return tuple(SideChange(what=str(what), before=int(before), ours=int(ours)) for what, before, ours in json.loads(text))
     except TypeError as error:
         raise ValueError(f"{text!r} isn't a list of changes") from error
+
+
+@cache
+def adapter(noun: Any) -> TypeAdapter[Any]:
+    """Reads and writes such data as JSON."""
+    from pydantic import TypeAdapter  # would slow every `--help` and cold start
+
+    return TypeAdapter(noun)
 
 
 @cache

@@ -14,9 +14,8 @@ from reaper import limits
 from reaper.case import Case, Coverage
 from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
-from reaper.limits import PlaceCount
 from reaper.model import Run, State
-from reaper.pending.holds import KindInTarget, kind_in_target_of, read_places, run_place
+from reaper.pending.holds import KindInTarget, PlaceCount, kind_in_target_of, read_places, run_place
 from reaper.planning import possible_actions
 
 

@@ -26,6 +26,9 @@ class Category(StrEnum):
     LEASE = "lease"
     STATISTICS = "summary"
     VISIT = "visit"
+    SAVING = "saving"
+    SAVED = "saved"
+    TREND = "trend"
 
 
 READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE, Category.VISIT})

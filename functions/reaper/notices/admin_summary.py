@@ -6,7 +6,7 @@ Its subject begins with holds and cost; then come what was done, what failed and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -21,14 +21,15 @@ from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Mes
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
+from reaper.prices import price_basis
 from reaper.report import summary
+from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
 MAX_GROUPS = 6
 """Teams, owners and kinds with a line of their own."""
-TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
@@ -39,10 +40,14 @@ OnHoldSince = Mapping[str, Collection[datetime]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnHold:
-    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not."""
+    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not.
+
+    `over_budget`: since when each budget has been exceeded, by its mark.
+    """
 
     since: OnHoldSince = field(default_factory=dict)
     jumps: Sequence[Breaker] = ()
+    over_budget: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_ON_HOLD = OnHold()
@@ -50,13 +55,14 @@ NOTHING_ON_HOLD = OnHold()
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", and what is missing from the coverage.
+    "not mine", each exceeded budget, and what is missing from the coverage.
     """
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned})
+    over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -94,7 +100,7 @@ def admin_summary(
     new_topics = topics(report, on_hold) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
-    return compose_summary(report, context, known_topics, failures, on_hold.jumps)
+    return compose_summary(report, context, known_topics, failures, on_hold)
 
 
 def compose_summary(
@@ -102,9 +108,14 @@ def compose_summary(
     context: NoticeContext,
     known_topics: Collection[str] | None = None,
     failures: Sequence[str] = (),
-    jumps: Sequence[Breaker] = (),
+    on_hold: OnHold = NOTHING_ON_HOLD,
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
+    jumps, since = on_hold.jumps, on_hold.over_budget
+    told = known_topics or ()
+    over = [
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := budget_mark(b.name), since.get(mark, "")) not in told
+    ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
@@ -122,7 +133,8 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
-    own_failures = [f"{row.kind}: {row.error}" for row in report.own_failures]
+    coming = coming_actions(report.findings)
+    own_failures = list(map(summary.failure_text, report.own_failures))
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -132,11 +144,15 @@ def compose_summary(
         resources=resources,
         settled=len(settled),
         sums=report.totals,
-        headline=_saved_text(actions, context) or _idle_text(report, context),
+        basis=price_basis(report.findings, context.currency),
+        headline=_saved_text(actions, context) or idle_text(report, context),
         details=_idle_sentences(report, actions, context),
         remedies=summary.access_remedies(report),
+        saved=summary.saved_notes(report),
+        coming=coming,
+        comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
-        breakdown=cost_breakdown(report.idle, context),
+        breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
@@ -151,6 +167,7 @@ def compose_summary(
         ],
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
+        over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -239,6 +256,15 @@ def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
+def budget_mark(name: str) -> str:
+    """A budget's name as a key of the ledger."""
+    return sha256(name.encode()).hexdigest()[:16]
+
+
+def _budget_topic(mark: str, since: str) -> str:
+    return f"budget:{since}:{mark}"
+
+
 def _is_partly_deleted(finding: Finding) -> bool:
     """Whether the rest of it still costs."""
     return bool(finding.outcome.part_done) and finding.step.name is StepName.DELETE
@@ -260,7 +286,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     first = ["stop switch on"] if report.run.pause else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
-    first += [saved or _idle_text(report, context, brief=brief)]
+    first += [saved or idle_text(report, context, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
     news = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
@@ -279,12 +305,12 @@ def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False
 def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) -> str:
     """What the headline doesn't say of what is idle: its cost after actions, what is wasted, and how many have no price."""
     money, wasted = money_of(report.idle), wasted_text(report.idle, context)
-    cost = [_idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
+    cost = [idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
     some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
     return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some])
 
 
-def _idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
+def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
     """`3 idle ML resources cost $5,935 a month`, or if brief `3 idle, $5,935 a month`."""
     if not report.idle:
         return summary.nothing_idle_text(report)
@@ -305,7 +331,8 @@ class GroupCost:
     """What one team, owner or kind has idle.
 
     `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own.
+    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
+    it also has others.
     """
 
     name: str
@@ -314,25 +341,31 @@ class GroupCost:
     rate: str
     percent: int
     others: int = 0
+    mixed: str = ""
 
 
-def cost_breakdown(idle: Sequence[Finding], context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each team, owner and kind has idle, most expensive first, by heading: `Team`, `Owner`, `Kind`."""
-    return {
-        "Team": _group_costs(idle, _team_of, context),
-        "Owner": _group_costs(idle, lambda f: f.owner.address or "no owner address", context),
-        "Kind": _group_costs(idle, lambda f: kind_title(f.case.resource.kind), context),
+def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
+    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
+    idle, keys = report.idle, report.run.report_tags
+    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
+    groups = {
+        **teams,
+        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
+        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
     }
+    return {heading: [_group_cost(g, same, context, mixed=heading in teams) for g in same] for heading, same in groups.items()}
 
 
-def _group_costs(idle: Sequence[Finding], group_of: Callable[[Finding], str], context: NoticeContext) -> list[GroupCost]:
+def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
+    idle = summary.idle_money(findings)
+    return f"{count_noun(len(findings), 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
+
+
+def _group_cost(
+    group: summary.CostGroup, groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool
+) -> GroupCost:
     """Resources without a price count, but not as money."""
-    groups = summary.groups_by_cost(idle, group_of, MAX_GROUPS)
-    top = max((group.money.usd_per_hour for group in groups if not group.others), default=0.0)
-    return [_group_cost(group, top, context) for group in groups]
-
-
-def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) -> GroupCost:
+    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
     money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
     has_bar = top and money.unpriced < money.count
     return GroupCost(
@@ -342,9 +375,5 @@ def _group_cost(group: summary.CostGroup, top: float, context: NoticeContext) ->
         rate=rate_text(money, context),
         percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
         others=group.others,
+        mixed=_idle_part(group.findings, context) if mixed else "",
     )
-
-
-def _team_of(finding: Finding) -> str:
-    tags = {key.lower(): value.strip() for key, value in (finding.case.resource.tags or {}).items()}
-    return next((tags[key] for key in TEAM_TAGS if tags.get(key)), "no team")

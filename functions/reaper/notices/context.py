@@ -161,12 +161,14 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
         mode=mails.run.mode,
         owners=mails.context.policy.owners,
         run_id=mails.run.id,
+        currency=mails.context.policy.prices.shown_in,
         # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
         memories=dict(mails.known),
         location_settings=mails.context.location_settings,
     )
-    if mails.context.links:
-        context = replace(context, open_visit=partial(links.open_visit, mails.context.links, mails.now))
+    if signer := mails.context.links:
+        signer = replace(signer, currency=context.currency)
+        context = replace(context, open_visit=partial(links.open_visit, signer, mails.now))
     history, errors = _hours_history(findings, context, mails.ledger)
     return replace(context, hours_history=history), Part(errors=errors)
 

@@ -16,7 +16,7 @@ from reaper.model import Ceiling, Confidence, Hours, Memory, Mode, Result, StepN
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
-from reaper.text import UTC, format_clock, format_day, format_time, format_usd
+from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
@@ -38,7 +38,7 @@ class NoticeContext:
 
     `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
-    `sample`: nothing in it is real. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
+    `sample`: nothing in it is real. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
 
     now: datetime
@@ -50,6 +50,7 @@ class NoticeContext:
     location_settings: Mapping[str, str] = field(default_factory=dict)
     report_address: str = ""
     sample: bool = False
+    currency: Currency = DOLLARS
     audience: Audience = Audience.OWNERS
     open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
@@ -60,7 +61,7 @@ class NoticeContext:
     def rate(self, usd_per_hour: float) -> str:
         """`$189 a day`: what its readers get all costs in."""
         hours, unit = (HOURS_A_MONTH, "a month") if self.audience is Audience.ADMINS else (24, "a day")
-        return f"{format_usd(usd_per_hour * hours)} {unit}"
+        return f"{format_usd(usd_per_hour * hours, currency=self.currency)} {unit}"
 
     def time_zone(self, finding: Finding) -> str:
         """The zone of its times: for its owner that of its office hours, else the policy's."""

@@ -169,7 +169,8 @@ def wasted_text(findings: Sequence[Finding], context: NoticeContext) -> str:
     if not idle:
         return ""
     length, _, zone = max(idle)
-    return f"{format_usd(sum(usd for _, usd, _ in idle))} wasted since {format_day(context.now - length, zone)}"
+    wasted = format_usd(sum(usd for _, usd, _ in idle), currency=context.currency)
+    return f"{wasted} wasted since {format_day(context.now - length, zone)}"
 
 
 def keep_tag(now: datetime) -> str:

@@ -9,10 +9,9 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.text import format_time, tidy_line
+from reaper.report.templates import open_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -120,15 +119,6 @@ def render_mail(name: str, **values: Any) -> tuple[str, str]:
 
 @cache
 def _templates() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
-
-    pages = Environment(
-        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
-        loader=PackageLoader("reaper.notices", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    pages = open_templates("reaper.notices", {}, "templates")
     pages.globals["ABOUT"] = ABOUT
-    pages.filters |= {"moment": format_time, "length": format_duration, "tidy": tidy_line}
     return pages

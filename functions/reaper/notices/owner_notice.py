@@ -19,6 +19,7 @@ from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item,
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
+from reaper.prices import price_basis
 from reaper.text import tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
@@ -147,6 +148,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         only_hours=letter.only_hours,
         sums=letter.idle,
         wasted=letter.wasted,
+        basis=price_basis(letter.findings, context.currency),
         coming=letter.coming,
         keep_all=links.address if links and len(links.visit.resources) > 1 else None,
         tag=keep_tag(context.now),

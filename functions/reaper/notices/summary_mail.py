@@ -33,6 +33,8 @@ from reaper.policy.schema import Owners
 
 SUMMARY_ROW = "summary"
 """The row of the ledger with the topics of the last summary."""
+BUDGETS_ROW = "budgets"
+"""The row with the budgets that are exceeded: by a mark of the name since when, and a digest of the places of the run that saw it."""
 RUN_COLUMN, STARTED_COLUMN, PLACES_COLUMN = "run", "started", "places"
 """The run that sent it, when that run started, and a digest of the targets and kinds that it covered."""
 BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
@@ -48,7 +50,9 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
         last = mails.ledger.read_row(SUMMARY_ROW)
     except ReaperError as error:
         return _with_rows(report, (), mails.after(Part(errors=[error])))
-    on_hold = _on_hold(mails)
+    over_budget, errors = _over_budget(report, mails)
+    mails = mails.after(Part(errors=errors))
+    on_hold = replace(_on_hold(mails), over_budget=over_budget)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
     if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not _has_actions(report)):
@@ -77,6 +81,7 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         mode=report.run.mode,
         owners=owners,
         run_id=report.run.id,
+        currency=report.run.currency,
         report_address=stored or "",
     )
     [channel] = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
@@ -85,6 +90,25 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         text = str(done.error).removeprefix(f"{done.error.operation}: ")
         raise done.error.reworded(f"the summary was not accepted: {text}") from done.error
     return done.receipt or ""
+
+
+def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str], list[ReaperError]]:
+    """Since when each exceeded budget has been exceeded, by its mark; none if the ledger fails.
+
+    That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less.
+    """
+    over = [admin_summary.budget_mark(budget.name) for budget in report.run.budgets if budget.is_over]
+    places, now = _places_digest(report), sortable_time(mails.now)
+    since: dict[str, str] = {}
+
+    def changed(row: NamedRow) -> Mapping[str, str] | None:
+        left = {mark: seen for mark, seen in row.values.items() if not (report.is_complete and seen.endswith(f" {places}"))}
+        after = left | {mark: f"{row.values.get(mark, now).partition(' ')[0]} {places}" for mark in over}
+        since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
+        return None if after == row.values else after
+
+    errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed, mails.now)) if report.run.budgets else []
+    return {} if errors else since, errors
 
 
 def _with_rows(report: Report, rows: Sequence[Coverage], mails: NoticeRound) -> Report:

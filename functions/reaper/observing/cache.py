@@ -1,6 +1,7 @@
-"""Descriptions that never change, stored in a few named rows of the ledger so that later sweeps don't request them again.
+"""What sweeps store for later ones: descriptions that never change, and when each resource was last used (`observing.uses`).
 
-It saves calls and nothing else. What is missing or unreadable is requested as usual, and the re-check before an action doesn't use it.
+Both are in one named row of the ledger for a place and kind, and in further ones if it has more than 10,000 resources. It saves requests and
+nothing else. What is missing or unreadable is requested as usual, and the re-check before an action doesn't use it.
 After the first failure of the ledger a run goes on without the cache: it reports that once and doesn't wait for the ledger again.
 A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 """
@@ -10,12 +11,13 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Any, TypeVar
 
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
@@ -24,20 +26,26 @@ from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import NamedRow
 from reaper.model import BilledPart, Resource, Target
 from reaper.observation import CachedDescription
+from reaper.observing.uses import RECORD, LastUse, LastUses
+from reaper.observing.uses import pack as pack_uses
+from reaper.observing.uses import unpack as unpack_uses
 
-ROWS_PER_KIND = 16
-"""The number of rows that the resources of one target and kind are spread over."""
-MAX_ENTRIES, MAX_PACKED_LENGTH = 500, 200_000
-"""Entries in one row, and characters of their packed text."""
+MAX_ROWS = 50
+MAX_USES = 10_000
+"""Resources in one row: 213,000 characters."""
+MAX_ENTRIES, MAX_PACKED_LENGTH = 2500, 180_000
+"""Descriptions in one row, and characters of their packed text."""
 MAX_UNPACKED_BYTES = 8 * 1024 * 1024
-"""Bytes that a row may have unpacked."""
+"""Bytes that the descriptions of a row may have unpacked."""
 SIZE_VALID_FOR = timedelta(hours=30)
 """How long the size of an unchanged resource is trusted: autoscaling may change it without a new time of change.
 
 A daily sweep that starts some hours late, or after the clocks went back, can still use the entries of the one before. Two days later they
 are never used.
 """
-PACKED_COLUMN = "packed"
+PACKED_COLUMN, USES_COLUMN, ROWS_COLUMN = "packed", "uses", "rows"
+"""The first row says how many there are."""
+COUNT_PATTERN = re.compile("[0-9]{1,3}", re.ASCII)
 T = TypeVar("T")
 
 
@@ -62,13 +70,26 @@ class ConfigurationCache:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the rows of one target and kind hold, and the rows themselves, in order."""
+
+    descriptions: Mapping[str, CachedDescription] = field(default_factory=dict)
+    uses: LastUses = field(default_factory=dict)
+    rows: tuple[NamedRow, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
 class KindCache:
-    """The cache of one sweep for one target and kind. Each of its `rows` is read once. For one thread."""
+    """The cache of one sweep for one target and kind. What is `stored` is read once. For one thread."""
 
     cache: ConfigurationCache
     target: Target
     kind: str
-    rows: dict[str, tuple[dict[str, CachedDescription], int | None]] = field(default_factory=dict)
+    stored: Stored | None = None
+
+    def row_name(self, number: int) -> str:
+        """The name of a row, from 0 on."""
+        return f"cache {self.kind} {target_text(self.target)} {number}"
 
 
 def revision_of(created: datetime | None, changed: datetime | None) -> str | None:
@@ -96,36 +117,44 @@ def _is_fresh(entry: CachedDescription, now: datetime) -> bool:
 
 
 def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescription]:
-    """The entries of those IDs that have one in a readable row."""
-    entries: dict[str, CachedDescription] = {}
-    try:
-        for name, wanted in _ids_by_row(shelf, ids).items():
-            row, _ = _read_row(shelf, name)
-            entries |= {resource_id: row[resource_id] for resource_id in wanted if resource_id in row}
-    except ReaperError as error:
-        _turn_off(shelf.cache, f"the cache of earlier sweeps can't be read: {error}")
-    return entries
+    """The descriptions of those IDs that have one in a readable row."""
+    stored = read_stored(shelf).descriptions
+    return {resource_id: stored[resource_id] for resource_id in ids if resource_id in stored}
 
 
-def write_cached(shelf: KindCache, fresh: Mapping[str, CachedDescription], listed: Collection[str]) -> None:
-    """Store `fresh`, described just now, and keep the entries of resources that are still `listed`. Equal entries that aren't old stay.
+def read_stored(shelf: KindCache) -> Stored:
+    """What earlier sweeps stored; nothing if the ledger fails. A row that makes no sense has nothing and is replaced."""
+    if shelf.stored is None:
+        try:
+            shelf.stored = _read_rows(shelf)
+        except ReaperError as error:
+            _turn_off(shelf.cache, f"the cache of earlier sweeps can't be read: {error}")
+            shelf.stored = Stored()
+    return shelf.stored
 
-    Does nothing if another sweep writes at the same time.
+
+def write_cached(
+    shelf: KindCache, fresh: Mapping[str, CachedDescription], listed: Collection[str], uses: LastUses | None = None
+) -> None:
+    """Store `fresh`, described just now, and `uses`, and keep the descriptions of resources that are still `listed`.
+
+    Descriptions that are equal and not old stay. Does nothing if that changes nothing, or if another sweep writes at the same time.
     """
+    cache = shelf.cache
+    if not cache.may_write or not (fresh or uses):
+        return
+    stored = read_stored(shelf)
+    news = {
+        resource_id: replace(entry, described_at=cache.now)
+        for resource_id, entry in fresh.items()
+        if not _is_stored_already(stored.descriptions.get(resource_id), replace(entry, described_at=cache.now))
+    }
+    kept = {resource_id: entry for resource_id, entry in stored.descriptions.items() if resource_id in listed}
     try:
-        for name, ids in _ids_by_row(shelf, fresh).items() if shelf.cache.may_write else ():
-            stored, version = _read_row(shelf, name)
-            news = {resource_id: replace(fresh[resource_id], described_at=shelf.cache.now) for resource_id in ids}
-            if (
-                version is None
-                or all(_is_stored_already(stored.get(resource_id), entry) for resource_id, entry in news.items())
-                or not _is_format_ready(shelf.cache)
-            ):
-                continue
-            stays = {key: entry for key, entry in stored.items() if key in listed and key not in fresh}
-            _write_row(shelf.cache, name, news | stays, version)
-    except (ReaperError, TypeError, ValueError) as error:
-        _turn_off(shelf.cache, f"the cache for later sweeps can't be written: {error}")
+        for number, columns in enumerate(_new_rows(dict(sorted((kept | news).items())), uses or {})):
+            _write_row(shelf, number, columns)
+    except (ReaperError, TypeError, ValueError, struct.error) as error:
+        _turn_off(cache, f"the cache for later sweeps can't be written: {error}")
 
 
 def _is_stored_already(stored: CachedDescription | None, fresh: CachedDescription) -> bool:
@@ -138,12 +167,34 @@ def _is_stored_already(stored: CachedDescription | None, fresh: CachedDescriptio
     )
 
 
-def _write_row(cache: ConfigurationCache, name: str, rows: dict[str, CachedDescription], version: int) -> None:
-    rows = dict(list(rows.items())[:MAX_ENTRIES])
-    while len(packed := _pack(rows)) > MAX_PACKED_LENGTH:
-        rows = dict(list(rows.items())[: len(rows) // 2])
-    # False: another sweep's row stands, which is as good
-    _ask_ledger(cache, lambda: cache.ledger.write_row(name, {PACKED_COLUMN: packed}, version, cache.now))
+def _new_rows(descriptions: Mapping[str, CachedDescription], uses: LastUses) -> list[dict[str, str]]:
+    """The columns of every row. What doesn't fit into so many rows is left out."""
+    entries, packed_uses = list(descriptions.items()), pack_uses(uses)
+    length = RECORD.size * MAX_USES
+    count = min(MAX_ROWS, max(1, -(-len(entries) // MAX_ENTRIES), -(-len(packed_uses) // length)))
+    rows = [
+        {
+            PACKED_COLUMN: _pack_some(entries[number * MAX_ENTRIES : (number + 1) * MAX_ENTRIES]),
+            USES_COLUMN: base64.b64encode(packed_uses[number * length : (number + 1) * length]).decode(),
+        }
+        for number in range(count)
+    ]
+    rows[0][ROWS_COLUMN] = str(count)
+    return rows
+
+
+def _pack_some(entries: list[tuple[str, CachedDescription]]) -> str:
+    while len(packed := _pack(dict(entries))) > MAX_PACKED_LENGTH:
+        entries = entries[: len(entries) // 2]
+    return packed
+
+
+def _write_row(shelf: KindCache, number: int, columns: Mapping[str, str]) -> None:
+    """Write the row if it differs. If another sweep has written it meanwhile, that one stands, which is as good."""
+    cache, rows, name = shelf.cache, read_stored(shelf).rows, shelf.row_name(number)
+    row = rows[number] if number < len(rows) else _ask_ledger(cache, lambda: cache.ledger.read_row(name))
+    if row is not None and row.values != columns and _is_format_ready(cache):
+        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version, cache.now))
 
 
 def _is_format_ready(cache: ConfigurationCache) -> bool:
@@ -154,12 +205,22 @@ def _is_format_ready(cache: ConfigurationCache) -> bool:
     return cache.health.is_ready
 
 
-def _read_row(shelf: KindCache, name: str) -> tuple[dict[str, CachedDescription], int | None]:
-    """The entries of a row, and its version, None if it can't be read. A row that makes no sense has no entries and is replaced."""
-    if name not in shelf.rows:
-        row = _ask_ledger(shelf.cache, lambda: shelf.cache.ledger.read_row(name))
-        shelf.rows[name] = (_unpack(row), row.version) if row else ({}, None)
-    return shelf.rows[name]
+def _read_rows(shelf: KindCache) -> Stored:
+    """Every row: the first, and those that it speaks of in one request. Raises ReaperError."""
+    ledger = shelf.cache.ledger
+    first = _ask_ledger(shelf.cache, lambda: ledger.read_row(shelf.row_name(0)))
+    if first is None:
+        return Stored()
+    count = first.values.get(ROWS_COLUMN, "")
+    names = [shelf.row_name(number) for number in range(1, min(MAX_ROWS, int(count)))] if COUNT_PATTERN.fullmatch(count) else []
+    others = _ask_ledger(shelf.cache, lambda: ledger.read_rows(names)) if names else {}
+    rows = (first, *(row for name in names if (row := (others or {}).get(name))))
+    descriptions: dict[str, CachedDescription] = {}
+    uses: dict[bytes, LastUse] = {}
+    for row in rows:
+        descriptions |= _unpack(row)
+        uses |= _unpack_uses(row)
+    return Stored(descriptions=descriptions, uses=uses, rows=rows)
 
 
 def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | None:
@@ -179,15 +240,6 @@ def _turn_off(cache: ConfigurationCache, text: str) -> None:
     cache.report_failure(text)
 
 
-def _ids_by_row(shelf: KindCache, ids: Iterable[str]) -> dict[str, list[str]]:
-    """The IDs by the name of their row."""
-    rows: dict[str, list[str]] = {}
-    for resource_id in ids:
-        number = int(sha256(resource_id.encode()).hexdigest()[:8], 16) % ROWS_PER_KIND
-        rows.setdefault(f"cache {shelf.kind} {target_text(shelf.target)} {number}", []).append(resource_id)
-    return rows
-
-
 def _pack(rows: Mapping[str, CachedDescription]) -> str:
     text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in rows.items()})
     return base64.b64encode(zlib.compress(text.encode())).decode()
@@ -199,6 +251,14 @@ def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
         rows: dict[str, Any] = json.loads(_decompress(named_row.values[PACKED_COLUMN])) if named_row.values else {}
         return {resource_id: entry for resource_id, row in rows.items() if (entry := _from_json(row))}
     except (*ODD_REPLY_ERRORS, zlib.error):
+        return {}
+
+
+def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
+    """The uses of a row; none if it makes no sense."""
+    try:
+        return unpack_uses(base64.b64decode(named_row.values.get(USES_COLUMN, ""), validate=True))
+    except (ValueError, struct.error):
         return {}
 
 

@@ -67,6 +67,15 @@ def recent_since_by_id(
     return {resource_id: shared[lengths] for resource_id, lengths in ranges.items() if resource_id not in broken}
 
 
+def recent_since_of(resource: Resource, policy: Policy, prices: PriceBook, now: datetime) -> RecentSince | None:
+    """Since when a resource that is described by now must have been silent; None if its rule can't be found."""
+    try:
+        short, long = _idle_after_range(resource, policy, prices, now, has_price=False)
+    except ODD_REPLY_ERRORS:
+        return None
+    return RecentSince(under_some_rule=now - short, under_every_rule=now - long)
+
+
 def _idle_after_range(resource: Resource, policy: Policy, prices: PriceBook, now: datetime, *, has_price: bool) -> IdleAfterRange:
     """The range for a resource. If its type is known and has no price, a closer look can't find one either."""
     price = prices.price(resource)

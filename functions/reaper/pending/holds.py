@@ -10,22 +10,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_from_text, target_text
+from reaper.ledger.rows import adapter
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
 from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 HOLD_ROW = "hold"
@@ -158,6 +153,25 @@ class IdleShare:
 
     seen: int
     idle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceCount:
+    """One place in one run: the resources that no office hours stop. `asked`: their signals were read. `spared`: they weren't, because an earlier
+    run saw a use. Neither has what needs no signals, such as what is stopped. `unanswered`: an incomplete reply about them showed no use.
+    """
+
+    total: int = 0
+    unknown: int = 0
+    idle: int = 0
+    asked: int = 0
+    spared: int = 0
+    unanswered: int = 0
+
+    @property
+    def in_doubt(self) -> int:
+        """How many would be unknown if all had been asked about, and been answered as often."""
+        return min(self.total, self.unknown + round(self.spared * self.unanswered / max(1, self.asked)))
 
 
 Shares = Mapping[KindInTarget, Sequence[IdleShare]]
@@ -331,7 +345,7 @@ def row_columns(row: HoldRow) -> dict[str, str]:
     """The row as columns of the ledger. Who gave the release has its own: it may be removed (`reaper forget`)."""
     by = row.release.by if row.release else ""
     row = replace(row, release=replace(row.release, by="")) if row.release else row
-    return {"row": _adapter().dump_json(row, exclude_defaults=True).decode(), "by": by}
+    return {"row": adapter(HoldRow).dump_json(row, exclude_defaults=True).decode(), "by": by}
 
 
 def row_from_columns(values: Mapping[str, str]) -> HoldRow:
@@ -339,17 +353,10 @@ def row_from_columns(values: Mapping[str, str]) -> HoldRow:
     if not values:
         return HoldRow()
     try:
-        row: HoldRow = _adapter().validate_json(values["row"])
+        row: HoldRow = adapter(HoldRow).validate_json(values["row"])
         return replace(row, release=replace(row.release, by=values["by"])) if row.release else row
     except (ValueError, KeyError) as error:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
-
-
-@cache
-def _adapter() -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # would slow every `--help` and cold start
-
-    return TypeAdapter(HoldRow)
 
 
 def _counts_case(exceeded: Exceeded, case: Case) -> bool:

@@ -17,13 +17,13 @@ from typing import Any
 from reaper import registry
 from reaper import settings as knobs
 from reaper.accounts import SELF
-from reaper.case import Case, Finding, HoldReason, Outcome, Report, Step
+from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import SettingsError
 from reaper.handover import Decision
 from reaper.ledger.ledger import comparable_id
-from reaper.model import ACTIONS, Result, StepName, Target
-from reaper.report.json import utc_text
+from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
+from reaper.report.json import next_json, utc_text
 from reaper.settings import Settings
 
 SCHEMA = 1
@@ -120,8 +120,14 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
         "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
         "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
         "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
+        "coming": [_coming_json(f, f.next) for f in coming_findings(report) if f.next],
     }
     return json.dumps({**plan, "sha256": _plan_hash(plan)}, indent=2, allow_nan=False) + "\n"
+
+
+def coming_findings(report: Report) -> list[Finding]:
+    """What the policy leads to some action on, now or later, without what is due or on hold now."""
+    return [f for f in report.findings if f.next and f.step.name not in {*ACTIONS, StepName.HOLD}]
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
@@ -237,6 +243,20 @@ def _action_json(finding: Finding) -> dict[str, Any]:
         "owner": finding.owner.address,
         "seen": _resource_state(finding.case),
         **({"hold_reasons": on_hold} if on_hold else {}),
+    }
+
+
+def _coming_json(finding: Finding, action: NextAction) -> dict[str, Any]:
+    """For people and other programs; `reaper apply` takes what is due only."""
+    resource = finding.case.resource
+    return {
+        "id": resource.id,
+        "kind": resource.kind,
+        "name": resource.name,
+        "account": resource.target.account,
+        "region": resource.region,
+        "owner": finding.owner.address,
+        **next_json(action),
     }
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from reaper.case import UNTIL_RESUMED, Pause
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow, parse_time, sortable_time
 from reaper.ledger.update import update_row
+from reaper.model import UNTIL_RESUMED, Pause
 
 PAUSE_ROW = "pause"
 """The row of the ledger. Its column `state` is `on` or `off`; without `until`, a pause lasts until it is ended."""

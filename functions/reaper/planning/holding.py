@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, limits, plan
-from reaper.case import Blocked, Case, HoldReason, Step
+from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
 from reaper.limits import PlaceCounts
-from reaper.model import ENDING_ACTIONS, NOTICES, Memory, StepName, Target
+from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.planning import possible_actions

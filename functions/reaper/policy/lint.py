@@ -4,7 +4,7 @@ differ only in case. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -16,6 +16,7 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.policy.match import Match
+from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
@@ -112,11 +113,37 @@ def _repeated_tags(policy: Policy) -> Iterator[Problem]:
 def _unknown_regions(policy: Policy) -> Iterator[Problem]:
     """Regions in no price list. A new region may be right, so this is no error."""
     known = prices.priced_regions()
-    for index, spec in enumerate(policy.rules):
+    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget]]] = [
+        ("rule", ("rules",), policy.rules),
+        ("price rule", ("prices", "rules"), policy.prices.rules),
+        ("budget", ("budgets",), policy.budgets),
+    ]
+    for what, path, index, spec in ((what, path, i, spec) for what, path, specs in sections for i, spec in enumerate(specs)):
         for region in spec.match.region or ():
             if not any(fnmatchcase(name, region.lower()) for name in known):
                 unknown = f"unknown region {short_repr(region)}{did_you_mean(region, known)}"
-                yield ("rules", index, "match", "region"), f"rule {spec.name!r}: {unknown}"
+                yield (*path, index, "match", "region"), f"{what} {spec.name!r}: {unknown}"
+
+
+def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
+    """Price rules and budgets that match nothing, and rates that are those of several sizes."""
+    for index, rule in enumerate(policy.prices.rules):
+        path: KeyPath = ("prices", "rules", index)
+        match = rule.match
+        if not _kind_names(match):
+            yield (*path, "match"), f"price rule {rule.name!r} matches nothing: its kinds are not in its cloud"
+        if earlier := next((r for r in policy.prices.rules[:index] if covers_match(r.match, match)), None):
+            yield path, f"price rule {rule.name!r} has no effect: {earlier.name!r} above it covers all of its prices"
+        if rule.usd_per_hour is not None and any(set(glob) & set("*?[") for glob in match.size or ()):
+            yield (*path, "match", "size"), f"price rule {rule.name!r}: every size that it matches gets the same rate"
+        known = prices.priced_sizes()
+        for size in match.size or ():
+            if not any(fnmatchcase(name, size.lower()) for name in known):
+                unknown = f"no size with a list price fits {short_repr(size)}{did_you_mean(size, known)}"
+                yield (*path, "match", "size"), f"price rule {rule.name!r}: {unknown}"
+    for index, budget in enumerate(policy.budgets):
+        if not _kind_names(budget.match):
+            yield ("budgets", index, "match"), f"budget {budget.name!r} matches nothing: its kinds are not in its cloud"
 
 
 def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
@@ -261,6 +288,7 @@ CHECKS = (
     _case_traps,
     _repeated_tags,
     _unknown_regions,
+    _prices_without_effect,
     _hours_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,

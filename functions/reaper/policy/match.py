@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -52,18 +52,8 @@ class Match(Section):
 
     def conditions(self, resource: Resource, usd_per_hour: float | None) -> dict[str, bool | None]:
         """Whether each condition of the rule holds; None if that depends on an unknown price or size."""
-        results: dict[str, bool | None] = {
-            "cloud": matches_any(self.cloud, resource.target.cloud),
-            "kind": matches_any(self.kind, resource.kind),
-            "name": matches_any(self.name, resource.name),
-            "account": matches_any(self.account, resource.target.account),
-            "subscription": matches_any(self.subscription, resource.target.account),
-            "region": matches_any(self.region, resource.region),
-            "tags": tags_match(self.tags or {}, resource),
-            "size": _size_matches(self.size, resource),
-            "usd_per_hour": _price_matches(self.usd_per_hour, usd_per_hour),
-        }
-        return {name: result for name, result in results.items() if getattr(self, name) is not None}
+        wanted = {name: value for name in CONDITIONS if (value := getattr(self, name)) is not None}
+        return {name: CONDITIONS[name](value, resource, usd_per_hour) for name, value in wanted.items()}
 
 
 def matches_any(globs: Sequence[str] | None, value: str) -> bool:
@@ -71,10 +61,8 @@ def matches_any(globs: Sequence[str] | None, value: str) -> bool:
     return globs is None or any(fnmatchcase(value, glob) for glob in globs)
 
 
-def _size_matches(globs: Sequence[str] | None, resource: Resource) -> bool | None:
+def _size_matches(globs: Sequence[str], resource: Resource) -> bool | None:
     """Whether any instance type of the resource fits; None if one of them is unknown."""
-    if globs is None:
-        return True
     sizes = [size.strip() for size in resource.size.split(",") if size.strip()]
     types = [*(part.instance for part in resource.parts or ()), *sizes]
     if any(fnmatchcase(name.lower(), f"{glob.lower()}*") for name in types for glob in globs):
@@ -82,9 +70,7 @@ def _size_matches(globs: Sequence[str] | None, resource: Resource) -> bool | Non
     return None if resource.parts is None else False
 
 
-def _price_matches(comparison: str | None, usd_per_hour: float | None) -> bool | None:
-    if comparison is None:
-        return True
+def _price_matches(comparison: str, usd_per_hour: float | None) -> bool | None:
     if usd_per_hour is None:
         return None
     sign = (re.match(r"[<>=]+", comparison) or [""])[0]
@@ -105,6 +91,19 @@ def _tag_matches(globs: list[str] | None, values: Sequence[str]) -> bool:
         return not values
     return bool(values) and (not globs or any(fnmatchcase(value, glob) for value in values for glob in globs))
 
+
+CONDITIONS: dict[str, Callable[[Any, Resource, float | None], bool | None]] = {
+    "cloud": lambda globs, resource, usd: matches_any(globs, resource.target.cloud),
+    "kind": lambda globs, resource, usd: matches_any(globs, resource.kind),
+    "name": lambda globs, resource, usd: matches_any(globs, resource.name),
+    "account": lambda globs, resource, usd: matches_any(globs, resource.target.account),
+    "subscription": lambda globs, resource, usd: matches_any(globs, resource.target.account),
+    "region": lambda globs, resource, usd: matches_any(globs, resource.region),
+    "tags": lambda conditions, resource, usd: tags_match(conditions, resource),
+    "size": lambda globs, resource, usd: _size_matches(globs, resource),
+    "usd_per_hour": lambda comparison, resource, usd: _price_matches(comparison, usd),
+}
+"""By key of a match: whether what it says holds for a resource of that price; None if that depends on an unknown price or size."""
 
 EXPECTED = "name accounts, tags or both, or remove the key: empty, it would cover everything"
 ACCOUNT_ID = re.compile(r"\d{12}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -14,13 +14,14 @@ from pydantic_core import ErrorDetails
 
 from reaper.errors import PolicyError
 from reaper.policy import channel_settings
-from reaper.policy.schema import Policy
+from reaper.policy.own_prices import Budget, PriceRule
+from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
 MAX_PROBLEMS = 100
 """The most problems in one error."""
-MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
+MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
     "model": "expected keys and values, such as `{example}`",
@@ -63,10 +64,15 @@ def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
 
 
 def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
-    for index, spec in enumerate(policy.rules):
+    sections: list[tuple[KeyPath, Sequence[RuleSpec | PriceRule | Budget]]] = [
+        (("rules",), policy.rules),
+        (("prices", "rules"), policy.prices.rules),
+        (("budgets",), policy.budgets),
+    ]
+    for path, index, spec in ((path, index, spec) for path, specs in sections for index, spec in enumerate(specs)):
         for name in spec.match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
-                place = lines.place(("rules", index, "match", "kind"))
+                place = lines.place((*path, index, "match", "kind"))
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 

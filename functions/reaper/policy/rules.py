@@ -14,12 +14,13 @@ from reaper import duration, registry
 from reaper.model import Ceiling, Confidence, Hours, Resource, Rule
 from reaper.policy import office_hours, tags
 from reaper.policy.schema import Policy, RuleSpec
-from reaper.policy.tags import MIN_IDLE_AFTER
+from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
 from reaper.policy.values import TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
 """The note on a rule that the policy's canary limits."""
 DEFAULTED_FIELDS = ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
+OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields)
 
 
 def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
@@ -28,7 +29,7 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     What `enforce_only` leaves out gets notices at most.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    rule = _combined_rule(policy, resource, specs, now)
+    rule = _combined_rule(policy, resource, specs, now, tags.read_tags(resource.tags or {}, now))
     if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
         return rule
     return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True), NOT_IN_ENFORCE_ONLY)
@@ -45,7 +46,8 @@ def idle_after_range(
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
     may_change = len(specs) > 1 and (priced or any(_depends_on_size(spec, resource) for spec in specs if spec))
     outcomes = [specs, *([spec] for spec in specs)] if may_change else [specs]
-    lengths = [_combined_rule(policy, resource, outcome, now).idle_after for outcome in outcomes]
+    requests = tags.read_tags(resource.tags or {}, now)
+    lengths = [_combined_rule(policy, resource, outcome, now, requests).idle_after for outcome in outcomes]
     return min(lengths), max(lengths)
 
 
@@ -76,9 +78,11 @@ def longest_idle_after(policy: Policy) -> timedelta:
     return max([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
 
 
-def _combined_rule(policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime) -> Rule:
+def _combined_rule(
+    policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime, requests: TagRequests
+) -> Rule:
     """The rule for `resource` if any of `specs` may apply, with the requests of its own tags."""
-    requests, rules = tags.read_tags(resource.tags or {}, now), [_rule_of_spec(policy, spec) for spec in specs]
+    rules = [_rule_of_spec(policy, spec) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
     if rule.hours and not registry.can_be_started(resource.kind):
         rule = replace(rule, hours=_protecting(rule.hours))
@@ -88,7 +92,8 @@ def _combined_rule(policy: Policy, resource: Resource, specs: Sequence[RuleSpec 
     hours = _with_hours(rule.hours, requests.hours, may_narrow=may_narrow)
     tagged = _with_idle_after(replace(rule, hours=hours), _tag_permissions(policy, specs), requests.idle_after)
     tagged = _with_action(tagged, requests.action)
-    tagged = replace(tagged, protected_because=requests.protected_because or rule.protected_because)
+    if requests.reasons:
+        tagged = replace(tagged, protected_because=requests.protected_because)
     if requests.idle_after == tagged.idle_after:
         return tagged
     return _shortened_outside_hours(tagged, _idle_after_outside_hours(specs), now)
@@ -121,7 +126,7 @@ def _idle_after_outside_hours(specs: Sequence[RuleSpec | None]) -> timedelta:
 
 
 def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
-    own = {} if spec is None else {k: v for k in Rule.__dataclass_fields__ if (v := getattr(spec, k, None)) is not None}
+    own = {} if spec is None else {k: v for k in OWN_FIELDS if (v := getattr(spec, k)) is not None}
     fields = {name: getattr(policy.defaults, name) for name in DEFAULTED_FIELDS} | own
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.to_hours if spec and spec.hours else None
@@ -177,8 +182,10 @@ def _with_idle_after(rule: Rule, permissions: set[TagPermission], requested: tim
 
 
 def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
-    if requested is None or requested.rank <= rule.action.rank:
-        return replace(rule, action=requested or rule.action)
+    if requested is None:
+        return rule
+    if requested.rank <= rule.action.rank:
+        return replace(rule, action=requested)
     return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
 
 

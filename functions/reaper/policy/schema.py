@@ -17,6 +17,7 @@ from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
+from reaper.policy.own_prices import Budget, Prices
 from reaper.policy.values import (
     Domain,
     IdleAfter,
@@ -164,6 +165,15 @@ class Owners(Section):
     )
 
 
+class Notices(Section):
+    """When messages are sent."""
+
+    monthly: bool = Field(
+        False,
+        description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
+    )
+
+
 class ReportKeys(Section):
     """What reports show of the resources' own tags."""
 
@@ -171,6 +181,14 @@ class ReportKeys(Section):
         [],
         description="tag keys, such as a team's or a cost center's: a column each in CSV reports, and what the page offers first to group by; keys ignore case",
         examples=[["team", "cost-center"]],
+    )
+
+
+class Savings(Section):
+    """How savings are counted."""
+
+    horizon: Length = Field(  # type: ignore[assignment]
+        "30d", description="how long an action, or a stop that a notice prompted, counts as a saving", examples=["30d"]
     )
 
 
@@ -187,6 +205,10 @@ class Policy(Section):
         description="the only resources that may be stopped, deleted or started; all others get notices",
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
+    savings: Savings = Field(Savings(), description="how savings are counted")
+    notices: Notices = Field(Notices(), description="when messages are sent")
+    prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
+    budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 
@@ -200,10 +222,10 @@ class Policy(Section):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [spec.name for spec in self.rules]
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated:
-            raise ValueError(f"two rules are named {repeated!r}; rename one")
+        for what, specs in (("rules", self.rules), ("price rules", self.prices.rules), ("budgets", self.budgets)):
+            names = [spec.name for spec in specs]
+            if repeated := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"two {what} are named {repeated!r}; rename one")
         return self
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 
 from reaper import duration
 from reaper.model import Ceiling, Hours
@@ -59,6 +60,7 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
     return requests
 
 
+@lru_cache(maxsize=4096)
 def _suggested_key(key: str) -> str | None:
     """The known key that `key` was probably meant to be; None if it isn't one of the reaper's."""
     word, separator, rest = key.partition(":")

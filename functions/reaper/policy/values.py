@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -56,6 +56,20 @@ def _parse_percentage(value: object) -> float:
 def _require_plain_address(value: object) -> object:
     if isinstance(value, str) and not is_plain_address(value):
         raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
+    return value
+
+
+def _parse_day(value: object) -> object:
+    if isinstance(value, date):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII):
+        raise ValueError("expected a day such as 2026-11-01")
+    return date.fromisoformat(value)
+
+
+def _require_currency_code(value: object) -> object:
+    if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
+        raise ValueError("expected three capital letters such as EUR")
     return value
 
 
@@ -113,6 +127,10 @@ Comparison = Annotated[
     str,
     BeforeValidator(_parse_comparison),
     WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"}),
+]
+Day = Annotated[date, BeforeValidator(_parse_day)]
+CurrencyCode = Annotated[
+    str, BeforeValidator(_require_currency_code), WithJsonSchema({"type": "string", "pattern": "^[A-Z]{3}$"})
 ]
 Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).key)]
 PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]

@@ -21,29 +21,53 @@ from typing import Any
 from reaper.case import Finding, Report
 from reaper.report import summary
 from reaper.report.json import finding_json
-from reaper.text import printable
+from reaper.text import DOLLARS, printable
 
 FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 """Where a cell may begin with `= + - @` or a minus sign, in normalized text."""
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
 """Letters and symbols without a shape; combining marks have none either."""
 COLUMNS = (
-    "state", "confidence", "name", "kind", "cloud", "account", "account_name", "region", "size", "usd_per_hour", "wasted_usd",
-    "idle_for_s", "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id",
+    "state", "confidence", "name", "kind", "cloud", "account", "account_name", "region", "size", "usd_per_hour", "host_share_usd_per_hour", "price_source", "price_as_of",
+    "wasted_usd", "idle_for_s", "last_busy", "because", "rule", "owner", "owner_claimed", "step", "outcome", "outcome_because", "error", "id",
 )  # fmt: skip
+FOCUS_NAMES = {
+    "id": "ResourceId", "name": "ResourceName", "kind": "ResourceType", "account": "SubAccountId", "account_name": "SubAccountName",
+    "region": "RegionId", "tags": "Tags",
+}  # fmt: skip
+"""The columns that FOCUS defines, by ours: https://focus.finops.org/focus-specification/. The others mean nothing that FOCUS has a column for:
+its costs and unit prices are those of a bill."""
 
 
 def render(report: Report) -> str:
-    """A header and one row per finding. Unknown numbers are empty cells. Tags: a column for each key of `report.tags`, or one with all of them."""
-    out, keys = io.StringIO(), report.run.report_tags
+    """A header and one row per finding. Unknown numbers are empty cells. Tags: a column for each key of `report.tags`, or one with all of them.
+
+    If people read another currency than the dollar, its two columns come last.
+    """
+    out, keys, currency = io.StringIO(), report.run.report_tags, report.run.currency
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *([_safe_cell(f"tag:{key}") for key in keys] or ["tags"])])
+    tag_names = [safe_cell(f"tag:{key}") for key in keys] or ["tags"]
+    converted = ("usd_per_hour", "wasted_usd") if currency.code != DOLLARS.code else ()
+    shown_names = [f"{currency.code}_per_hour", f"wasted_{currency.code}"] if converted else []
+    writer.writerow([*(FOCUS_NAMES.get(name, name) for name in (*COLUMNS, *tag_names)), *shown_names])
     for finding in report.findings:
-        claimed = finding.owner.claimed
-        row = finding_json(finding) | {"owner": finding.owner.address, "owner_claimed": claimed.address if claimed else None}
+        row = _row(finding)
         cells = [*(row[column] for column in COLUMNS), *_tag_cells(finding, keys)]
-        writer.writerow([_safe_cell(cell) for cell in cells])
+        cells += [None if (usd := row[column]) is None else round(usd * currency.rate, 6) for column in converted]
+        writer.writerow([safe_cell(cell) for cell in cells])
     return out.getvalue()
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    """The cells by column, for those of COLUMNS."""
+    claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
+    return finding_json(finding) | {
+        "owner": finding.owner.address,
+        "owner_claimed": claimed.address if claimed else None,
+        "host_share_usd_per_hour": share.usd_per_hour if share else None,
+        "price_source": price.source if price else None,
+        "price_as_of": price.as_of if price else None,
+    }
 
 
 def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
@@ -54,7 +78,7 @@ def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
     return [None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)]
 
 
-def _safe_cell(value: Any) -> Any:
+def safe_cell(value: Any) -> Any:
     """Control and direction marks, such as tabs, become blanks; the beginning of a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value

@@ -23,8 +23,8 @@ function detail(row) {
         [say(row.heading), say(row.progress), say(row.stepBecause), say(row.error)],
         ['Rule', say(row.rule), row.notes.map(say).join('; ')],
         ['Owner', say(row.owner), say(row.ownerSource)],
-        ['Price', row.usd === null ? 'unknown' : `${monthly(row.usd)} a month, ${EXACT.format(row.usd)} an hour`,
-          row.usd === null ? 'not counted in any total' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
+        ['Price', row.usd === null ? (row.share === null ? 'unknown' : `${monthly(row.share)} a month of its host\u2019s price`) : `${monthly(row.usd)} a month, ${exactly(row.usd)} an hour`,
+          row.usd === null && row.share === null ? 'not counted in any total' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
       ]),
       list([
         ['Idle for', row.idleFor === null ? '' : duration(row.idleFor)],

@@ -15,10 +15,12 @@ function fill(element, given, children) {
 const make = (name, given = {}, ...children) => fill(document.createElement(name), given, children);
 const draw = (name, given = {}, ...children) => fill(document.createElementNS(SVG, name), given, children);
 
-const CENTS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
-const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 0 });
-const EXACT = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 4 });
-const money = (usd) => (Math.abs(usd) < 100 ? CENTS : DOLLARS).format(usd);
+// Rows are in US dollars; people read the currency of the policy, with its code unless it is the dollar.
+const [CURRENCY, RATE] = DATA.currency;
+const amounts = (least, most) => new Intl.NumberFormat('en-US', { style: 'currency', currency: CURRENCY, currencyDisplay: CURRENCY === 'USD' ? 'symbol' : 'code', minimumFractionDigits: least, maximumFractionDigits: most });
+const CENTS = amounts(2, 2), WHOLE = amounts(0, 0), FINE = amounts(2, 4);
+const money = (usd) => (Math.abs(usd * RATE) < 100 ? CENTS : WHOLE).format(usd * RATE);
+const exactly = (usd) => FINE.format(usd * RATE);
 const monthly = (usd) => money(usd * DATA.month);
 const number = (value) => value.toLocaleString('en-US');
 

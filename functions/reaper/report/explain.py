@@ -1,30 +1,34 @@
-"""Explains one resource: why its verdict is idle or not, what happens next, and everything this is based on."""
+"""Explains one resource: why its verdict is idle or not, what happens next, and everything this is based on.
+
+A live report is explained by its own JSON, as a saved one is. Only what no report has comes from the policy, the ledger and the finding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from math import isfinite
-from typing import Any
+from typing import NamedTuple
 
 from reaper import lookup
-from reaper.case import Blocked, Evidence, Finding, Owner, Price, Report
-from reaper.duration import format_duration, policy_duration
+from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
+from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
-from reaper.model import Ceiling, Confidence, Memory, Role, State, StepName
-from reaper.planning import dates, possible_actions
-from reaper.policy import office_hours, rules
+from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
+from reaper.planning import possible_actions
+from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.report.coverage_map import place_text
-from reaper.report.json import utc_text
-from reaper.text import clean_line, format_usd
+from reaper.report.json import finding_json, utc_text
+from reaper.report.saved import SavedFinding, SavedReport, SavedRun
+from reaper.text import Currency, clean_line, format_usd
 
 MAX_SUGGESTIONS = 3
 MAX_HISTORY = 10
 """Entries of the history that are shown."""
+MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,18 @@ class ExplainContext:
 
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
-    findings = matching_findings(report, wanted)
-    return "\n".join("\n".join(_explain_finding(f, known)) + "\n" for f in findings) if findings else None
+    texts = [
+        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, Live(f, known))) + "\n"
+        for f in matching_findings(report, wanted)
+    ]
+    return "\n".join(texts) or None
+
+
+def render_saved(report: SavedReport, wanted: str) -> str | None:
+    """The same from a saved report. What isn't in it (what the kind can do, the history) is left out."""
+    ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
+    rows = [row for row in report.findings if row.id in ids]
+    return "\n".join("\n".join(explain_row(row, report.run)) + "\n" for row in rows) or None
 
 
 def near_names(wanted: str, names: Sequence[str]) -> list[str]:
@@ -73,32 +87,67 @@ def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     return ids if is_whole or len(ids) == 1 else []
 
 
-def _explain_finding(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    resource, verdict = finding.case.resource, finding.case.verdict
-    yield clean_whole(resource.name)
-    yield explain_line("id", clean_whole(resource.id))
-    where = place_text(resource.target.account, resource.target.account_name, resource.region)
-    size, status = clean_line(resource.size) or "size unknown", clean_line(resource.status) or "status unknown"
-    yield explain_line("kind", f"{resource.kind} in {where}, {size}, {status}")
-    yield from origin_lines(resource.created, resource.changed, finding.price)
-    yield from tag_lines(resource.tags, lambda key: (not key.lower().startswith(TAG_PREFIX), key))
-    yield from _rule_lines(finding, known)
-    yield from map(signal_line, finding.evidence)
-    yield verdict_line(verdict.state, verdict.confidence, verdict.idle_for, verdict.because)
-    yield from _memory_lines(resource.id, known)
+class Live(NamedTuple):
+    """What isn't in a report about one of its resources."""
+
+    finding: Finding
+    known: ExplainContext
+
+
+def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | None = None) -> Iterator[str]:
+    """The lines about one resource."""
+    yield clean_whole(row.name)
+    yield explain_line("id", row.id)
+    if live is None:
+        yield explain_line("report", f"run {run.id} of {utc_text(run.started_at)}, mode {run.mode}")
+    where = place_text(row.account, row.account_name, row.region)
+    yield explain_line("kind", f"{row.kind} in {where}, {row.size or 'size unknown'}, {row.status or 'status unknown'}")
+    yield explain_line("created", f"{utc_text(row.created) or 'unknown'}, changed {utc_text(row.changed) or 'unknown'}")
+    yield explain_line("price", _price_text(row, run.currency))
+    yield from _tag_lines(row.tags)
+    if live:
+        yield from _checked_lines(*live)
+    yield from _rule_lines(row)
+    if live and (protected := live.finding.case.rule.protected_because):
+        yield explain_line("protected", protected)
+    yield from map(_signal_line, row.evidence)
+    sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
+    idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
+    yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
+    yield from _memory_lines(row.id, live.known) if live else _saved_memory_lines(row)
+    if live:
+        yield from _possible_lines(*live)
+    if row.next:
+        yield explain_line("next", _next_text(row.next, run.currency))
+    yield explain_line("step", f"{row.step}: {row.step_because}")
+    if live is None:
+        yield explain_line("outcome", ": ".join(part for part in (row.outcome, row.outcome_because, row.error) if part))
+    yield from _date_lines(*live) if live else ()
+    yield from _owner_lines(row.owner)
+
+
+def _next_text(following: NextAction, currency: Currency) -> str:
+    if following.at is None:
+        return f"{following.step}, blocked because {following.blocked_because}"
+    usd, first = following.saves_usd_per_hour, f" ({following.blocked_because})" if following.blocked_because else ""
+    saves = "saving unknown" if usd is None else f"saves {format_usd(usd, 2, currency)} an hour"
+    return f"{following.step} on or after {utc_text(following.at)}, {saves}{first}"
+
+
+def _price_text(row: SavedFinding, currency: Currency) -> str:
+    """Its price, or its share of its host's, with the source."""
+    price = row.host_share
+    if row.price and row.usd_per_hour is not None:
+        price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
+    return f"{format_usd(price.usd_per_hour, 4, currency)}/hour ({price.source}, {price.as_of})" if price else "unknown"
+
+
+def _possible_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
+    """What its kind can do, and what prevents that."""
     for action, blocked in finding.case.blocked.items():
-        yield explain_line("kind can", f"{action}{_action_note(finding, action, blocked, known)}")
-    yield explain_line("next", f"{finding.step.name}: {clean_whole(finding.step.because)}")
-    yield from _date_lines(finding, known)
-    yield from owner_lines(finding.owner)
-
-
-def _action_note(finding: Finding, action: StepName, blocked: Blocked | None, known: ExplainContext) -> str:
-    """What prevents an action that the kind supports."""
-    if blocked:
-        return f", blocked because {clean_whole(blocked.because)}"
-    forbidden = _forbidden_because(finding, action, known)
-    return f", not allowed because {forbidden}" if forbidden else ", possible now"
+        forbidden = _forbidden_because(finding, action, known)
+        note = f"not allowed because {forbidden}" if forbidden else "possible now"
+        yield explain_line("kind can", f"{action}, {f'blocked because {blocked.because}' if blocked else note}")
 
 
 def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext) -> str | None:
@@ -106,7 +155,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     case, state = finding.case, finding.case.verdict.state
     needed = Ceiling.DELETE if action is StepName.DELETE else Ceiling.STOP
     if case.rule.protected_because:
-        return f"it is protected: {clean_whole(case.rule.protected_because)}"
+        return f"it is protected: {case.rule.protected_because}"
     if case.rule.action.rank < needed.rank:
         return f"the policy allows at most {case.rule.action}"
     if action is StepName.START:
@@ -119,57 +168,37 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     return "the evidence is indirect and its rule doesn't set act_on: likely" if likely else None
 
 
-def _rule_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    rule = finding.case.rule
+def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
+    """Each rule of the policy, up to the first that matches."""
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
         names = ", ".join(lacking)
         why = {True: "matches", None: f"may match: {names} unknown", False: f"doesn't match: {names}"}[fits]
         yield explain_line("checked", f"rule {clean_line(name)!r}: {why}")
         if fits:
             break
-    terms = f"at most {rule.action}, idle after {policy_duration(rule.idle_after)}, grace {policy_duration(rule.grace)}"
-    yield from rule_lines(clean_line(rule.name), terms, rule.notes)
-    if rule.hours:
-        yield hours_line(office_hours.hours_text(rule.hours), rule.hours.tz, rule.hours.restart, force=rule.hours.force)
-    if rule.protected_because:
-        yield explain_line("protected", clean_whole(rule.protected_because))
 
 
-def rule_lines(name: str, terms: str | None, notes: Iterable[str]) -> Iterator[str]:
-    """The rule that applies, with its terms if they are known, and the notes on it."""
-    yield explain_line("rule", f"{name}: {clean_whole(terms)}" if terms else name)
-    yield from (explain_line("", clean_whole(note)) for note in notes)
+def _rule_lines(row: SavedFinding) -> Iterator[str]:
+    """The rule that applies, with its terms, the notes on it and its office hours."""
+    rule = row.rule_detail
+    terms = f": at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else ""
+    yield explain_line("rule", f"{row.rule}{terms}")
+    yield from (explain_line("", note) for note in row.rule_notes)
+    if rule and (hours := rule.hours):
+        yield explain_line("hours", f"{hours.on} in {hours.tz}, start: {hours.start}{', force' if hours.force else ''}")
 
 
-def hours_line(on: str, tz: str, restart: str, *, force: bool) -> str:
-    """Its office hours."""
-    return explain_line("hours", clean_whole(f"{on} in {tz}, start: {restart}{', force' if force else ''}"))
-
-
-def origin_lines(created: datetime | None, changed: datetime | None, price: Price | None) -> Iterator[str]:
-    """When it was created and changed, and its price with the source."""
-    yield explain_line("created", f"{utc_text(created) or 'unknown'}, changed {utc_text(changed) or 'unknown'}")
-    source = f"{clean_whole(price.source)}, {clean_whole(price.as_of)}" if price else ""
-    yield explain_line("price", f"{format_usd(price.usd_per_hour, 4)}/hour ({source})" if price else "unknown")
-
-
-def tag_lines(tags: Mapping[str, str] | None, order: Callable[[str], Any]) -> Iterator[str]:
-    """The tags, or that they couldn't be read."""
+def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:
+    """The tags, the reaper's own first, or that they couldn't be read."""
     if tags is None:
         yield explain_line("tags", "couldn't be read; a tag may protect it")
         return
     yield explain_line("tags", f"{len(tags)} read" if tags else "none")
-    yield from (explain_line("", f"{clean_whole(key)}={clean_whole(tags[key])}") for key in sorted(tags, key=order))
+    order = sorted(tags, key=lambda key: (not key.lower().startswith(TAG_PREFIX), key))
+    yield from (explain_line("", f"{key}={tags[key]}") for key in order)
 
 
-def verdict_line(state: str, confidence: str | None, idle_for: timedelta | None, because: str) -> str:
-    """The verdict and its reason."""
-    sure = f" ({clean_whole(confidence)})" if confidence else ""
-    idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
-    return explain_line("verdict", f"{clean_whole(state)}{sure}{idle}: {clean_whole(because)}")
-
-
-def owner_lines(owner: Owner) -> Iterator[str]:
+def _owner_lines(owner: Owner) -> Iterator[str]:
     """The address for notices, and an owner that a tag claims but that may not be mailed."""
     yield explain_line("owner", f"{clean_line(owner.address or 'none')} ({clean_line(owner.source, 300)})")
     if owner.claimed:
@@ -177,21 +206,32 @@ def owner_lines(owner: Owner) -> Iterator[str]:
         yield explain_line("", f"{claimed}, not in owners.domains: may not be mailed")
 
 
-def signal_line(evidence: Evidence) -> str:
-    """One signal."""
+def _signal_line(evidence: Evidence) -> str:
     parts = ", ".join(_signal_parts(evidence)) + ("" if evidence.complete else ", INCOMPLETE")
-    return explain_line(evidence.role, f"{clean_whole(f'{evidence.signal} {evidence.subject}'.strip())}: {parts}")
+    return explain_line(evidence.role, f"{f'{evidence.signal} {evidence.subject}'.strip()}: {parts}")
 
 
 def _signal_parts(evidence: Evidence) -> Iterator[str]:
-    """Its points, the level above which they count, the peak, and for an activity signal when it was last busy."""
+    """Its points, the level above which they count, the peak, and for an activity signal when it was last busy. Of an earlier sweep's, only that."""
+    if evidence.seen_at:
+        yield f"last busy {utc_text(evidence.last_busy)}, seen {utc_text(evidence.seen_at)}"
+        return
     yield "no points" if not evidence.points else f"{evidence.points} point{'' if evidence.points == 1 else 's'}"
     counts = "busy" if evidence.role is Role.ACTIVITY else "alive"
     yield f"{counts} at any value" if evidence.busy_above is None else f"{counts} above {evidence.busy_above:g}"
     if evidence.peak is not None:
-        yield f"peak {evidence.peak:g}" if isfinite(evidence.peak) else "peak not a number"
+        yield f"peak {evidence.peak:g}"
     if evidence.role is Role.ACTIVITY:
         yield f"last busy {utc_text(evidence.last_busy)}" if evidence.last_busy else "never busy in the window"
+
+
+def _saved_memory_lines(row: SavedFinding) -> Iterator[str]:
+    """The dates that a report has of the ledger."""
+    if row.memory is None:
+        yield explain_line("memory", "no ledger record in the report")
+    for name, when in (row.memory or {}).items():
+        if when and name in MEMORY_NAMES:
+            yield explain_line("memory", f"{MEMORY_NAMES[name]} {utc_text(when)}")
 
 
 def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
@@ -207,37 +247,27 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         ("snoozed until", snoozed),
         ("not theirs,", f"says {clean_line(memory.disowned_by)}, {utc_text(memory.disowned_at)}" if memory.disowned_by else None),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
-        ("manifest", clean_whole(memory.manifest_address) if memory.manifest_address else None),
+        ("manifest", memory.manifest_address),
     ):
         if value:
             yield explain_line("memory", f"{name} {value}")
     for entry in known.histories(resource_id):
-        what = f"{clean_line(entry.what)} by {clean_whole(entry.by)}: {clean_whole(entry.because)}"
+        what = f"{clean_line(entry.what)} by {entry.by}: {entry.because}"
         yield explain_line("history", f"{utc_text(entry.when)} {what}")
 
 
 def _notice_text(memory: Memory) -> str | None:
     if memory.warned_at is None:
         return None
-    sent = f"{utc_text(memory.warned_at)}, receipt {clean_whole(memory.notice_receipt or 'none')}"
+    sent = f"{utc_text(memory.warned_at)}, receipt {memory.notice_receipt or 'none'}"
     date = f"{memory.announced_action} on or after {utc_text(memory.act_not_before)}"
     return f"{sent}, announced {date}" if memory.announced_action else sent
 
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     memory = known.memories.get(finding.case.resource.id, Memory())
-    action = possible_actions.strongest_action(finding.case, known.now)
-    if action is None:
-        return
-    due = dates.action_due_at(finding.case, memory, known.now)
-    if due is None:
-        first = dates.earliest_action_at(finding.case, known.now)
-        yield explain_line("date", f"{action} on or after {utc_text(first)}, only after a notice in enforce mode")
-    else:
-        wait = f"in {format_duration(due - known.now)}" if due > known.now else "from now on"
-        yield explain_line("date", f"{action} on or after {utc_text(due)}, {wait}, if it is still idle and not kept")
     last = max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
-    if last and finding.step.name is StepName.NONE:
+    if last and finding.step.name is StepName.NONE and possible_actions.strongest_action(finding.case, known.now):
         reminder = last + finding.case.rule.remind_every
         wait = format_duration(max(timedelta(), reminder - known.now))
         yield explain_line("date", f"next reminder around {utc_text(reminder)}, in {wait}")
@@ -249,5 +279,5 @@ def clean_whole(value: str) -> str:
 
 
 def explain_line(name: str, value: str) -> str:
-    """A line of the explanation; without a name it continues the one before."""
-    return f"  {name:<9} {value}"
+    """A harmless line of the explanation; without a name it continues the one before."""
+    return f"  {name:<9} {clean_whole(value)}"

@@ -16,10 +16,14 @@ from reaper import registry
 from reaper.case import Report, money_of
 from reaper.coverage import is_skipped
 from reaper.model import State
+from reaper.report import summary
+
+MAX_TAGS = 20
+"""Values of the first key of `report.tags` with figures of their own. CloudWatch bills each."""
 
 
 class Unit(StrEnum):
-    """What a value counts, by CloudWatch's name for it. `none` is US dollars an hour."""
+    """What a value counts, by CloudWatch's name for it. `none` is US dollars, or US dollars an hour."""
 
     COUNT = "Count"
     SECONDS = "Seconds"
@@ -28,12 +32,13 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number of a run. `kind`: the kind it is about; None if it is about the whole run."""
+    """One number of a run. `kind`, `tag`: the kind, or the value of the first key of `report.tags`, that it is about; else the whole run."""
 
     name: str
     value: float
     unit: Unit = Unit.COUNT
     kind: str | None = None
+    tag: str | None = None
 
 
 def run_figures(report: Report) -> tuple[Figure, ...]:
@@ -58,7 +63,9 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
         Figure(name="Calls", value=sums.calls),
         Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
         Figure(name="Skipped", value=int(is_skipped(report.coverage))),
+        *_savings_figures(report),
         *_kind_figures(report),
+        *_tag_figures(report),
     )
 
 
@@ -73,12 +80,34 @@ def alarm_figures(dropped: int) -> tuple[Figure, ...]:
 
 
 def swept_facts(report: Report, stored: str | None) -> dict[str, Any]:
-    """The facts of the log line `swept`: the run, where its report is stored, each figure by its name, and in `kinds` those of each kind."""
+    """The facts of the log line `swept`: the run, where its report is stored, each figure by its name, in `kinds` those of each kind, and in
+    `tags` those of each value of the first key of `report.tags`.
+    """
     own: dict[str, float] = {}
     kinds: dict[str, dict[str, float]] = {}
+    tags: dict[str, dict[str, float]] = {}
     for figure in run_figures(report):
-        (kinds.setdefault(figure.kind, {}) if figure.kind else own)[figure.name] = figure.value
-    return {"run": report.run.id, "mode": report.run.mode.value, "stored": stored, **own, "kinds": kinds}
+        place = kinds.setdefault(figure.kind, {}) if figure.kind else tags.setdefault(figure.tag, {}) if figure.tag else own
+        place[figure.name] = figure.value
+    return {"run": report.run.id, "mode": report.run.mode.value, "stored": stored, **own, "kinds": kinds, "tags": tags}
+
+
+def _tag_figures(report: Report) -> Iterable[Figure]:
+    """What each value of the first key of `report.tags` costs, and what of that is idle: the most expensive ones, and all others together.
+
+    A dimension of CloudWatch is ASCII without control characters.
+    """
+    for group in summary.team_costs(report, MAX_TAGS):
+        name = "other" if group.others else group.name.encode("ascii", "replace").decode()
+        yield Figure(name="USDPerHour", value=round(group.money.usd_per_hour, 4), unit=Unit.NONE, tag=name)
+        idle = summary.idle_money(group.findings)
+        yield Figure(name="IdleUSDPerHour", value=round(idle.usd_per_hour, 4), unit=Unit.NONE, tag=name)
+
+
+def _savings_figures(report: Report) -> Iterable[Figure]:
+    """Month to date, in UTC; none if the report has no savings, so that a ledger that can't be read never looks like $0."""
+    if report.savings:
+        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:

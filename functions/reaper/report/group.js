@@ -26,9 +26,11 @@ function grouping(by) {
 function groupsOf(rows, name) {
   const groups = new Map();
   for (const row of rows) {
-    const text = name(row), group = groups.get(text) ?? { text, rows: [], idle: 0, unpriced: 0, usd: 0 };
+    const text = name(row), group = groups.get(text) ?? { text, rows: [], idle: 0, unpriced: 0, usd: 0, all: 0, unknown: 0 };
     groups.set(text, group);
     group.rows.push(row);
+    group.all += row.usd ?? 0;
+    group.unknown += row.usd === null && DATA.states[row.state] !== 'exempt';
     if (row.state) continue;
     group.idle += 1;
     group.unpriced += row.usd === null;
@@ -37,10 +39,16 @@ function groupsOf(rows, name) {
   return [...groups.values()].sort((a, b) => b.usd - a.usd || b.idle - a.idle || b.rows.length - a.rows.length || compare(a.text, b.text));
 }
 
+// What a group costs, and what of it is idle: `idle: $336 of at least $2,100 a month`.
+function costs({ usd, all, unknown }) {
+  const whole = `${unknown ? 'at least ' : ''}${monthly(all)} a month`;
+  return usd > 0 ? `idle: ${usd < all || unknown ? `${monthly(usd)} of ${whole}` : whole}` : whole;
+}
+
 function heading(group, place, open, continued) {
-  const { rows, idle, unpriced, usd } = group;
+  const { rows, idle, unpriced, usd, all } = group;
   const counts = [`${number(rows.length)} resource${rows.length === 1 ? '' : 's'}`, idle && `${number(idle)} idle`, unpriced && `price of ${number(unpriced)} unknown`].filter(Boolean);
   return make('tr', { class: 'group' }, make('th', { scope: 'rowgroup', colspan: COLUMNS },
     make('button', { type: 'button', class: 'open', 'aria-expanded': String(open), 'data-group': place },
-      named(group.text, { class: 'name' }, 80), make('span', { class: 'dim' }, `${continued ? 'continued, ' : ''}${counts.join(', ')}`), usd > 0 && make('span', { class: 'usd money' }, `idle: ${monthly(usd)} a month`))));
+      named(group.text, { class: 'name' }, 80), make('span', { class: 'dim' }, `${continued ? 'continued, ' : ''}${counts.join(', ')}`), all > 0 && make('span', { class: usd > 0 ? 'usd money' : 'usd' }, costs(group)))));
 }

@@ -17,17 +17,22 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
-from reaper.duration import format_duration, short_duration
+from reaper.duration import short_duration
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, format_day, format_time, format_usd
+from reaper.report.coming import coming_actions, coming_sentence
+from reaper.report.templates import open_templates
+from reaper.savings.overview import METHOD, group_text, saved_text
+from reaper.text import clean_line, format_day, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows without the script; the script replaces them."""
@@ -47,11 +52,21 @@ def render(report: Report) -> str:
     """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
     findings = sorted_for_page(report.findings)
     shown = [f for f in findings if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    coming = coming_actions(report.findings)
     return _template().render(
         report=report,
         shown=shown[:MAX_PLAIN_ROWS],
         left_out=len(shown) - MAX_PLAIN_ROWS,
         states=[(state.value, report.totals.by_state[state.value]) for state in STATE_ORDER],
+        savings=report.savings,
+        coming=coming,
+        comes=coming_sentence(
+            coming, report.run.mode, lambda usd: f"{format_usd(usd * HOURS_A_MONTH, currency=report.run.currency)} a month"
+        ),
+        max_bars=MAX_BARS,
+        method=METHOD,
+        saved_text=saved_text,
+        group_text=group_text,
         charts=[("kind", chart_bars(report, kind_text)), ("owner", chart_bars(report, owner_text))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
@@ -61,6 +76,7 @@ def render(report: Report) -> str:
         notes=summary.head_notes(report),
         nothing_read=summary.could_read_nothing(report),
         wasted=wasted_words(report),
+        basis=price_basis(report.idle, report.run.currency),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
@@ -90,20 +106,11 @@ def _asset(name: str) -> str:
 
 @cache
 def _template() -> Template:
-    page = Environment(
-        autoescape=True,
-        loader=PackageLoader("reaper.report", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "clean": clean_line,
-        "length": format_duration,
         "short": short_duration,
-        "money": format_usd,
-        "monthly": monthly_usd,
-        "moment": format_time,
+        "money": _shown_money,
+        "monthly": _shown_monthly,
         "owner": owner_text,
         "word": summary.action_word,
         "why": summary.outcome_reason,
@@ -111,7 +118,7 @@ def _template() -> Template:
         "release": summary.release_command,
         "note": summary.release_note,
     }
-    return page.get_template("report.html.j2")
+    return open_templates("reaper.report", filters).get_template("report.html.j2")
 
 
 class WordList:
@@ -138,6 +145,7 @@ def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
         "now": _epoch(run.finished_at),
         "keep": keep_tag(run.finished_at),
         "month": HOURS_A_MONTH,
+        "currency": [run.currency.code, run.currency.rate],
         "tags": [clean_line(key, MAX_LONG_TEXT) for key in run.report_tags],
         "states": states,
         "fields": fields,
@@ -156,9 +164,16 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=place)
 
 
-def monthly_usd(usd_per_hour: float) -> str:
+@pass_context
+def _shown_money(page: Context, usd: float) -> str:
+    """The amount in the report's currency."""
+    return format_usd(usd, currency=page["report"].run.currency)
+
+
+@pass_context
+def _shown_monthly(page: Context, usd_per_hour: float) -> str:
     """The page's one unit of money: `$2,056`, what it costs in a month."""
-    return format_usd(usd_per_hour * HOURS_A_MONTH)
+    return _shown_money(page, usd_per_hour * HOURS_A_MONTH)
 
 
 def wasted_words(report: Report) -> str:
@@ -184,6 +199,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = summary.progress_words(finding, run.mode)
     planned, outcome = summary.plan_and_outcome_reasons(finding)
+    price = finding.price or finding.host_share
     may_need_keeping, tags = verdict.state in {State.IDLE, State.UNKNOWN}, resource.tags
     return {
         "state": STATE_ORDER.index(verdict.state),
@@ -200,8 +216,9 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "owner": words(owner_text(finding)),
         "ownerSource": words(finding.owner.source, MAX_LONG_TEXT),
         "usd": round(finding.price.usd_per_hour, 6) if finding.price else None,
-        "priceSource": words(finding.price.source if finding.price else None),
-        "priceDate": words(finding.price.as_of if finding.price else None),
+        "priceSource": words(price.source if price else None),
+        "share": finding.host_share.usd_per_hour if finding.host_share else None,
+        "priceDate": words(price.as_of if price else None),
         "wasted": finding.wasted_usd,
         "idleFor": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
         "lastBusy": _epoch(verdict.last_busy),

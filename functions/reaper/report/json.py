@@ -13,9 +13,11 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Coverage, Evidence, Finding, Owner, Report
-from reaper.model import Memory, Rule
+from reaper.case import Coverage, Evidence, Finding, Owner, Price, Report
+from reaper.model import Memory, NextAction, Rule
 from reaper.policy import office_hours
+from reaper.savings.overview import Overview
+from reaper.savings.totals import Saved
 
 SCHEMA = 1
 
@@ -58,8 +60,16 @@ def _frame_json(report: Report) -> dict[str, Any]:
             "policy_sha256": run.policy_sha256,
             "paused_until": utc_text(run.pause.until) if run.pause else None,
             "report_tags": list(run.report_tags),
+            "budgets": [asdict(budget) for budget in run.budgets],
+            "currency": {name: value or None for name, value in asdict(run.currency).items()},
+            "cost": {
+                "metrics_requested": sum(row.metrics for row in report.coverage),
+                "calls": report.totals.calls,
+                "gb_seconds": run.gb_seconds,
+            },
         },
         "coverage": [_coverage_json(c) for c in report.coverage],
+        "savings": _savings_json(report.savings) if report.savings else None,
         "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
@@ -91,7 +101,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "tags": dict(resource.tags) if resource.tags is not None else None,
         "owner": _owner_json(finding.owner),
         "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
-        "price": {"source": finding.price.source, "as_of": finding.price.as_of} if finding.price else None,
+        "price": _price_json(finding.price) if finding.price else None,
+        "host_share": _price_json(finding.host_share) | {"usd_per_hour": finding.host_share.usd_per_hour}
+        if finding.host_share
+        else None,
         "wasted_usd": finding.wasted_usd,
         "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(finding.step.name),
         "step": finding.step.name.value,
@@ -99,6 +112,8 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "outcome": finding.outcome.result.value,
         "outcome_because": finding.outcome.because,
         "error": finding.outcome.error,
+        "next": next_json(finding.next) if finding.next else None,
+        "could": next_json(finding.could) if finding.could else None,
         "memory": _memory_json(finding.memory) if finding.memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
@@ -119,6 +134,16 @@ def _finite(value: Any) -> Any:
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
 
 
+def _savings_json(savings: Overview) -> dict[str, Any]:
+    return {name: _saved_json(saved) for name, saved in (("month_to_date", savings.month), ("last_30_days", savings.recent))}
+
+
+def _saved_json(saved: Saved) -> dict[str, Any]:
+    ours = saved.ours
+    sums = {"saved_usd": ours.saved_usd, "prompted_usd": saved.prompted.saved_usd, "unpriced_hours": ours.unpriced_hours}
+    return {"since": utc_text(saved.since), **sums}
+
+
 def _rule_json(rule: Rule) -> dict[str, Any]:
     """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
     hours = rule.hours
@@ -134,6 +159,15 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
 
 def _owner_json(owner: Owner) -> dict[str, Any]:
     return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
+
+
+def next_json(action: NextAction) -> dict[str, Any]:
+    """An action that may come."""
+    return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
+
+
+def _price_json(price: Price) -> dict[str, Any]:
+    return {"source": price.source, "as_of": price.as_of, "own": price.own}
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:
@@ -156,4 +190,5 @@ def _evidence_json(row: Evidence) -> dict[str, Any]:
         "peak": peak,
         "complete": row.complete,
         "busy_above": row.busy_above,
+        "seen_at": utc_text(row.seen_at),
     }

@@ -10,8 +10,9 @@ from reaper.duration import short_duration
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.text import clean_line, count_noun, format_usd, usd_cell
+from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
 
 
 def render(report: Report) -> str:
@@ -27,7 +28,7 @@ def render(report: Report) -> str:
         *_idle_table(report),
         _section("Unknown, never acted on", [f"- {_label(f)}: {_escaped(f.case.verdict.because)}" for f in report.unknown]),
         *_coverage_blocks(report),
-        f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
+        f"_{_escaped(price_basis(report.idle, report.run.currency), 300)} Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -35,8 +36,9 @@ def render(report: Report) -> str:
 def _headline(report: Report) -> str:
     if not report.idle:
         return "\n\n".join([f"**{summary.nothing_idle_text(report)}.**", *summary.access_remedies(report)])
-    sums, unpriced = report.totals, summary.unpriced_clause(report)
-    money = f"**{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month** at list price"
+    sums, unpriced, currency = report.totals, summary.unpriced_clause(report), report.run.currency
+    hour, month = (format_usd(usd, currency=currency) for usd in (sums.idle_usd_per_hour, sums.idle_usd_per_month))
+    money = f"**{hour} an hour, {month} a month**"
     return f"{money}{summary.acted_clause(report)}{f'; {unpriced}' if unpriced else ''}."
 
 
@@ -70,17 +72,17 @@ def _idle_table(report: Report) -> list[str]:
         return []
     hint, places = owners.hint(f.owner for f in report.idle), coverage_map.locations(report.findings)
     rows = [
-        "| $/hour | wasted | idle for | resource | kind | region | owner | why |",
+        f"| {report.run.currency.sign}/hour | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
-        *(_idle_row(f, places) for f in report.idle),
+        *(_idle_row(f, places, report.run.currency) for f in report.idle),
     ]
     return [_section("Idle", rows), f"{_escaped(hint, 500)}." if hint else ""]
 
 
-def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> str:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
-    price = usd_cell(finding.price.usd_per_hour if finding.price else None)
-    wasted = usd_cell(finding.wasted_usd)
+    price = usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
+    wasted = usd_cell(finding.wasted_usd, currency)
     length = short_duration(verdict.idle_for) if verdict.idle_for else ""
     cells = [
         price,
@@ -100,7 +102,7 @@ def _coverage_blocks(report: Report) -> list[str]:
         f"- **{gap.status}** {_escaped(gap.why, 500)}: {_escaped(gap.places, 500)}" for gap in coverage_map.coverage_gaps(report)
     ]
     whole = f"Coverage: all {len(report.cloud_rows)} complete."
-    failed = [f"- {_escaped(row.kind)}: {_escaped(row.error or '', 300)}" for row in report.own_failures]
+    failed = [f"- {_escaped(summary.failure_text(row), 500)}" for row in report.own_failures]
     return [_section("Coverage incomplete", gaps) or whole, _section("Failed", failed)]
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper.case import PLANNED, Case, Coverage, Finding, FinishedRun, Outcome, Report, Step
+from reaper.case import (
+    HOURS_A_MONTH,
+    PLANNED,
+    Case,
+    Coverage,
+    Finding,
+    FinishedRun,
+    Outcome,
+    Price,
+    Report,
+    Step,
+    money_of,
+)
 from reaper.coverage import (
     PlaceName,
     add_failure_row,
@@ -15,12 +27,14 @@ from reaper.coverage import (
     with_calls,
     with_replaced_rows,
 )
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import Memory, StepName
+from reaper.model import BudgetUse, Memory, State, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
+from reaper.policy.own_prices import Budget
+from reaper.savings.overview import Overview, read_overview
 
 FindingKey = tuple[str, str]
 """ID and name: some IDs occur more than once in a list."""
@@ -55,8 +69,8 @@ def _without_repeated_rows(rows: Iterable[Coverage]) -> list[Coverage]:
 
 
 def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
-    """The report of the run, finished now. An unreadable stop switch is a row, unless the ledger has one already."""
-    run, rows = decided.run, list(coverage)
+    """The report of the run, finished now. If the ledger can't be read, that is a row, unless it has one already."""
+    run, rows, findings = decided.run, list(coverage), tuple(findings)
     pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
     if pause and pause.unreadable_because:
         add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
@@ -69,8 +83,34 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         policy_sha256=run.policy_sha256,
         pause=pause,
         report_tags=tuple(context.policy.report.tags),
+        currency=context.policy.prices.shown_in,
+        budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
     )
-    return Report(run=finished, coverage=tuple(rows), findings=tuple(findings))
+    savings = _read_savings(context, rows)
+    return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)
+
+
+def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
+    """What the budget is about that is idle and wasn't acted on. What it may be about, because a price or size is unknown, has no price."""
+    idle = [f for f in findings if f.case.verdict.state is State.IDLE and not f.is_done]
+    matches = [(f, budget.match.matches(f.case.resource, f.price.usd_per_hour if f.price else None)) for f in idle]
+    money = money_of(f for f, fits in matches if fits is not False)
+    return BudgetUse(
+        name=budget.name,
+        usd_per_month=budget.usd_per_month,
+        idle_usd_per_month=round(money.usd_per_hour * HOURS_A_MONTH, 2),
+        unpriced=money.unpriced,
+    )
+
+
+def _read_savings(context: ConcludeContext, rows: list[Coverage]) -> Overview | None:
+    if context.ledger is None or context.notices_only:
+        return None
+    try:
+        return read_overview(context.ledger, context.policy.report.tags, context.clock())
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return None
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
@@ -85,7 +125,21 @@ def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[A
     for key, decision in decisions.items():
         if key not in findings:
             findings[key] = _decided_finding(decision, outcomes, steps)
-    return list(findings.values())
+    prices = {finding.case.resource.id.lower(): finding.price for finding in findings.values()}
+    return [_with_host_share(finding, prices) for finding in findings.values()]
+
+
+def _with_host_share(finding: Finding, prices: Mapping[str, Price | None]) -> Finding:
+    """With the part of its host's price that the resource accounts for, if both are known."""
+    resource = finding.case.resource
+    host = prices.get((resource.host_id or "").lower())
+    if host is None or resource.host_share is None:
+        return finding
+    usd, source = (
+        round(host.usd_per_hour * resource.host_share, 6),
+        f"{resource.host_share:.0%} of its host's price: {host.source}",
+    )
+    return replace(finding, host_share=replace(host, usd_per_hour=usd, source=source))
 
 
 def finding_key(case: Case) -> FindingKey:
@@ -107,7 +161,8 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps:
     outcome, step = outcomes.get(decision.case.resource.id, decision.outcome), decision.step
     if host := steps.get(outcome.host_id or ""):
         step = Step(name=host.name, because=outcome.because or "")
-    return finding_of(decision.reported_case, step, outcome)
+    finding = finding_of(decision.reported_case, step, outcome)
+    return finding if finding.is_done else replace(finding, next=decision.next, could=decision.could)
 
 
 def _undecided_finding(case: Case) -> Finding:

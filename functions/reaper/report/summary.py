@@ -9,11 +9,12 @@ from datetime import UTC
 from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage, Finding, HoldReason, Money, Report, money_of
-from reaper.model import Mode, Result, Role, State, Status, StepName
+from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.model import BudgetUse, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.report import coverage_map
-from reaper.text import clean_line, count_noun, first_few, format_usd
+from reaper.savings.overview import saved_text
+from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
 
 Item = TypeVar("Item")
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
@@ -66,7 +67,9 @@ def release_note(reason: HoldReason) -> str:
 def acted_clause(report: Report) -> str:
     """`, of which 2 acted on (saving $0.69/hour)`: those that are idle no more; empty if there are none."""
     acted = report.totals.acted
-    cost, saved = f"{format_usd(acted.usd_per_hour)}/hour", f"{format_usd(acted.saves_usd_per_hour)}/hour"
+    cost, saved = (
+        f"{format_usd(usd, currency=report.run.currency)}/hour" for usd in (acted.usd_per_hour, acted.saves_usd_per_hour)
+    )
     money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
     parts = [f"{acted.count} acted on" + (f" ({money})" if acted.saves_usd_per_hour else "")] if acted.count else []
     parts += [f"{acted.already} already stopped or gone"] if acted.already else []
@@ -102,8 +105,15 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was swept if nothing is there, and what it takes to prove more."""
-    return [*_swept_places(report), *_missing_setups(report)]
+    """Sentences below the headline: what was saved, budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
+    over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
+    return [*saved_notes(report), *over, *_swept_places(report), *_missing_setups(report)]
+
+
+def saved_notes(report: Report) -> list[str]:
+    """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
+    savings = report.savings
+    return [f"Saved this month: {saved_text(savings.month, report.run.currency)}."] if savings and savings.has_any else []
 
 
 def _swept_places(report: Report) -> Iterator[str]:
@@ -160,10 +170,58 @@ def tag_value(finding: Finding, key: str) -> str | None:
     return ", ".join(values) if values else None
 
 
+def budget_line(budget: BudgetUse, currency: Currency) -> str:
+    """`vision: idle resources cost $612 a month, over its budget of $500`."""
+    cost, limit = (format_usd(usd, currency=currency) for usd in (budget.idle_usd_per_month, budget.usd_per_month))
+    more = f", and {budget.unpriced} more: price unknown" if budget.unpriced else ""
+    return f"{clean_line(budget.name)}: idle resources cost {cost} a month, over its budget of {limit}{more}"
+
+
+def team_costs(report: Report, most: int) -> list[CostGroup]:
+    """What each value of the first key of `report.tags` costs, active or idle, most expensive first; none without such a key.
+
+    What is known to run nothing isn't counted, nor what its host's price includes.
+    """
+    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and _has_price(f))]
+    return groups_by_cost(billed, lambda f: team_name(f, report.run.report_tags[0]), most) if report.run.report_tags else []
+
+
+def team_name(finding: Finding, key: str) -> str:
+    """The value of that tag, `no team` if there is none, or that the tags couldn't be read."""
+    if finding.case.resource.tags is None:
+        return "tags couldn't be read"
+    return clean_line(tag_value(finding, key) or f"no {key}")
+
+
+def idle_money(findings: Iterable[Finding]) -> Money:
+    """What the idle ones of these cost."""
+    return money_of(f for f in findings if f.case.verdict.state is State.IDLE)
+
+
+def _has_price(finding: Finding) -> bool:
+    kind = registry.find_kind(finding.case.resource.kind)
+    return kind is None or kind.has_price
+
+
 def complete_count(report: Report) -> str:
     """`13 of 14`: how much of the coverage is complete."""
     rows = len(report.cloud_rows)
     return f"{rows - len(report.gaps)} of {rows}"
+
+
+def incomplete_line(report: Report) -> str:
+    """One line for someone who doesn't read the report at once: how many gaps and failures there are, and the first cause."""
+    gaps, failed = coverage_map.coverage_gaps(report), report.own_failures
+    counts = [f"{complete_count(report)} complete"] if gaps else []
+    counts += [f"{count_noun(len(failed), 'failure')} in the reaper itself"] if failed else []
+    first = f"{gaps[0].status}: {gaps[0].places}: {gaps[0].why}" if gaps else failure_text(failed[0])
+    return f"coverage incomplete: {', '.join(counts)}; first: {first}"
+
+
+def failure_text(row: Coverage) -> str:
+    """What failed in the reaper itself: `ledger: dynamodb:PutItem: refused`."""
+    missing = f" missing {row.missing}:" if row.missing else ""
+    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
 
 
 def has_news(report: Report) -> bool:
@@ -171,11 +229,12 @@ def has_news(report: Report) -> bool:
     return bool(report.idle or report.unknown or not report.is_complete)
 
 
-def exit_status(report: Report, fail_on: str | None) -> int:
-    """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
+def exit_status(report: Report, fail_on: str | None, fail_on_cost: float | None = None) -> int:
+    """0 complete, 1 complete and a limit matched, 3 coverage incomplete. `fail_on`: `idle`, any idle resource; `fail_on_cost`: idle dollars an hour."""
     if not report.is_complete:
         return 3
-    return 1 if fail_on == "idle" and report.idle else 0
+    is_costly = fail_on_cost is not None and bool(report.idle) and report.totals.idle_usd_per_hour >= fail_on_cost
+    return 1 if is_costly or (fail_on == "idle" and report.idle) else 0
 
 
 def action_groups(report: Report) -> list[ActionGroup]:

@@ -21,7 +21,8 @@ MIN_REASON_WIDTH = 40
 """A reason that has less room than this beside its row goes below it."""
 INDENT = 4
 """Blanks before a reason below its row."""
-RIGHT_ALIGNED = frozenset({"$/hour", "saves/hour", "wasted", "idle for"})
+RIGHT_ALIGNED = frozenset({"wasted", "idle for"})
+"""Besides these, what ends in `/hour`."""
 NAME_COLUMNS = frozenset({"resource", "owner", "where"})
 """Columns of names, which stay distinct."""
 KEPT_BELOW = ("kind", "where", "owner")
@@ -136,7 +137,11 @@ def _line(cells: Sequence[Text], names: Sequence[str], widths: Mapping[str, int]
     line = Text()
     for name, cell in zip(names, cells, strict=True):
         blank = " " * max(0, widths[name] - cell.cell_len)
-        line = Text.assemble(line, " " * COLUMN_GAP if line else "", *((blank, cell) if name in RIGHT_ALIGNED else (cell, blank)))
+        line = Text.assemble(
+            line,
+            " " * COLUMN_GAP if line else "",
+            *((blank, cell) if name in RIGHT_ALIGNED or name.endswith("/hour") else (cell, blank)),
+        )
     line.rstrip()
     return line
 

@@ -11,19 +11,22 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Coverage, Finding, HoldReason, Report
+from reaper.case import Finding, Report
 from reaper.duration import short_duration
-from reaper.model import NOTICES, Confidence, Resource, Result, Role, State, Status, Target
+from reaper.model import NOTICES, Confidence, HoldReason, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
+from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.table import REASON, WIDE, Row, print_lines, table_lines, wrap
-from reaper.text import clean_line, count_noun, format_usd, usd_cell
+from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
 
 Item = TypeVar("Item")
 STATE_COLORS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
 MIN_WIDTH = 44
 """The width that numbers and a name need."""
+MAX_TEAMS = 10
+SHARES_HINT = "In brackets: the share of its host's cost. The host's own line counts it."
 MAX_ROWS = 30
 """Rows of unknown resources; one missing permission can make all of them unknown."""
 IDLE_STAGES = (
@@ -60,15 +63,16 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
 def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
     for line in _head(report):
         yield from wrap(line, width)
-    places = coverage_map.locations(report.findings)
+    places, currency = coverage_map.locations(report.findings), report.run.currency
     for group in summary.action_groups(report):
         style = "bold red" if group.needs_attention else "bold"
         yield from title_lines(f"{group.title} ({len(group.findings)})", style)
         if group.holds:
-            yield from hold_lines(group.holds, lambda f: _action_row(f, places), width)
+            yield from hold_lines(group.holds, lambda f: _action_row(f, places, currency), width)
         else:
-            yield from _first_rows([_action_row(f, places) for f in group.findings], width)
+            yield from _first_rows([_action_row(f, places, currency) for f in group.findings], width)
     yield from _idle_table(report, places, width, explain)
+    yield from _team_table(report, width)
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
         yield from _first_rows([_unknown_row(f) for f in report.unknown], width)
@@ -94,7 +98,8 @@ def hold_lines(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item]
 def _head(report: Report) -> Iterator[Text]:
     sums = report.totals
     unpriced = f"  ({clause})" if (clause := summary.unpriced_clause(report)) else ""
-    hour, month, wasted = map(format_usd, (sums.idle_usd_per_hour, sums.idle_usd_per_month, sums.wasted_usd))
+    amounts = (sums.idle_usd_per_hour, sums.idle_usd_per_month, sums.wasted_usd)
+    hour, month, wasted = (format_usd(usd, currency=report.run.currency) for usd in amounts)
     money = f"{hour}/hour   {month}/month   {wasted} wasted"
     states = Text.assemble(*((f"{count} {state}   ", STATE_COLORS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit: nothing was changed" if not report.run.mode.writes else str(report.run.mode)
@@ -103,6 +108,8 @@ def _head(report: Report) -> Iterator[Text]:
     yield from (Text(f"  {line}") for line in (*summary.access_remedies(report), *summary.head_notes(report)))
     yield Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states)
     yield Text(f"Mode: {mode}   run {report.run.id}", style="dim")
+    if report.idle:
+        yield Text(price_basis(report.idle, report.run.currency), style="dim")
     if paused := paused_sentence(report.run.pause):
         yield Text(clean_line(paused, 300), style="bold red")
 
@@ -116,10 +123,33 @@ def _idle_table(report: Report, places: Mapping[tuple[Target, str], str], width:
     if not report.idle:
         return
     yield from title_lines(f"Idle, most expensive first ({len(report.idle)})")
-    yield from table_lines([_idle_row(f, places) for f in report.idle], IDLE_STAGES, width)
+    yield from table_lines([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES, width)
     yield from _closing_lines(report, width, explain)
     if hint := owners.hint(f.owner for f in report.idle):
         yield from wrap(Text(f"{hint}.", style="dim"), width)
+    if any(f.host_share for f in report.idle):
+        yield from wrap(Text(SHARES_HINT, style="dim"), width)
+
+
+def _team_table(report: Report, width: int) -> Iterator[Text]:
+    """What everything costs by the first key of `report.tags`."""
+    hour, rows = f"{report.run.currency.sign}/hour", []
+    key = clean_line(next(iter(report.run.report_tags), ""))
+    for group in summary.team_costs(report, MAX_TEAMS):
+        amounts = {"idle": summary.idle_money(group.findings), "all": group.money}
+        cells = {f"{name} {hour}": usd_cell(money.usd_per_hour, report.run.currency) for name, money in amounts.items()}
+        unpriced = f" ({group.money.unpriced}: price unknown)" if group.money.unpriced else ""
+        rows.append({**cells, "resources": f"{group.money.count}{unpriced}", key: group.name})
+    if rows:
+        yield from title_lines(f"Cost by {key}, idle or not")
+        yield from table_lines(rows, ((key, 20),), width)
+
+
+def _rate_cell(finding: Finding, currency: Currency) -> str:
+    """What it costs an hour, or in brackets its share of what its host costs."""
+    if share := finding.host_share:
+        return f"({usd_cell(share.usd_per_hour, currency)})"
+    return usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
 
 
 def _closing_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
@@ -144,11 +174,11 @@ def _notice_count(report: Report) -> str:
     return f"{line}, {len(lost)} couldn't be notified" if lost else line
 
 
-def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> Row:
+def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource, verdict = finding.case.resource, finding.case.verdict
     return {
-        "$/hour": usd_cell(finding.price.usd_per_hour if finding.price else None),
-        "wasted": format_usd(finding.wasted_usd, 0) if finding.wasted_usd is not None else "?",
+        f"{currency.sign}/hour": _rate_cell(finding, currency),
+        "wasted": format_usd(finding.wasted_usd, 0, currency) if finding.wasted_usd is not None else "?",
         "idle for": short_duration(verdict.idle_for) if verdict.idle_for else "",
         "resource": _name_cell(finding),
         "kind": clean_line(short_kind(resource.kind)),
@@ -177,11 +207,11 @@ def _first_rows(rows: Sequence[Row], width: int) -> Iterator[Text]:
         yield Text(f"... and {len(rows) - most} more", style="dim")
 
 
-def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str]) -> Row:
+def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource = finding.case.resource
     return {
         "action": summary.action_word(finding),
-        "$/hour": usd_cell(finding.case.usd_per_hour),
+        f"{currency.sign}/hour": usd_cell(finding.case.usd_per_hour, currency),
         "resource": _name_cell(finding),
         "kind": clean_line(short_kind(resource.kind)),
         **where_cell(places, resource),
@@ -228,9 +258,4 @@ def coverage_lines(report: Report, width: int) -> Iterator[Text]:
         yield from wrap(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), width, 2)
         yield from wrap(Text(gap.places, style="dim"), width, 4)
     for row in report.own_failures:
-        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), _failure_text(row)), width, 2)
-
-
-def _failure_text(row: Coverage) -> str:
-    missing = f" missing {row.missing}:" if row.missing else ""
-    return f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
+        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), width, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,10 +13,11 @@ from reaper.errors import SettingsError
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
 from reaper.planning import possible_actions
+from reaper.prices import price_basis
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, sign_link
-from reaper.text import tidy_line
+from reaper.text import DOLLARS, Currency, tidy_line
 
 LINK_VALID_FOR = timedelta(days=30)
 """How long a link is valid: longer than a holiday. The next notice brings a new link."""
@@ -26,10 +27,14 @@ MAX_NAME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """What signs links: the address of the page without its path (`base`), the keys, and where the random IDs come from."""
+    """What signs links: the address of the page without its path (`base`), the keys, and where the random IDs come from.
+
+    `currency`: that of the page.
+    """
 
     base: str
     keys: Keys
+    currency: Currency = DOLLARS
     new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
 
 
@@ -61,14 +66,25 @@ def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
 
 
 def open_visit(
-    signer: LinkSigner, now: datetime, address: str, is_owner: bool, tz: str, findings: Iterable[Finding]
+    signer: LinkSigner, now: datetime, address: str, is_owner: bool, tz: str, findings: Sequence[Finding]
 ) -> MailLinks | None:
     """The links of a mail to `address`; None if it is about nothing that can be kept. Stores nothing."""
     resources = tuple(_visit_resource(finding, now) for finding in findings if _may_be_kept(finding))
     if not resources:
         return None
-    new, end = signer.new_id(), now + LINK_VALID_FOR
-    visit = Visit(id=new, address=address, is_owner=is_owner, sent_at=now, expires=end, tz=tz, resources=resources)
+    new, end, currency = signer.new_id(), now + LINK_VALID_FOR, signer.currency
+    visit = Visit(
+        id=new,
+        address=address,
+        is_owner=is_owner,
+        sent_at=now,
+        expires=end,
+        tz=tz,
+        resources=resources,
+        currency=currency.code,
+        rate=currency.rate,
+        basis=price_basis(findings, currency),
+    )
     return MailLinks(visit=visit, address=link_address(signer.base, sign_link(new, end, signer.keys)))
 
 

@@ -11,18 +11,18 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from reaper.duration import format_duration
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
+from reaper.report.templates import open_templates
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
-from reaper.text import count_noun, format_time, format_usd
+from reaper.text import Currency, count_noun, format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -47,6 +47,7 @@ def form_page(
         visit=visit,
         form=form,
         now=now,
+        money=partial(format_usd, currency=shown_currency(visit)),
         rows=[(number, each, memories.get(each.id, Memory()), each in chosen) for number, each in numbered],
         choices=snooze_choices(chosen, visit, now),
         about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
@@ -144,7 +145,8 @@ def snooze_choices(chosen: Sequence[VisitResource], visit: Visit, now: datetime)
     most = max(days_for(MAX_DAYS, resource) for resource in visit.resources)
     choices = sorted({days for days in (1, 3, 7) if days < most} | {most})
     preset = max([days for days in choices if days <= 3], default=choices[0])
-    costs = {days: _cost_text(chosen, days) for days in choices}
+    currency = shown_currency(visit)
+    costs = {days: _cost_text(chosen, days, currency) for days in choices}
     return [
         Choice(days=days, label=_days_label(days), until=snooze_end(now, days), cost=costs[days], checked=days == preset)
         for days in choices
@@ -156,10 +158,15 @@ def days_for(days: int, resource: VisitResource) -> int:
     return max(1, min(days, resource.max_days, MAX_DAYS))
 
 
-def _cost_text(chosen: Sequence[VisitResource], days: int) -> str:
+def shown_currency(visit: Visit) -> Currency:
+    """What the page shows money in."""
+    return Currency(code=visit.currency, rate=visit.rate)
+
+
+def _cost_text(chosen: Sequence[VisitResource], days: int, currency: Currency) -> str:
     """`$101`, or `at least $101` if a price is unknown."""
     known = [24 * days_for(days, each) * each.usd_per_hour for each in chosen if each.usd_per_hour is not None]
-    return f"{'at least ' if len(known) < len(chosen) else ''}{format_usd(sum(known))}" if known else ""
+    return f"{'at least ' if len(known) < len(chosen) else ''}{format_usd(sum(known), currency=currency)}" if known else ""
 
 
 def snooze_end(now: datetime, days: int) -> datetime:
@@ -205,14 +212,4 @@ def _read_style() -> str:
 
 @cache
 def _page_template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    pages = Environment(
-        autoescape=True,
-        loader=PackageLoader("reaper.snooze", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters |= {"moment": format_time, "money": format_usd, "length": format_duration}
-    return pages.get_template("snooze.html.j2")
+    return open_templates("reaper.snooze", {}).get_template("snooze.html.j2")

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from reaper.errors import CloudError, Reason
+from reaper.ledger.rows import adapter
 from reaper.model import Account, Run, Target
 from reaper.workflow.store import ITEMS, RUN_PREFIX, RunStore
 
@@ -88,7 +86,7 @@ def _region_groups(account: Account) -> list[tuple[str, ...]]:
 
 def store_run(stored: StoredRun, store: RunStore) -> EngineState:
     """Write the run and its items. Returns what the engine has to carry: a repeated step may have listed something else. Raises CloudError."""
-    text = _adapter().dump_json(stored).decode()
+    text = adapter(StoredRun).dump_json(stored).decode()
     digest = sha256(text.encode()).hexdigest()
     store.create(f"{RUN_PREFIX}{digest}.json", text)
     store.write(ITEMS, json.dumps([_item_json(item) for item in stored.items()]))
@@ -106,7 +104,7 @@ def require_run(store: RunStore, engine: EngineState) -> StoredRun:
     if sha256(text.encode()).hexdigest() != engine.listed_sha256:
         raise _refused(f"{name} was changed since the run was listed")
     try:
-        stored = _adapter().validate_json(text)
+        stored: StoredRun = adapter(StoredRun).validate_json(text)
     except ValueError as error:
         raise CloudError(Reason.UNREADABLE, "workflow", f"{name} can't be read: {error}") from error
     if (stored.run.id, stored.execution, stored.run.policy_sha256) != (engine.run, engine.execution, engine.policy_sha256):
@@ -121,8 +119,3 @@ def _item_json(item: RunItem) -> Mapping[str, Any]:
 
 def _refused(because: str) -> CloudError:
     return CloudError(Reason.REFUSED, "workflow", because)
-
-
-@cache
-def _adapter() -> TypeAdapter[StoredRun]:
-    return TypeAdapter(StoredRun)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -19,9 +18,10 @@ from reaper.errors import SettingsError
 from reaper.model import Result
 from reaper.report import html
 from reaper.report import json as plain
+from reaper.savings.credit import Cause
+from reaper.savings.totals import Saved, saved_since
 from reaper.text import format_usd
-from reaper_sandbox.demo import savings, story_events
-from reaper_sandbox.demo.savings import RestPeriod
+from reaper_sandbox.demo import story_events, story_fleet
 from reaper_sandbox.demo.story_events import Scene
 from reaper_sandbox.demo.story_text import StoryPrinter
 from reaper_sandbox.demo.story_world import StoryWorld, story_world
@@ -87,13 +87,13 @@ def _play_scene(scene: Scene, world: StoryWorld, printer: StoryPrinter) -> None:
 
 
 def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None:
-    now = world.now
-    rested = savings.rest_periods(world.reports, world.restored)
+    with world.ledger() as ledger:
+        saved = saved_since(ledger, story_fleet.STORY_START, world.now)
     printer.print_line()
     printer.print_line("Two weeks later", "bold underline")
     for label, text in (
-        ("saved", _savings_text(rested, now)),
-        ("not counted", _unpriced_text(rested, now)),
+        ("saved", _savings_text(saved)),
+        ("not counted", _unpriced_text(saved)),
         ("actions", _action_counts_text(world.reports)),
         (
             "office hours",
@@ -106,20 +106,23 @@ def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None
         printer.print_line(f"  {label:<14}{text}")
 
 
-def _savings_text(rested: Iterable[RestPeriod], now: datetime) -> str:
+def _savings_text(saved: Saved) -> str:
     """The sum and its three largest parts."""
-    sums: dict[str, float] = {}
-    for rest in rested:
-        sums[rest.name] = sums.get(rest.name, 0.0) + (rest.usd(now) or 0.0)
+    sums = _sums_by_name((line.subject.name, line.saved_usd) for line in saved.lines if line.cause is Cause.OURS)
     most = ", ".join(f"{name} {format_usd(usd)}" for name, usd in sorted(sums.items(), key=lambda pair: -pair[1])[:3])
-    return f"{format_usd(sum(sums.values()))}: hours at rest times list price. Most of it: {most}"
+    return f"{format_usd(saved.ours.saved_usd)}: proven hours at rest times list price. Most of it: {most}"
 
 
-def _unpriced_text(rested: Iterable[RestPeriod], now: datetime) -> str:
-    hours: dict[str, float] = {}
-    for name, length in savings.unpriced_hours(rested, now):
-        hours[name] = hours.get(name, 0) + length
+def _unpriced_text(saved: Saved) -> str:
+    hours = _sums_by_name((line.subject.name, line.unpriced_hours) for line in saved.lines if line.unpriced_hours)
     return ", ".join(f"{length:,.0f} hours of {name}, price unknown" for name, length in hours.items()) or "nothing"
+
+
+def _sums_by_name(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for name, part in parts:
+        sums[name] = sums.get(name, 0.0) + part
+    return sums
 
 
 def _action_counts_text(reports: Iterable[Report]) -> str:

@@ -55,8 +55,7 @@ class Mail:
 class StoryWorld:
     """Both clouds, the clock, and the folder `home` with mails, manifests and ledger.
 
-    `seen_mails` are the mails already read, `restored` the restored resources with their times, `snapshots` the silent endpoints as they
-    were at the beginning.
+    `seen_mails` are the mails already read, `snapshots` the silent endpoints as they were at the beginning.
     """
 
     aws: Aws
@@ -65,7 +64,6 @@ class StoryWorld:
     now: datetime = story_fleet.STORY_START
     reports: list[Report] = field(default_factory=list)
     seen_mails: set[Path] = field(default_factory=set)
-    restored: list[tuple[str, datetime]] = field(default_factory=list)
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -159,7 +157,6 @@ class StoryWorld:
                 clock=lambda: self.now,
                 by=by,
             )
-            self.restored.append((name, self.now))
             return restore.restore_resource(self.id_of(name), context)
 
     def _session_for(self, target: Target) -> CloudSession:

@@ -124,7 +124,7 @@ class Stage:
             ledger=ledger,
             clock=lambda: NOW,
             require_lease=lambda: None,
-            inside=hints_inside(resource, Owners(), move, "r1", NOW),
+            inside=hints_inside(resource, {}, Owners(), move, "r1", NOW),
         )  # fmt: skip
 
     def stored_action(

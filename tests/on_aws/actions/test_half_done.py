@@ -12,8 +12,7 @@ from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, AwsDeployment, Killed, announced, finding, later, on_call
 from on_aws.actions.test_looks import MINIMUM, PART_MINIMUM, hosted
 from on_aws.conftest import DAY
-from reaper.case import Pause
-from reaper.model import Memory, Mode, Result, State, StepName
+from reaper.model import Memory, Mode, Pause, Result, State, StepName
 from reaper.pending import stop_switch
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES

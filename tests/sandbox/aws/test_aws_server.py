@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -163,9 +162,3 @@ def test_without_a_set_time_the_clock_is_real() -> None:
     server = Server()
     assert server.now.tzinfo is not None
     assert server.now <= server.now
-
-
-def test_without_moto_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "moto.moto_server.werkzeug_app", None)
-    with pytest.raises(ImportError, match=r"ml-idle-reaper\[demo\]"), Server():
-        pass

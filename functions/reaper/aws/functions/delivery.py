@@ -77,15 +77,15 @@ def _store_report(settings: Settings, report: Report) -> tuple[str | None, Setti
 
 
 def publish_figures(figures: Iterable[Figure], deployment: str) -> None:
-    """Print the figures, with the dimensions `service` and `stack`, and `kind` if they are about one. `deployment`: the stack's ARN."""
+    """Print the figures, with the dimensions `service` and `stack`, and `kind` or `tag` if they are about one. `deployment`: the stack's ARN."""
     rows = tuple(figures)
-    for kind in dict.fromkeys(figure.kind for figure in rows):
+    for kind, tag in dict.fromkeys((figure.kind, figure.tag) for figure in rows):
         metrics = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
-        for name, value in (("service", SERVICE), ("stack", stack_name(deployment)), ("kind", kind)):
+        for name, value in (("service", SERVICE), ("stack", stack_name(deployment)), ("kind", kind), ("tag", tag)):
             if value:
                 metrics.add_dimension(name=name, value=value)
         for figure in rows:
-            if figure.kind == kind:
+            if (figure.kind, figure.tag) == (kind, tag):
                 metrics.add_metric(name=figure.name, unit=figure.unit.value, value=figure.value)
         metrics.flush_metrics()
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from reaper import registry
 from reaper.aws.functions.delivery import deliver_report, logger
 from reaper.aws.functions.event import event_settings, is_batch, options_of
+from reaper.case import Report
 from reaper.errors import SettingsError
 from reaper.policy import file
 from reaper.report.json import report_json
@@ -51,11 +53,19 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if settings.workflow:
         return _start_workflow(settings.workflow, options, context.aws_request_id)
     source = file.load_policy(settings.policy)
-    report = run(settings, source, lambda: datetime.now(UTC), logger.info, deadline)
+    report = _with_gb_seconds(run(settings, source, lambda: datetime.now(UTC), logger.info, deadline), os.environ)
     stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
     answer = report_json(report)
     is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
     return answer if is_small else _answer_without_findings(answer, stored)
+
+
+def _with_gb_seconds(report: Report, environ: Mapping[str, str]) -> Report:
+    """The report with the memory of this function times the run's duration, which is nearly what Lambda bills."""
+    megabytes, length = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", ""), report.run.finished_at - report.run.started_at
+    if not megabytes.isdecimal():
+        return report
+    return replace(report, run=replace(report.run, gb_seconds=round(int(megabytes) / 1024 * length.total_seconds(), 1)))
 
 
 def _examine(settings: Settings) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
 from reaper.aws.kinds.sagemaker_endpoint.look import CloserLook
 from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.errors import CloudError
-from reaper.evidence import is_recent
+from reaper.evidence import is_recent, last_used
 from reaper.kind import Kind
 from reaper.model import Resource, StepName
 from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
@@ -46,29 +46,37 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Map
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk. Only silent endpoints are described, and then every signal that could show their use is read."""
-    variants = _recent_variants(cloud) if resources else {}
+    """Traffic of all in bulk, but of those known from an earlier sweep. Only silent endpoints are described, and then every signal that could
+    show their use is read.
+    """
+    unknown = [r for r in resources if r.id not in window.known]
+    variants = _recent_variants(cloud) if unknown else {}
     queries = {
-        r.id: look.traffic_queries(r.name, variants.get(r.name, ()))
-        for r in resources
-        if r.status not in {"Creating", "Deleting"}
+        r.id: look.traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
     }
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in resources], window)
+    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
     silent = []
     for resource in resources:
-        observation = Observation(resource=resource, readings=_to_readings(queries.get(resource.id, {}), traffic))
+        readings = window.known.get(resource.id) or _to_readings(queries.get(resource.id, {}), traffic)
+        observation = Observation(resource=resource, readings=readings)
         if settled := _settled_without_look(observation, window):
             yield settled
         else:
-            silent.append(resource)
+            silent.append(observation)
+    del queries, traffic  # the closer look needs the memory
     yield from _observe_silent(cloud, silent, window)
 
 
-def _observe_silent(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Each described, with its components, and all their signals in bulk."""
-    cached = window.read_cached([r.id for r in resources]) if resources else {}
-    first = list(cloud.map_concurrently(lambda resource: _look_closer(cloud, resource, cached.get(resource.id)), resources))
-    looks = look.with_endpoint_details(cloud, look.with_component_queries(cloud, first), window)
+def _observe_silent(cloud: CloudSession, silent: Sequence[Observation], window: Window) -> Iterator[Observation]:
+    """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
+    cached = window.read_cached([one.resource.id for one in silent]) if silent else {}
+    described: list[CloserLook] = []
+    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), silent):
+        if isinstance(closer, Observation):
+            yield closer
+        else:
+            described.append(closer)
+    looks = look.with_endpoint_details(cloud, look.with_component_queries(cloud, described), window)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
         yield _to_observation(one, _to_readings(one.queries, results), window)
@@ -96,11 +104,30 @@ def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
     return variants
 
 
-def _look_closer(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
+def _look_closer(
+    cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
+) -> CloserLook | Observation:
+    resource = observation.resource
     described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
     if isinstance(described, CloudError):
         return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
-    return described
+    return _settled_as_described(observation, described, window) or described
+
+
+def _settled_as_described(observation: Observation, closer: CloserLook, window: Window) -> Observation | None:
+    """The observation of what was used within the `idle_after` of the rule for what it turned out to run: no other signal can make it idle.
+
+    None for what has signals of another sort, or isn't steady.
+    """
+    endpoint, used = closer.described, last_used(observation)
+    if used is None or endpoint is None or endpoint.status != description.STEADY_STATUS:
+        return None
+    recent = None if endpoint.may_host_components or endpoint.is_asynchronous else window.recent_since_of(closer.resource)
+    return (
+        replace(observation, resource=closer.resource, to_cache=closer.to_cache)
+        if recent and used > recent.under_some_rule
+        else None
+    )
 
 
 def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
@@ -186,10 +213,12 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked.blocked_actions,
     parts_after=blocked.parts_after,
+    parts_anyway=blocked.parts_anyway,
     actions=blocked.ACTION_SPECS,
     details=EndpointDetails,
     commands={StepName.STOP: blocked.scale_in_command, StepName.DELETE: blocked.delete_command},
     console_url=console_url,
     keep_line=sagemaker.keep_line,
     price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
+    spares_known=True,
 )

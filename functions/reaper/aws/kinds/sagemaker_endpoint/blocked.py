@@ -146,13 +146,14 @@ class EndpointDetails:
     """What acting on an endpoint needs. `scale_in` is None until it was described.
 
     `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
-    next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
+    next scale-in; None if that isn't known. `parts_anyway`: what its autoscaling's minimum keeps. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
     `settings` and `numbers`: what may be changed about it, as read right before an action (`acting.live_settings`).
     """
 
     component_tags: sagemaker.TagsOfContained = field(default_factory=dict)
     scale_in: ScaleInPlan | None = None
     parts_after_stop: tuple[BilledPart, ...] | None = None
+    parts_anyway: tuple[BilledPart, ...] | None = None
     unrestorable: Blocked | None = None
     protected_inside: Mapping[StepName, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -179,6 +180,7 @@ def endpoint_details(
         component_tags=read_now,
         scale_in=replace(plan, blocked=plan.blocked or _blocked_without_copies(plan, rows)),
         parts_after_stop=_parts_after_scale_in(endpoint, plan),
+        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(region.autoscaling, resource.name)),
         unrestorable=_unrestorable(resource, endpoint, component_tags, rows, region.deleted_models),
         protected_inside=sagemaker.protected_inside(component_tags, now) | sagemaker.protected_inside(read_now, now),
     )
@@ -217,9 +219,13 @@ def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> t
     """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
     if plan.components:
         return ()
-    least = plan.first_variant
+    return _parts_at_most(endpoint, plan.first_variant)
+
+
+def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:
+    """What is paid for with at most so many instances of each variant."""
     fewer = [
-        replace(v, instances=tuple((size, min(count, least.get(v.name, count))) for size, count in v.instances))
+        replace(v, instances=tuple((size, min(count, most.get(v.name, count))) for size, count in v.instances))
         for v in endpoint.variants
     ]
     return billed_parts(replace(endpoint, variants=tuple(fewer)))
@@ -228,6 +234,12 @@ def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> t
 def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
     """What is still paid for after an action; None if that isn't known."""
     return details_of(resource).parts_after_stop if action is StepName.STOP else ()
+
+
+def parts_anyway(resource: Resource) -> tuple[BilledPart, ...] | None:
+    """What is still paid for once its autoscaling has scaled it in to its minimum."""
+    known = details_of(resource).parts_anyway
+    return resource.parts if known is None else known
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:

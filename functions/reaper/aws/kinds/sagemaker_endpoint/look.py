@@ -143,14 +143,17 @@ def with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], wind
     clear = [look for look in looks if look.described and not look.unknown_because]
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
     tags_by_name = tags.tags_by_name(cloud, "sagemaker:inference-component") if names else {}
-    region = _region_context(cloud, clear, names)
+    region = _region_context(cloud, clear, names, is_recheck=window.reads_in_full)
     return [_with_details(cloud, _with_component_descriptions(look, region), region, tags_by_name, window) for look in looks]
 
 
-def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Sequence[str]) -> RegionContext:
-    """The region's autoscaling if it matters, and the components of these names described."""
+def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Sequence[str], *, is_recheck: bool) -> RegionContext:
+    """The region's autoscaling if it matters, and the components of these names described. Right before an action it always does: it says
+    what of the saving isn't the reaper's.
+    """
     endpoints = [look.described for look in looks if look.described]
-    scaling = autoscaling.read_autoscaling_or_none(cloud) if any(map(needs_autoscaling, endpoints)) else Autoscaling()
+    is_needed = is_recheck or any(map(needs_autoscaling, endpoints))
+    scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
     replies = cloud.map_concurrently(lambda name: component.describe(cloud, name), names)
     rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
     needed = sagemaker.model_names(*(endpoint.config for endpoint in endpoints), *filter(None, rows.values()))

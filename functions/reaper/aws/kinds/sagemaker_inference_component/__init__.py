@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NAME = "sagemaker-inference-component"
 REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
 ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
+RESERVED_UNITS = ("NumberOfAcceleratorDevicesRequired", "MinMemoryRequiredInMb")
+"""What a copy reserves of an instance: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentComputeResourceRequirements.html"""
 HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 DescriptionOrError = dict[str, Any] | CloudError
 
@@ -76,22 +78,23 @@ def contained_resource(
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk; a description of every component on an endpoint that has a silent one.
+    """Traffic of all in bulk, but of those known from an earlier sweep; a description of every component on an endpoint that has a silent one.
 
     A component that was read alone brings its siblings, the others of its endpoint: adapters among them are part of it.
     """
     names = {r.name for r in resources}
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
-    queries = {r.name: _traffic_queries(r.name) for r in every}
-    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in every], window)
-    observations = {
-        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in every
-    }
+    observations = {r.name: Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
+    observations |= _first_looks(cloud, [r for r in every if r.id not in window.known], window)
     silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
-    whole = [query for name in silent for query in (*queries[name], *_heartbeat_queries(name))]
+    endpoints = {details_of(observations[name].resource).endpoint_name for name in silent}
+    # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
+    in_use = [r for r in every if window.known.get(r.id) and details_of(r).endpoint_name in endpoints]
+    observations |= _first_looks(cloud, in_use, window)
+    whole = [query for name in silent for query in (*_traffic_queries(name), *_heartbeat_queries(name))]
     results = metrics.fetch_metrics(cloud, whole, window)
     observations |= {name: replace(observations[name], readings=_all_readings(name, results)) for name in silent}
-    described = _describe_hosted(cloud, every, {details_of(observations[name].resource).endpoint_name for name in silent})
+    described = _describe_hosted(cloud, every, endpoints)
     closer = [
         _to_observation(observation, described, observations, window)
         if name in silent
@@ -100,6 +103,15 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
         if name in names
     ]
     yield from _with_region_facts(cloud, closer)
+
+
+def _first_looks(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, Observation]:
+    """The recent traffic of these, by name."""
+    queries = {r.name: _traffic_queries(r.name) for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in resources], window)
+    return {
+        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in resources
+    }
 
 
 def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
@@ -185,8 +197,38 @@ def _to_observation(
     if details.copies == 0:
         return replace(observation, free_because="it runs no copies right now")
     size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
-    sized = replace(observation, resource=replace(observation.resource, size=size))
+    share = _host_share(observation.resource, described, observations)
+    sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
     return _with_adapters(sized, described, observations, window)
+
+
+def _host_share(
+    resource: Resource, described: Mapping[str, DescriptionOrError], observations: Mapping[str, Observation]
+) -> float | None:
+    """Its share of what all components of its endpoint reserve: of accelerators if each reserves some, else of memory. None if a description is
+    missing, or if they run on several variants, which cost differently.
+    """
+    names = [resource.name, *(other.resource.name for other in _hosted_with(resource, observations))]
+    read = {name: row for name in names if (row := described.get(name)) is not None and not isinstance(row, CloudError)}
+    known = {name: row for name, row in read.items() if not base_component(row) and _copies(row) != 0}
+    if len(read) < len(names) or len({row.get("VariantName") for row in known.values()}) > 1:
+        return None
+    for unit in RESERVED_UNITS:
+        reserved = {name: _reserved(row, unit) for name, row in known.items()}
+        if all(reserved.values()):
+            return float(reserved[resource.name]) / sum(reserved.values())
+    return None
+
+
+def _reserved(row: Mapping[str, Any], unit: str) -> float:
+    """How much its copies reserve together; 0 if that isn't known."""
+    needs = (row.get("Specification") or {}).get("ComputeResourceRequirements") or {}
+    return float(needs.get(unit) or 0) * (_copies(row) or 0)
+
+
+def _copies(row: Mapping[str, Any]) -> int | None:
+    count: int | None = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
+    return count
 
 
 def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
@@ -200,7 +242,7 @@ def _with_description(observation: Observation, row: Mapping[str, Any]) -> Obser
         details=ComponentDetails(
             endpoint_name=details_of(resource).endpoint_name,
             is_described=True,
-            copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
+            copies=_copies(row),
             base_component=base_component(row),
             models=tuple(sorted(sagemaker.model_names(row))),
             unrestorable_because=blocked.component_unrestorable_because(row),
@@ -286,7 +328,7 @@ KIND = Kind(
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
     heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
-    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own, only a share of that",
     discover=discover,
     observe=observe,
     blocked_actions=blocked.blocked_actions,
@@ -296,4 +338,5 @@ KIND = Kind(
     console_url=console_url,
     keep_line=sagemaker.keep_line,
     has_price=False,
+    spares_known=True,
 )

@@ -163,7 +163,7 @@ KIND = Kind(
     actions={
         StepName.STOP: ActionSpec(
             participle="stopped",
-            effect="stops the instance; its volume stays and is still billed",
+            effect="stops the instance; its volume stays and is still billed, at a price that reports don't have (price unknown)",
             undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
             permissions=(*RECHECK_PERMISSIONS, "sagemaker:StopNotebookInstance"),
         ),

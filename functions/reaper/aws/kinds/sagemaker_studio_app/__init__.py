@@ -126,9 +126,9 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Map
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """`Busy` of all that run, in bulk; a description of each that was silent."""
-    running = [r for r in resources if r.status == "InService" and r.size != "system"]
+    running = [r for r in resources if r.status == "InService" and r.size != "system" and not window.known.get(r.id)]
     readings = sagemaker.busy_readings(cloud, running, window)
-    observations = [Observation(resource=r, readings=readings.get(r.id, ())) for r in resources]
+    observations = [Observation(resource=r, readings=window.known.get(r.id) or readings.get(r.id, ())) for r in resources]
     closer = list(cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations))
     owners = _space_owners(cloud) if any(o.indirect_evidence and o.resource.details.space_name for o in closer) else {}
     yield from (replace(observation, resource=with_space_owner(observation.resource, owners)) for observation in closer)
@@ -288,5 +288,6 @@ KIND = Kind(
     commands={StepName.STOP: shut_down_command},
     keep_line=sagemaker.keep_line,
     price_keys=("Studio-Notebook", "Studio-JupyterLab", "Studio-CodeEditor"),
+    spares_known=True,
     needs_setup="Busy (docs/busy.md)",
 )

@@ -6,7 +6,8 @@ Cost is `instanceType` times `sku.capacity`: https://learn.microsoft.com/azure/m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,10 @@ from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetai
 from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
-from reaper.azure.requests import inherited_tags, parse_row, parse_time, read_tags, region_key
+from reaper.azure.requests import Json, inherited_tags, parse_row, parse_time, read_tags, region_key
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.evidence import is_recent, merge_heartbeats
+from reaper.evidence import first_read_from, is_recent, merge_heartbeats
 from reaper.kind import ActionSpec, Command, Kind
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Reading, Window
@@ -52,16 +53,47 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Reads traffic and heartbeats of all in bulk; only what was silent is read again, at the source."""
-    observations = [_settled_by_state(Observation(resource=resource)) for resource in resources]
-    billed = [observation.resource for observation in observations if not observation.free_because]
-    sources = [MetricSource(id=resource.id, region=resource.region) for resource in billed]
+    """Reads the last hours of all in bulk. What was silent in them is read again, at the source, and its metrics over the whole window."""
+    observations = _with_all_readings(
+        cloud, [_settled_by_state(Observation(resource=resource)) for resource in resources], window
+    )
+    silent = [observation.resource.id for observation in observations if _needs_closer_look(observation, window)]
+    current = listing.list_current_rows(cloud, silent, [resource.id for resource in resources])
+    for observation in cloud.map_concurrently(lambda before: _look_closer(cloud, before, current, window), observations):
+        is_gone = observation.is_gone
+        yield observation if is_gone else replace(observation, resource=with_autoscale(cloud, observation.resource))
+
+
+def _with_all_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> list[Observation]:
+    """The observations with their readings, those that are free apart. Of what was used in the last hours, the readings begin there, unless
+    all of its region fits into one call.
+    """
+    billed = [one for one in observations if not one.free_because]
+    large = {region for region, count in Counter(one.resource.region for one in billed).items() if count > metrics.MAX_RESOURCES}
+    starts = {
+        one.resource.id: first_read_from(one.resource, window)
+        if one.resource.region in large and not azureml.is_settled(one)
+        else window.start
+        for one in billed
+    }
+    in_full = [one for one in observations if starts.get(one.resource.id) == window.start]
+    others = [one for one in observations if starts.get(one.resource.id, window.start) > window.start]
+    since = min((starts[one.resource.id] for one in others), default=window.start)
+    first = list(_with_readings(cloud, others, replace(window, start=since)))
+    # An incomplete reply proves nothing, and a second one wouldn't make it whole.
+    silent = [one for one in first if _needs_closer_look(one, window) and all(reading.complete for reading in one.readings)]
+    read = {one.resource.id: one for one in (*first, *_with_readings(cloud, [*in_full, *silent], window))}
+    return [read.get(one.resource.id, one) for one in observations]
+
+
+def _with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
+    sources = [MetricSource(id=one.resource.id, region=one.resource.region) for one in observations]
     results = metrics.fetch_metrics(
         cloud, sources, TRAFFIC_QUERY, window, is_gone=lambda resource_id: listing.is_gone(cloud, resource_id)
     )
-    for observation in cloud.map_concurrently(lambda before: _look_closer(cloud, before, results, window), observations):
-        is_gone = observation.is_gone
-        yield observation if is_gone else replace(observation, resource=with_autoscale(cloud, observation.resource))
+    for one in observations:
+        is_gone = one.resource.id.lower() in results.gone_ids
+        yield replace(one, is_gone=True) if is_gone else replace(one, readings=_to_readings(one.resource, results))
 
 
 def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
@@ -114,25 +146,23 @@ def _settled_by_state(observation: Observation) -> Observation:
     return observation
 
 
-def _look_closer(cloud: CloudSession, observation: Observation, results: MetricResults, window: Window) -> Observation:
-    resource = observation.resource
-    if observation.free_because:
-        return observation
-    if resource.id.lower() in results.gone_ids:
-        return replace(observation, is_gone=True)
-    observation = replace(observation, readings=_to_readings(resource, results))
-    if observation.changing_because or observation.unknown_because:
-        return observation
-    if is_recent(observation, window):
-        return replace(observation, unknown_because=azureml.TOO_RECENT)
-    return _read_again(cloud, observation)
+def _needs_closer_look(observation: Observation, window: Window) -> bool:
+    return not (observation.is_gone or azureml.is_settled(observation) or is_recent(observation, window))
 
 
-def _read_again(cloud: CloudSession, observation: Observation) -> Observation:
+def _look_closer(cloud: CloudSession, observation: Observation, current: Mapping[str, Json], window: Window) -> Observation:
+    if _needs_closer_look(observation, window):
+        return _read_again(cloud, observation, current)
+    if observation.is_gone or azureml.is_settled(observation):
+        return observation
+    return replace(observation, unknown_because=azureml.TOO_RECENT)
+
+
+def _read_again(cloud: CloudSession, observation: Observation, current: Mapping[str, Json]) -> Observation:
     """The same about the deployment as the source itself describes it now."""
     listed = observation.resource
     try:
-        fresh = _resource_now(cloud, listed)
+        fresh = _resource_now(cloud, listed, current)
     except CloudError as error:
         if error.operation == listing.READ_DEPLOYMENTS and error.reason is Reason.GONE:
             return replace(observation, is_gone=True)
@@ -144,8 +174,8 @@ def _read_again(cloud: CloudSession, observation: Observation) -> Observation:
     return _with_endpoint_state(_settled_by_state(replace(observation, resource=replace(fresh, id=listed.id, name=listed.name))))
 
 
-def _resource_now(cloud: CloudSession, listed: Resource) -> Resource:
-    row, endpoint = listing.read_deployment_and_endpoint(cloud, listed.id)
+def _resource_now(cloud: CloudSession, listed: Resource, current: Mapping[str, Json]) -> Resource:
+    row, endpoint = listing.read_deployment_and_endpoint(cloud, listed.id, current)
     siblings = frozenset(listed.details.siblings)
     deployment = Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
     return parse_row(listing.READ_DEPLOYMENTS, row, lambda row: deployment_resource(cloud, deployment))

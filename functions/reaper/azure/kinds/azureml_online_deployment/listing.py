@@ -6,11 +6,13 @@ https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reaper.azure import workspaces
@@ -41,6 +43,9 @@ READ_ENDPOINTS, READ_DEPLOYMENTS = f"{ENDPOINT_ROOT}/read", f"{DEPLOYMENT_ROOT}/
 PERMISSIONS = (*WORKSPACE_PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
 GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 REQUIRED_KEYS = ("id", "name", "properties")
+PAGE_LENGTH = 30
+"""The number of rows that a page of a list is expected to have. It only decides how something is read."""
+EMPTY: Mapping[str, Json] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +82,44 @@ def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
     yield from _join(endpoints, deployments, spaces)
 
 
-def read_deployment_and_endpoint(cloud: CloudSession, deployment_id: str) -> tuple[Json, Json]:
-    """A deployment and its endpoint as they are now, from the source itself. Raises CloudError."""
+def read_deployment_and_endpoint(
+    cloud: CloudSession, deployment_id: str, current: Mapping[str, Json] = EMPTY
+) -> tuple[Json, Json]:
+    """A deployment and its endpoint as they are now, from the source itself unless `current` has them. Raises CloudError."""
     above = endpoint_id(deployment_id)
-    row = read_deployment(cloud, deployment_id)
-    return row, cloud.read_once(("endpoint", above.lower()), lambda: read_endpoint(cloud, above))
+    row = current.get(deployment_id.lower()) or read_deployment(cloud, deployment_id)
+    return row, current.get(above.lower()) or cloud.read_once(("endpoint", above.lower()), lambda: read_endpoint(cloud, above))
+
+
+def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterable[str]) -> dict[str, Json]:
+    """The `silent` deployments and their endpoints as they are now, by ID in lower case, as far as lists take fewer calls than reading each.
+
+    `listed`: the IDs of all deployments. What a list doesn't show, or what fails, is left out: it is read alone, which reports the failure.
+    """
+    rows: dict[str, Json] = {}
+    wanted, known = set(silent), set(listed)
+    for permission, collection in ((READ_DEPLOYMENTS, "deployments"), (READ_ENDPOINTS, "onlineEndpoints")):
+        keys = {one.lower() for one in wanted}
+        paths = [f"{above}/{collection}" for above in _parents_to_list(wanted, known, collection.lower())]
+        for found in cloud.map_concurrently(partial(_list_quietly, cloud, permission), paths):
+            rows |= {key: row for key, row in found.items() if key in keys}
+        wanted, known = ({endpoint_id(one) for one in ids} for ids in (wanted, known))
+    return rows
+
+
+def _parents_to_list(wanted: Iterable[str], known: Iterable[str], collection: str) -> Iterator[str]:
+    """The IDs of the parents whose collection takes fewer calls to list than its `wanted` members take to read."""
+    parents = {_id_above(one, collection): one[: len(_id_above(one, collection))] for one in wanted}
+    counts = Counter(_id_above(one, collection) for one in {one.lower() for one in wanted})
+    lengths = Counter(_id_above(one, collection) for one in {one.lower() for one in known})
+    return (above for key, above in parents.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH))
+
+
+def _list_quietly(cloud: CloudSession, permission: str, path: str) -> dict[str, Json]:
+    with suppress(CloudError):
+        rows = cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=lambda error: None)
+        return {row["id"].lower(): row for row in rows}
+    return {}
 
 
 def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:

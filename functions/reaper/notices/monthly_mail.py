@@ -1,0 +1,106 @@
+"""The mail about a past month, for admins: what was saved, what is still idle, and what comes next. It is sent once, in the first run of a month."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from reaper.case import Coverage, Report
+from reaper.coverage import failure_row
+from reaper.errors import ReaperError
+from reaper.ledger.update import update_row
+from reaper.notices.admin_summary import MAX_ROWS, idle_text
+from reaper.notices.channels import delivery
+from reaper.notices.context import NoticeRound, attempt
+from reaper.notices.forecast import NoticeContext
+from reaper.notices.item import kind_title
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
+from reaper.notices.sending import channel_failures
+from reaper.prices import price_basis
+from reaper.report.coming import coming_actions, coming_sentence
+from reaper.savings.book import read_saved, read_trend
+from reaper.savings.overview import METHOD, group_text, grouping, saved_text
+from reaper.savings.totals import TAG_PREFIX, Saved, Sum, summarize
+from reaper.text import Currency, format_usd, tidy_line
+
+MONTHLY_ROW, MONTH_COLUMN = "monthly", "month"
+"""The row of the ledger with the last month that a mail was about, or that needed none."""
+
+
+def past_month(now: datetime, tz: str) -> tuple[datetime, datetime]:
+    """The first moment of that zone's last whole month, and its end."""
+    until = now.astimezone(ZoneInfo(tz)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return (until - timedelta(days=1)).replace(day=1), until
+
+
+def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound) -> list[Coverage]:
+    """Send it if the policy asks for it and it's due. Returns a row for each channel that refused it, and for a ledger that failed.
+
+    There is none about a month of which the ledger has nothing, such as the one before the first run.
+    """
+    policy, ledger = mails.context.policy, mails.ledger
+    if not policy.notices.monthly or mails.lost:
+        return []
+    begin, end = past_month(mails.now, policy.owners.tz)
+    month, since, until = f"{begin:%Y-%m}", begin.astimezone(UTC), end.astimezone(UTC)
+    # A later month was written by a wrong clock, or by one that is slightly ahead of this one.
+    latest = f"{past_month(mails.now + timedelta(days=1), policy.owners.tz)[0]:%Y-%m}"
+    try:
+        if month <= ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") <= latest:
+            return []
+        rows = read_saved(ledger, since, until)
+        saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
+        is_news = bool(saved["kind"].lines or (report.idle and read_trend(ledger, since, until)))
+    except ReaperError as error:
+        return [failure_row("ledger", error)]
+    deliveries = []
+    if is_news:
+        message = monthly_message(report, saved, begin, replace(notices, audience=Audience.ADMINS))
+        mails.context.before_message()
+        deliveries = delivery.deliver_all([message], mails.context.channels)
+    failures = channel_failures(deliveries)
+    if not deliveries or any(sent.receipt for sent in deliveries):
+        errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, lambda _: {MONTH_COLUMN: month}, mails.now))
+        failures += [failure_row("ledger", error) for error in errors]
+    return failures
+
+
+def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext) -> Message:
+    """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now."""
+    whole, coming = saved["kind"], coming_actions(report.findings)
+    name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
+    subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
+    text, html = render_mail(
+        "monthly",
+        subject=subject,
+        month=name,
+        total=total,
+        saved=saved_text(whole, context.currency),
+        prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
+        idle=idle,
+        groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
+        coming=coming,
+        comes=coming_sentence(coming, report.run.mode, context.rate, context.owners.tz),
+        context=context,
+        run=report.run,
+        method=METHOD,
+        basis=price_basis(report.findings, context.currency),
+    )
+    return Message(
+        to=context.owners.fallback or "",
+        subject=tidy_line(subject, MAX_SUBJECT, joiners=False),
+        text=text,
+        html=html,
+        audience=Audience.ADMINS,
+        attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
+    )
+
+
+def _group_lines(groups: Sequence[Sum], currency: Currency) -> list[tuple[str, str]]:
+    """Each of the largest groups with what it saved, and the others together."""
+    most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
+    first, rest = groups[:most], groups[most:]
+    others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest), currency=currency))] if rest else []
+    return [*((tidy_line(kind_title(group.key), 60), group_text(group, currency)) for group in first), *others]

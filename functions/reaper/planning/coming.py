@@ -1,0 +1,106 @@
+"""What comes next for an idle resource: which action the policy leads to, from when on, what it saves and what blocks it. Pure.
+
+A date assumes that a notice is accepted now and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
+enforcement would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from reaper import idle_period, registry
+from reaper.case import Blocked, Case, Step
+from reaper.duration import format_duration
+from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
+from reaper.planning import dates, reasons
+from reaper.planning.possible_actions import (
+    WANTED_ACTIONS,
+    is_proven_enough,
+    is_unconfirmed,
+    manual_start_at,
+    may_act,
+    strongest_action,
+)
+from reaper.policy import office_hours
+from reaper.text import DOLLARS, Currency, format_usd
+
+
+def next_action(
+    case: Case, memory: Memory, now: datetime, blocked: Step | None = None, currency: Currency = DOLLARS
+) -> NextAction | None:
+    """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
+
+    `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
+    `currency`: that of amounts in sentences.
+    """
+    wanted = WANTED_ACTIONS.get(case.rule.action, ())
+    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
+    if not wanted or not may_act(case):
+        return None
+    action = strongest_action(case, now)
+    if action is None:
+        wished = next((name for name in wanted if name in case.blocked), wanted[0])
+        return _next(case, wished, None, _blocked_because(case, wished, currency))
+    due = dates.action_due_at(case, memory, now)
+    if blocked:
+        held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
+        return _next(case, action, held_since, blocked.because)
+    waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
+    if waits:
+        return _next(case, action, None, waits)
+    if due is None:
+        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
+        return _next(case, action, dates.earliest_action_at(case, now), first_notice)
+    return _next(case, action, _outside_hours(case, max(due, now), now), None)
+
+
+def possible_action(case: Case, now: datetime) -> NextAction | None:
+    """The best that its kind could do about an idle resource, whatever the policy; None if its kind only notifies.
+
+    An action that is possible comes before one of which the sweep didn't read enough, and that before one that is blocked; then what saves most;
+    then a stop.
+    """
+    options = [(name, blocked) for name, blocked in case.blocked.items() if name in ENDING_ACTIONS]
+    if not options or case.verdict.state is not State.IDLE:
+        return None
+    name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
+    return _next(case, name, None if blocked else dates.earliest_action_at(case, now), blocked.because if blocked else None)
+
+
+def _rank(name: StepName, blocked: Blocked | None, saves: Mapping[StepName, float]) -> tuple[bool, bool, float, bool]:
+    return blocked is None, blocked is not None and blocked.not_read, saves.get(name, 0.0), name is StepName.STOP
+
+
+def _next(case: Case, action: StepName, at: datetime | None, because: str | None) -> NextAction:
+    return NextAction(step=action, at=at, saves_usd_per_hour=case.saves_usd_per_hour.get(action), blocked_because=because)
+
+
+def _blocked_because(case: Case, action: StepName, currency: Currency) -> str:
+    """Why nothing that the policy allows is possible, and what would be."""
+    if not is_proven_enough(case):
+        return _unproven_because(case)
+    blocked = case.blocked.get(action)
+    if blocked is None:
+        return "the reaper can't stop or delete resources of its kind"
+    if action is not StepName.STOP or StepName.DELETE not in case.blocked or case.blocked[StepName.DELETE] is not None:
+        return blocked.because
+    saves = case.saves_usd_per_hour.get(StepName.DELETE)
+    return f"{blocked.because}; delete {f'would save {format_usd(saves, currency=currency)} an hour' if saves else 'is possible'}"
+
+
+def _unproven_because(case: Case) -> str:
+    kind = registry.find_kind(case.resource.kind)
+    if case.verdict.confidence is Confidence.LIKELY and kind and kind.needs_setup:
+        return f"the evidence is indirect; needs {kind.needs_setup} for proof"
+    return "the evidence is indirect, and its rule doesn't set act_on: likely"
+
+
+def _outside_hours(case: Case, at: datetime, now: datetime) -> datetime:
+    """The time, or later: not within office hours, nor while a start outside them is respected."""
+    hours: Hours | None = case.rule.hours
+    if hours is None:
+        return at
+    if started := manual_start_at(case, now):
+        at = max(at, started + hours.override)
+    return office_hours.next_close(hours, at) or at if office_hours.is_open(hours, at) else at

@@ -1,0 +1,211 @@
+"""The rows of savings in the ledger, each of them one JSON text.
+
+What still runs is under its target, `saving#<target>`. What was credited is under its month, `saved#<yyyy-mm>`: a row for each resource and
+cause, with each action's rate and the stretches of time that count. Adding a stretch twice changes nothing, so a conclude may be repeated.
+`trend#<yyyy-mm>` has a row for each day, target and kind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from reaper.case import Price
+from reaper.errors import CloudError, Reason
+from reaper.ledger.ledger import Ledger, comparable_id, target_text
+from reaper.ledger.rows import adapter, sortable_time, valid_version
+from reaper.ledger.store import AtVersion, Category, Key, Row
+from reaper.ledger.update import write_until_accepted
+from reaper.model import StepName, Target
+from reaper.savings.credit import Cause, Saving, Span, Subject
+
+Noun = TypeVar("Noun")
+COLUMN = "facts"
+YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
+"""What the times and rates of a readable row are within."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedAction:
+    """What one action saved: its rate, None if a price is unknown, and the times that count, oldest first, each from one second since 1970 to
+    another.
+    """
+
+    action: StepName
+    at: datetime
+    rate: Price | None
+    spans: tuple[tuple[int, int], ...] = ()
+
+    def hours(self, since: datetime, until: datetime) -> float:
+        """The hours that count of a stretch of time."""
+        begin, end = since.timestamp(), until.timestamp()
+        return sum(max(0.0, min(last, end) - max(first, begin)) for first, last in self.spans) / 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRow:
+    """What the actions on one resource saved, for one cause."""
+
+    subject: Subject
+    cause: Cause
+    actions: tuple[SavedAction, ...] = ()
+
+
+class OpenRow(NamedTuple):
+    """A saving that still runs, as stored."""
+
+    key: Key
+    saving: Saving
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendDay:
+    """One day of a kind in one target, by the day's last complete look. The dollars are those of idle resources with a price."""
+
+    day: str
+    target: Target
+    kind: str
+    resources: int
+    idle: int
+    unpriced_idle: int
+    idle_usd_per_hour: float
+
+
+def read_open(ledger: Ledger, target: Target) -> tuple[list[OpenRow], list[CloudError]]:
+    """The savings that still run in a target, and the errors of rows that can't be read. Raises CloudError if the ledger fails."""
+    found: list[OpenRow] = []
+    errors: list[CloudError] = []
+    for row in ledger.store.query(Category.SAVING, target_text(target)):
+        try:
+            found.append(OpenRow(row.key, _parsed(Saving, row), valid_version(row.version, row.key.name)))
+        except CloudError as error:
+            errors.append(error)
+    return found, errors
+
+
+def add_open(ledger: Ledger, saving: Saving, now: datetime) -> None:
+    """Store a saving that has just begun, unless it is there already."""
+    began = saving.cause if saving.cause is Cause.PROMPTED else sortable_time(saving.at)
+    key = Key(Category.SAVING, target_text(saving.subject.target), f"{comparable_id(saving.subject.id)}#{began}")
+    _put(ledger, key, saving, 0, now)
+
+
+def replace_open(ledger: Ledger, row: OpenRow, saving: Saving | None, now: datetime) -> None:
+    """Store a saving after a look, or remove it if it has ended (None). If another writer came first, that one's stays: the next look goes on from there."""
+    if saving is None:
+        ledger.store.delete(row.key)
+    elif saving != row.saving:
+        _put(ledger, row.key, saving, row.version, now)
+
+
+def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: datetime) -> list[CloudError]:
+    """Add these times to the rows of their months. Returns the errors of rows that can't be read. Raises CloudError if the ledger fails."""
+    errors: list[CloudError] = []
+    by_key: dict[Key, list[tuple[Saving, Span]]] = defaultdict(list)
+    for saving, span in credited:
+        for month, part in _by_month(span):
+            by_key[Key(Category.SAVED, month, f"{comparable_id(saving.subject.id)}#{saving.cause}")].append((saving, part))
+    stored = ledger.store.get_many(list(by_key))
+    for key, new in by_key.items():
+        try:
+            _add_to_row(ledger, key, new, stored.get(key), now)
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            errors.append(error)
+    return errors
+
+
+def _add_to_row(ledger: Ledger, key: Key, new: Sequence[tuple[Saving, Span]], known: Row | None, now: datetime) -> None:
+    first = [known]
+
+    def attempt() -> bool | None:
+        row = first.pop() if first else ledger.store.get(key)
+        before = _parsed(SavedRow, row) if row else None
+        after = before or SavedRow(subject=new[0][0].subject, cause=new[0][0].cause)
+        for saving, span in new:
+            after = _with_credit(after, saving, span)
+        version = valid_version(row.version, key.name) if row else 0
+        return after == before or _put(ledger, key, after, version, now) or None
+
+    write_until_accepted(attempt, f"the savings of {key.name}")
+
+
+def _with_credit(row: SavedRow, saving: Saving, new: Span) -> SavedRow:
+    """The row with that time. Times that overlap or follow each other become one."""
+    by_time = {action.at: action for action in row.actions}
+    known = by_time.get(saving.at) or SavedAction(action=saving.action, at=saving.at, rate=saving.rate)
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted([*known.spans, (int(new.since.timestamp()), int(new.until.timestamp()))]):
+        joins = bool(spans) and first <= spans[-1][1]
+        spans[-1:] = [(spans[-1][0], max(spans[-1][1], last))] if joins else [*spans[-1:], (first, last)]
+    by_time[saving.at] = replace(known, spans=tuple(spans))
+    return replace(row, subject=saving.subject, actions=tuple(by_time[at] for at in sorted(by_time)))
+
+
+def read_saved(ledger: Ledger, since: datetime, until: datetime) -> list[SavedRow]:
+    """What was credited in the months from `since` to `until`, one query a month. Raises CloudError, also for a row that can't be read."""
+    return [_parsed(SavedRow, row) for month in months(since, until) for row in ledger.store.query(Category.SAVED, month)]
+
+
+def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None:
+    """Store these days; a later look of the day replaces an earlier one."""
+    for day in days:
+        key = Key(Category.TREND, day.day[:7], f"{day.day[8:]} {target_text(day.target)} {day.kind}")
+        ledger.store.put(key, _columns(day), sortable_time(now))
+
+
+def read_trend(ledger: Ledger, since: datetime, until: datetime) -> list[TrendDay]:
+    """The days from `since` to `until`, oldest first. Raises CloudError."""
+    first, last = (moment.astimezone(UTC).date().isoformat() for moment in (since, until))
+    stored = [row for month in months(since, until) for row in ledger.store.query(Category.TREND, month)]
+    return [day for row in stored if first <= (day := _parsed(TrendDay, row)).day <= last]
+
+
+def months(since: datetime, until: datetime) -> list[str]:
+    """The months, in UTC, that a stretch of time touches: `2026-11`."""
+    first, last = ((moment.year * 12 + moment.month - 1) for moment in (since.astimezone(UTC), until.astimezone(UTC)))
+    return [f"{number // 12}-{number % 12 + 1:02d}" for number in range(first, last + 1)]
+
+
+def _by_month(span: Span) -> Iterator[tuple[str, Span]]:
+    begins = [datetime.fromisoformat(f"{month}-01T00:00:00+00:00") for month in months(*span)]
+    for since, until in zip([span.since, *begins[1:]], [*begins[1:], span.until], strict=True):
+        if since < until:
+            yield f"{since.astimezone(UTC):%Y-%m}", Span(since, until)
+
+
+def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: datetime) -> bool:
+    columns = {"id": noun.subject.id} | _columns(noun)
+    return ledger.store.put(key, columns, sortable_time(now), AtVersion(version=version))
+
+
+def _columns(noun: Any) -> dict[str, str]:
+    form: Any = type(noun)
+    return {COLUMN: adapter(form).dump_json(noun, exclude_defaults=True).decode()}
+
+
+def _parsed(noun: type[Noun], row: Row) -> Noun:
+    form: Any = noun
+    try:
+        parsed: Noun = adapter(form).validate_json(row.texts.get(COLUMN, ""))
+        _require_sane(parsed)
+    except ValueError as error:
+        because = f"the ledger's row of savings {row.key.name} can't be read"
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
+    return parsed
+
+
+def _require_sane(noun: Any) -> None:
+    """Raises ValueError for a time or a rate that no run writes, and that can't be compared, moved or added up."""
+    counted: Sequence[Saving | SavedAction] = [noun] if isinstance(noun, Saving) else getattr(noun, "actions", ())
+    for each in counted:
+        moments = [value for field in fields(each) if isinstance(value := getattr(each, field.name), datetime)]
+        if any(moment.utcoffset() is None or moment.year not in YEARS for moment in moments):
+            raise ValueError(f"{moments} aren't times of a saving")
+        if each.rate and not 0 <= each.rate.usd_per_hour < MAX_USD_PER_HOUR:
+            raise ValueError(f"{each.rate.usd_per_hour} isn't a rate")

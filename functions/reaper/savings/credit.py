@@ -1,0 +1,330 @@
+"""How one saving is counted from look to look. Pure.
+
+A saving begins with an action of the reaper's, or with a stop that a notice prompted. Time is credited between two complete looks if both show
+the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed it between them. So its rate stays that of
+the action: the list price before it, without what the action left. What can't be proven isn't credited.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from reaper import idle_period
+from reaper.case import Case, Finding, Price
+from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
+from reaper.planning.possible_actions import CONFIRM_WITHIN
+
+Parts = tuple[BilledPart, ...] | None
+
+
+class Cause(StrEnum):
+    """Why something stopped costing money: an action of the reaper's, or its owner after a notice."""
+
+    OURS = "ours"
+    PROMPTED = "prompted"
+
+
+class Span(NamedTuple):
+    """A stretch of time that is credited."""
+
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whose saving it is. `tags`: those that the policy's `report.tags` names, by these keys."""
+
+    id: str
+    kind: str
+    name: str
+    target: Target
+    region: str
+    owner: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A saving that still runs, or, while it `is_waiting`, one that begins if its owner stops the resource after the notice of `at`.
+
+    `rate`: what it saves an hour, with the source and date of the price; None if that is unknown. `parts_left`: what the action left.
+    `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
+    was at rest then.
+    """
+
+    subject: Subject
+    cause: Cause
+    action: StepName
+    at: datetime
+    ends_at: datetime
+    rate: Price | None
+    parts_left: Parts = ()
+    called_at: datetime
+    looked_at: datetime
+    resting: bool = True
+    fingerprint: str | None = None
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a complete look shows of a resource. It began at `at`, and what it read was read by `over_at`.
+
+    `case`: as judged, None if the resource isn't listed. `memory`: its ledger record as it is now.
+    """
+
+    at: datetime
+    over_at: datetime
+    case: Case | None
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A saving after a look, None if it has ended, and the time that is credited."""
+
+    saving: Saving | None
+    credit: Span | None = None
+
+
+def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
+    """The saving that the finding's action begins; None if it saves nothing of its own.
+
+    A resource that lives in another one costs nothing beside it, so only its hours are counted; and so they are if it isn't known what
+    autoscaling would have ended anyway.
+    """
+    case, memory, action = finding.case, finding.memory or Memory(), finding.step.name
+    at, is_left = memory.last_action_at, finding.outcome.part_done and action is StepName.DELETE
+    if not finding.is_done or action not in ENDING_ACTIONS or memory.last_action is not action or at is None:
+        return None
+    usd, excess = case.saves_usd_per_hour.get(action), finding.outcome.excess_usd_per_hour
+    usd = None if usd is None or excess is None or case.resource.host_id else max(0.0, round(usd - excess, 6))
+    if is_left or usd == 0 or case.resource.stop_by == "native":
+        return None
+    rate = replace(finding.price, usd_per_hour=usd) if finding.price and usd else None
+    called_at = max(at, memory.last_call_at or at)
+    return Saving(
+        subject=subject_of(case, tag_keys),
+        cause=Cause.OURS,
+        action=action,
+        at=at,
+        ends_at=at + horizon,
+        rate=rate,
+        parts_left=parts_left,
+        called_at=called_at,
+        looked_at=_whole_second(called_at),
+    )
+
+
+def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
+    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`.
+
+    What its autoscaling or its own idle shutdown may end isn't awaited.
+    """
+    case, memory = finding.case, finding.memory or Memory()
+    usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
+    at = idle_period.last_notice_at(memory)
+    if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
+        return None
+    if usd == 0 or case.resource.stop_by == "native":
+        return None
+    if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, at)):
+        return None
+    return Saving(
+        subject=subject_of(case, tag_keys),
+        cause=Cause.PROMPTED,
+        action=StepName.STOP,
+        at=at,
+        ends_at=at + horizon,
+        rate=replace(finding.price, usd_per_hour=usd) if finding.price and usd else None,
+        called_at=at,
+        looked_at=_whole_second(at),
+        resting=False,
+        is_waiting=True,
+    )
+
+
+def count(saving: Saving, look: Look) -> Counted:
+    """The saving after a look, with the time that this look credits."""
+    if saving.is_waiting:
+        return _count_waiting(saving, look)
+    ended_at = _ended_by_reaper_at(saving, look)
+    if ended_at and ended_at <= look.at:
+        return Counted(saving=None, credit=_credit(saving, ended_at))
+    counted = _count_look(saving, look)
+    if ended_at is None or counted.saving is None:
+        return counted
+    spans = [span for span in (counted.credit, _credit(counted.saving, ended_at)) if span]
+    return Counted(saving=None, credit=Span(spans[0].since, spans[-1].until) if spans else None)
+
+
+def is_over(saving: Saving, look: Look) -> bool:
+    """Whether it runs more than the action left. That counts even in a look that missed others of its kind: later calls of the reaper's may hide it."""
+    parts = look.case.resource.parts if look.case else None
+    if saving.is_waiting or not parts or look.at < max(_own_call_at(saving, look) + CONFIRM_WITHIN, saving.looked_at):
+        return False
+    return not _is_within(parts, saving.parts_left)
+
+
+def _own_call_at(saving: Saving, look: Look) -> datetime:
+    """The reaper's last call to it before the look."""
+    called_at = look.memory.last_call_at
+    return max(saving.called_at, called_at) if called_at and called_at < look.at else saving.called_at
+
+
+def _count_waiting(saving: Saving, look: Look) -> Counted:
+    """A prompted saving begins when its owner stopped the resource. What vanished may have been deleted for any reason."""
+    case, later = look.case, (look.memory.last_call_at, look.memory.snoozed_at)
+    if case is None or any(moment and moment > saving.at for moment in later) or _was_used_since(case, saving.at):
+        return Counted(saving=None)
+    changed = case.resource.changed
+    if case.verdict.state in {State.IDLE, State.UNKNOWN}:
+        return Counted(saving=saving)
+    if case.resource.parts != () or changed is None or changed <= saving.at or _is_recreated(case, saving):
+        return Counted(saving=None)
+    begun = replace(
+        saving,
+        is_waiting=False,
+        resting=True,
+        at=changed,
+        ends_at=changed + (saving.ends_at - saving.at),
+        called_at=changed,
+        looked_at=_whole_second(changed),
+        fingerprint=case.resource.fingerprint,
+    )
+    return _count_look(begun, look)
+
+
+def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
+    """When the reaper itself started the resource again, or an undo restored it; None if neither did.
+
+    A person may have restarted it before they ran the undo, which then had nothing left to do.
+    """
+    memory, acted_at, called_at = look.memory, look.memory.last_action_at, look.memory.last_call_at
+    if memory.last_action is StepName.START and memory.last_action_result is Result.DONE:
+        return acted_at if acted_at and acted_at > saving.at else None
+    if memory.last_action is not None or called_at is None or called_at <= saving.called_at:
+        return None
+    times = (look.case.resource.changed, look.case.resource.created) if look.case else ()
+    return min([called_at, *(t for t in times if t and t > saving.called_at + idle_period.STOPPING_FOR)])
+
+
+def _count_look(saving: Saving, look: Look) -> Counted:
+    if look.at <= saving.looked_at:
+        return Counted(saving=saving)
+    case, called_at, own_call_at = look.case, look.memory.last_call_at, _own_call_at(saving, look)
+    known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
+    if case is None:
+        return _counted_on(known, look)
+    changed_at = case.resource.changed
+    is_changed = changed_at is not None and changed_at > max(own_call_at + idle_period.STOPPING_FOR, saving.looked_at)
+    if _is_recreated(case, saving) or (is_changed and not _keeps_its_shape(case.resource, saving)):
+        return Counted(saving=None)
+    known = replace(known, fingerprint=case.resource.fingerprint)
+    is_at_rest = _is_at_rest(case, saving, own_call_at, look.at)
+    if is_at_rest and not is_changed:
+        return _counted_on(known, look)
+    state, parts = case.verdict.state, case.resource.parts
+    if not is_at_rest and state not in {State.ACTIVE, State.UNKNOWN} and look.at < own_call_at + CONFIRM_WITHIN:
+        return Counted(saving=saving)  # the action may not show yet
+    if not is_at_rest and parts is not None and not _is_within(parts, saving.parts_left):
+        return Counted(saving=None)
+    # Only what a look has shown by its end is at rest from then on.
+    looked_at = look.over_at if is_at_rest else look.at
+    return _counted(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
+
+
+def _counted_on(saving: Saving, look: Look) -> Counted:
+    """The saving of what this look shows at rest: credited since the last look if that did, too."""
+    looked_at = _whole_second(look.at, up=False) if saving.resting else _whole_second(look.over_at)
+    after = replace(saving, resting=True, looked_at=max(saving.looked_at, looked_at))
+    return _counted(after, look, _credit(saving, look.at))
+
+
+def _counted(saving: Saving, look: Look, credit: Span | None = None) -> Counted:
+    return Counted(saving=None if look.at >= saving.ends_at else saving, credit=credit)
+
+
+def _credit(saving: Saving, until: datetime) -> Span | None:
+    """The time from the last look to `until`, if it was at rest then, and not beyond the horizon."""
+    span = Span(saving.looked_at, _whole_second(min(until, saving.ends_at), up=False))
+    return span if saving.resting and span.until > span.since else None
+
+
+def _is_recreated(case: Case, saving: Saving) -> bool:
+    created = case.resource.created
+    return created is not None and created > saving.at
+
+
+def _keeps_its_shape(resource: Resource, saving: Saving) -> bool:
+    """Whether a change leaves it as it was at the last look. Some kinds note a change whenever a job comes and goes."""
+    return resource.fingerprint is not None and saving.fingerprint in {None, resource.fingerprint}
+
+
+def _is_at_rest(case: Case, saving: Saving, own_call_at: datetime, now: datetime) -> bool:
+    """Whether it is stopped, or idle with no more than the action left. `own_call_at`: the reaper's last call to it before the look."""
+    state, parts = case.verdict.state, case.resource.parts
+    if state is State.UNKNOWN or (state is State.ACTIVE and not _was_used_before(case, own_call_at)):
+        return False
+    if parts == ():
+        return True
+    is_young = _is_young_by_reaper(case, own_call_at, now)
+    if parts is None:  # it wasn't described, and is as the call left it
+        return is_young and case.resource.changed is not None
+    return (state is State.IDLE or is_young) and _is_within(parts, saving.parts_left)
+
+
+def _is_young_by_reaper(case: Case, own_call_at: datetime, now: datetime) -> bool:
+    """Whether it is young only because the reaper changed it: since then it was neither used nor recreated."""
+    created, age = case.resource.created, now - own_call_at
+    is_old = created is not None and now - created >= case.rule.idle_after
+    recent = age < case.rule.idle_after + idle_period.STOPPING_FOR
+    return case.verdict.state is State.YOUNG and is_old and recent and not _was_used_since(case, own_call_at)
+
+
+def _is_within(parts: tuple[BilledPart, ...], left: Parts) -> bool:
+    """Whether no more is paid for than `left`."""
+    more = _counts(parts)
+    return left is not None and all(number <= _counts(left)[part] for part, number in more.items())
+
+
+def _counts(parts: tuple[BilledPart, ...]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        counts[part.component, part.instance.lower()] += part.count  # type: ignore[assignment]
+    return counts
+
+
+def _was_used_since(case: Case, moment: datetime) -> bool:
+    used = case.verdict.last_busy
+    return (case.verdict.state is State.ACTIVE and used is None) or (used is not None and used > moment)
+
+
+def _was_used_before(case: Case, moment: datetime) -> bool:
+    return case.verdict.last_busy is not None and case.verdict.last_busy <= moment
+
+
+def subject_of(case: Case, tag_keys: Collection[str]) -> Subject:
+    """The subject of a saving. Of its tags only those that the policy's `report.tags` names are kept; keys ignore case."""
+    resource, wanted = case.resource, {key.lower(): key for key in tag_keys}
+    tags = {wanted[key.lower()]: value for key, value in (resource.tags or {}).items() if key.lower() in wanted}
+    return Subject(
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        target=Target(cloud=resource.target.cloud, account=resource.target.account, region=resource.target.region),
+        region=resource.region,
+        owner=case.owner.address,
+        tags=tags,
+    )
+
+
+def _whole_second(moment: datetime, *, up: bool = True) -> datetime:
+    whole = moment.replace(microsecond=0)
+    return whole + timedelta(seconds=1) if up and whole < moment else whole

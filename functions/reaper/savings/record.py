@@ -1,0 +1,141 @@
+"""Where a run counts savings: it goes on with those that still run, begins those of its own actions, and notes the trend of the day."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from reaper import registry
+from reaper.case import Case, Coverage, Finding, money_of
+from reaper.coverage import target_of_row
+from reaper.errors import ReaperError
+from reaper.ledger.ledger import Ledger, comparable_id
+from reaper.ledger.rows import Recalled
+from reaper.model import Memory, Run, State, Status, Target
+from reaper.savings import book, credit
+from reaper.savings.book import OpenRow, TrendDay
+from reaper.savings.credit import Cause, Look, Saving, Span
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What a run knows once its mails are sent. `findings`: with their memories as they are now. `targets`: those that it had to itself.
+
+    `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `tag_keys`, `horizon`: what the
+    policy says of savings.
+    """
+
+    run: Run
+    over_at: datetime
+    targets: Collection[Target]
+    findings: Sequence[Finding]
+    judged: Mapping[tuple[str, str], Case]
+    coverage: Sequence[Coverage]
+    tag_keys: Collection[str]
+    horizon: timedelta
+
+
+def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperError]:
+    """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
+    complete = _complete_kinds(sweep)
+    by_target: dict[Target, list[Finding]] = defaultdict(list)
+    for finding in sweep.findings:
+        by_target[finding.case.resource.target].append(finding)
+    errors: list[ReaperError] = []
+    for target in sorted(sweep.targets, key=str):
+        try:
+            errors += _record_target(ledger, target, by_target[target], complete[target], sweep, now)
+        except ReaperError as error:
+            errors.append(error)
+    return errors
+
+
+def _record_target(
+    ledger: Ledger, target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep, now: datetime
+) -> list[ReaperError]:
+    rows, unread = book.read_open(ledger, target)
+    memories = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled({}, {})
+    awaited = {comparable_id(saving.subject.id): saving for f in findings if (saving := _awaited(f, kinds, sweep))}
+    waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
+    cases = _cases_by_id(findings, sweep)
+    counted: list[tuple[OpenRow, Saving | None]] = []
+    credited: list[tuple[Saving, Span]] = []
+    for row in rows:
+        saving, id_ = row.saving, row.saving.subject.id
+        if id_ in memories.unreadable:
+            continue
+        case = cases.get(comparable_id(id_))
+        memory = memories.get(id_, Memory())
+        look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, memory=memory)
+        if saving.subject.kind not in kinds:
+            counted += [(row, None)] if credit.is_over(saving, look) else []
+            continue
+        after = credit.count(saving, look)
+        if after.credit:
+            credited.append((after.saving or saving, after.credit))
+        still = after.saving
+        if still and still.is_waiting and case and case.verdict.state is State.IDLE:
+            still = awaited.get(comparable_id(id_))
+        counted.append((row, still))
+    for saving in [*_begun(findings, sweep), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
+        book.add_open(ledger, saving, now)
+    not_added = book.add_credits(ledger, credited, now)
+    for row, still in counted:
+        book.replace_open(ledger, row, still, now)
+    book.write_trend(ledger, _trend(target, findings, kinds, sweep), now)
+    return [*unread, *not_added]
+
+
+def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
+    for finding in findings:
+        kind, action = registry.find_kind(finding.case.resource.kind), finding.step.name
+        if kind is None or not finding.is_done or action not in kind.actions:
+            continue
+        parts_left = kind.parts_after(finding.case.resource, action)
+        if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
+            yield saving
+
+
+def _awaited(finding: Finding, kinds: Collection[str], sweep: Sweep) -> Saving | None:
+    if finding.case.resource.kind not in kinds or finding.is_action:
+        return None
+    return credit.await_prompted(finding, sweep.over_at, sweep.tag_keys, sweep.horizon)
+
+
+def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
+    """The cases as judged. Of several with one ID, as of apps that were deleted and started again, the newest."""
+    oldest_first = sorted((f.case for f in findings), key=lambda case: case.resource.created or LONG_AGO)
+    return {
+        comparable_id(case.resource.id): sweep.judged.get((case.resource.id, case.resource.name), case) for case in oldest_first
+    }
+
+
+def _complete_kinds(sweep: Sweep) -> Mapping[Target, set[str]]:
+    """By target, the kinds of which every row says that they were read as a whole."""
+    kinds: dict[Target, set[str]] = defaultdict(set)
+    gaps: dict[Target, set[str]] = defaultdict(set)
+    for row in sweep.coverage:
+        if not row.is_own:
+            (kinds if row.status is Status.OK else gaps)[target_of_row(row)].add(row.kind)
+    return defaultdict(set, {target: complete - gaps[target] for target, complete in kinds.items()})
+
+
+def _trend(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> Iterator[TrendDay]:
+    day = sweep.run.started_at.astimezone(UTC).date().isoformat()
+    for kind in sorted(kinds):
+        same = [f for f in findings if f.case.resource.kind == kind]
+        idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
+        if same:
+            yield TrendDay(
+                day=day,
+                target=target,
+                kind=kind,
+                resources=len(same),
+                idle=idle.count,
+                unpriced_idle=idle.unpriced,
+                idle_usd_per_hour=round(idle.usd_per_hour, 6),
+            )
