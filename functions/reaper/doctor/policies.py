@@ -20,7 +20,7 @@ from reaper.model import State
 from reaper.policy.file import load_policy
 from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
-from reaper.text import count_noun, first_few, format_time
+from reaper.text import count_noun, first_few, format_time, format_usd
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
@@ -33,6 +33,7 @@ MAX_REPORTS = 6
 """Reports of one day that are read. Their names say nothing about their order."""
 MARGIN = timedelta(hours=2)
 """How late a sweep may be."""
+USD_PER_METRIC = 0.01 / 1000
 MAX_PLACES = 20
 """Places whose statistics are read."""
 
@@ -144,6 +145,16 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield ok("schedule", f"{said}; its coverage has {gaps} gaps, which the report names")
     else:
         yield ok("schedule", said)
+
+
+def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
+    if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
+        return
+    sweeps = timedelta(days=30) / context.every
+    usd = requested * sweeps * USD_PER_METRIC
+    said = f"the last sweep requested {count_noun(requested, 'metric')}; about {sweeps:,.0f} sweeps a month like it cost {format_usd(usd)} at list price"
+    yield ok("cost", f"{said}. docs/costs.md has the whole bill")
 
 
 def _sweep_advice(context: DoctorContext) -> str:

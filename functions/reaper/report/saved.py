@@ -83,8 +83,16 @@ class SavedFinding(_Section):
     evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 
 
+class SavedCost(_Section):
+    """`run.cost`: what the run asked for."""
+
+    metrics_requested: int
+
+
 class SavedRun(_Section):
     """When and how the report was made."""
+
+    cost: SavedCost
 
     id: str
     started_at: AwareDatetime

@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
-from reaper.report.templates import open_templates
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
+from reaper.templates import open_templates
 from reaper.text import Currency, count_noun, format_usd
 
 if TYPE_CHECKING:
