@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper import lookup, memory_updates, registry
+from reaper import memory_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
 from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
@@ -17,7 +17,7 @@ from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import ManifestReference, Memory, StepName, Target
-from reaper.pending import unfinished
+from reaper.pending import lookup, unfinished
 from reaper.text import did_you_mean
 
 if TYPE_CHECKING:

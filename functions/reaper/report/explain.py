@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from reaper import lookup
 from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
 from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
+from reaper.pending import lookup
 from reaper.planning import possible_actions
 from reaper.policy import rules
 from reaper.policy.schema import Policy

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from reaper.lookup import candidate_lines, find_ids
+from reaper.pending.lookup import candidate_lines, find_ids
 
 BASE = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 NAMES = {f"{BASE}/{name}": name for name in ("fraud", "fraud-idle", "draft-translator", "draft-captions")}
