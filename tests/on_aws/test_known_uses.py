@@ -86,7 +86,7 @@ def test_a_remembered_use_is_evidence_of_its_own(account: Account, server: Serve
         if any(row.seen_at for row in found.evidence):
             assert verdict.because.startswith("an earlier sweep saw use ")
             assert found.evidence[0].seen_at == NOW.replace(microsecond=0)
-            assert (found.case.busy_from, found.case.was_asked) == (None, False)
+            assert (found.case.busy_from, found.case.was_spared) == (None, True)
             return
     pytest.fail("its own hour began")
 
