@@ -126,7 +126,7 @@ def _unknown_regions(policy: Policy) -> Iterator[Problem]:
 
 
 def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
-    """Price rules and budgets that match nothing, and rates that are those of several sizes."""
+    """Price rules and budgets that match nothing, rates that are those of several sizes, and what a limit in dollars no longer counts."""
     for index, rule in enumerate(policy.prices.rules):
         path: KeyPath = ("prices", "rules", index)
         match = rule.match
@@ -136,6 +136,9 @@ def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
             yield path, f"price rule {rule.name!r} has no effect: {earlier.name!r} above it covers all of its prices"
         if rule.usd_per_hour is not None and any(set(glob) & set("*?[") for glob in match.size or ()):
             yield (*path, "match", "size"), f"price rule {rule.name!r}: every size that it matches gets the same rate"
+        if rule.usd_per_hour == 0 or rule.discount == 1:
+            free = "limits.max_usd_per_hour and usd_per_hour conditions count what it covers as free"
+            yield path, f"price rule {rule.name!r}: {free}"
         known = prices.priced_sizes()
         for size in match.size or ():
             if not any(fnmatchcase(name, size.lower()) for name in known):
