@@ -10,11 +10,12 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
 from reaper import handover, registry
 from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize
 from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
 from reaper.ledger.rows import Unfinished
-from reaper.model import BilledPart, Confidence, Hours, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
+from reaper.model import BilledPart, Confidence, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
 from reaper.pending.unfinished import UntoldAction
 

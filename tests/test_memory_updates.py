@@ -10,7 +10,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper import memory_updates
-from reaper.model import AnnouncedAction, Ceiling, Hours, Memory, Result, StepName
+from reaper.calendars.terms import Hours
+from reaper.model import AnnouncedAction, Ceiling, Memory, Result, StepName
 from reaper.planning import dates
 
 WARNED = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW - 2 * DAY, announced_action=AnnouncedAction.STOP)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from reaper.calendars.terms import BusinessDays, Freeze, Hours
+
 
 class State(StrEnum):
     """What a verdict can say. Only `idle` can lead to an action."""
@@ -191,31 +193,13 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hours:
-    """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
-
-    `restart`: which resources are started when they begin, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a
-    manual start outside them is respected. `by_rule`: the policy's rule asks for them, and for this kind. Otherwise they only protect it
-    inside office hours, and neither shorten nor force anything. `also`: further hours in which it is open, too; only their times count.
-    """
-
-    days: frozenset[int]
-    start: int
-    end: int
-    tz: str
-    restart: str = "ours"
-    force: bool = False
-    override: timedelta = timedelta(hours=4)
-    by_rule: bool = True
-    also: Hours | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What the policy and the resource's own tags say for this resource now. `protected_because` is the reason to leave it alone.
 
     `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days. `only_notices`: the policy allows an
-    action, but its `enforce_only` leaves this resource out.
+    action, but its `enforce_only` leaves this resource out. `delete_after`: how long after a stop, or if a stop can do nothing, it is deleted
+    (`then`). `business_days`: the grace in business days; `grace` is then their least length. `freezes`: those near the run. `waits_because`:
+    a calendar can't be read, so no action may be made.
     """
 
     name: str
@@ -229,6 +213,10 @@ class Rule:
     hours: Hours | None = None
     protected_because: str | None = None
     only_notices: bool = False
+    delete_after: timedelta | None = None
+    business_days: BusinessDays | None = None
+    freezes: tuple[Freeze, ...] = ()
+    waits_because: str | None = None
     notes: tuple[str, ...] = ()
 
 

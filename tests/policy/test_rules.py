@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fakes.builders import resource
 from reaper import registry
-from reaper.model import Ceiling, Confidence, Hours, Rule
+from reaper.calendars.terms import Hours
+from reaper.model import Ceiling, Confidence, Rule
 from reaper.policy import office_hours
 from reaper.policy.office_hours import is_open, parse_hours
 from reaper.policy.parse import parse_policy
@@ -175,6 +176,10 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
     "protected_because": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
     "only_notices": ("grace: 1h", "grace: 2h", False),
+    "delete_after": ("grace: 1h", "grace: 2h", None),
+    "business_days": ("grace: 1h", "grace: 2h", None),
+    "freezes": ("grace: 1h", "grace: 2h", ()),
+    "waits_because": ("grace: 1h", "grace: 2h", None),
     "notes": ("grace: 1h", "grace: 2h", ("its price or size is unknown, so the gentler of these rules applies",)),
 }
 

@@ -13,11 +13,12 @@ import pytest
 
 from fakes.workflow_runs import folder_store
 from reaper import handover
+from reaper.calendars.terms import Hours
 from reaper.case import Outcome, Report, Step
 from reaper.errors import CloudError
 from reaper.handover import Acted, Decided, Decision
 from reaper.model import Account as SweptAccount
-from reaper.model import Hours, Mode, Result, Status, StepName
+from reaper.model import Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
+from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
-from reaper.model import Ceiling, Confidence, Hours, Memory, Mode, Result, StepName
+from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours

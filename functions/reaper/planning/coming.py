@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import idle_period, registry
+from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Step
 from reaper.duration import format_duration
-from reaper.model import ENDING_ACTIONS, Confidence, Hours, Memory, NextAction, State, StepName
+from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
     WANTED_ACTIONS,

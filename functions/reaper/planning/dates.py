@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import idle_period
+from reaper.calendars.terms import Hours
 from reaper.case import Case
-from reaper.model import Ceiling, Hours, Memory, StepName
+from reaper.model import Ceiling, Memory, StepName
 from reaper.planning.possible_actions import (
     ACTION_STRENGTH,
     is_forced,

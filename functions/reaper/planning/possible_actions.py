@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
+from reaper.calendars.terms import Hours
 from reaper.case import Case
-from reaper.model import Ceiling, Confidence, Hours, Memory, Result, State, StepName, Verdict
+from reaper.model import Ceiling, Confidence, Memory, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)

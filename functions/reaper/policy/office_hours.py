@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from reaper.model import Hours
+from reaper.calendars.terms import Hours
 from reaper.text import did_you_mean, short_repr
 
 Stretch = tuple[datetime, datetime]

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import duration, registry
-from reaper.model import Ceiling, Confidence, Hours, Resource, Rule
+from reaper.calendars.terms import Hours
+from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import office_hours, tags
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
@@ -147,6 +148,10 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules),
+        delete_after=None,
+        business_days=next((r.business_days for r in rules if r.business_days), None),
+        freezes=tuple(dict.fromkeys(freeze for r in rules for freeze in r.freezes)),
+        waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 

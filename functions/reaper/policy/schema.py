@@ -6,15 +6,18 @@ https://json-schema.org/draft/2020-12
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from reaper.model import Ceiling, Confidence, Hours
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.terms import Hours
+from reaper.model import Ceiling, Confidence
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
+from reaper.policy.calendar_settings import CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, Prices
@@ -210,7 +213,22 @@ class Policy(Section):
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
     budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
+    calendars: dict[str, CalendarSpec] = Field(
+        {}, max_length=20, description="calendars by name, for freeze, hours.except and business_days"
+    )
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
+    _resolved: Mapping[str, Calendar] = PrivateAttr(default_factory=dict)
+
+    @property
+    def resolved(self) -> Mapping[str, Calendar]:
+        """The calendars as this run has read them, by name. One that isn't there wasn't read, and counts as unreadable."""
+        return self._resolved
+
+    def with_calendars(self, resolved: Mapping[str, Calendar]) -> Policy:
+        """The policy with its calendars as a run has read them."""
+        copy = self.model_copy()
+        copy._resolved = resolved
+        return copy
 
     @model_validator(mode="after")
     def _admins_have_an_address(self) -> Self:

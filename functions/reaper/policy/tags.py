@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from reaper import duration
-from reaper.model import Ceiling, Hours
+from reaper.calendars.terms import Hours
+from reaper.model import Ceiling
 from reaper.policy import office_hours
 
 TAG_PREFIX = "reaper:"
