@@ -1,1 +1,1 @@
-"""Calendars of the policy: days off, freezes and business days; where they are read from, and what they do to dates."""
+"""Calendars of the policy: days off, freezes and business days: how they are read, and how they move dates."""
