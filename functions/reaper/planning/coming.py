@@ -12,7 +12,6 @@ from datetime import datetime
 from reaper import idle_period, registry
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Step
-from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
@@ -23,7 +22,6 @@ from reaper.planning.possible_actions import (
     may_act,
     strongest_action,
 )
-from reaper.policy import office_hours
 from reaper.text import DOLLARS, Currency, format_usd
 
 
@@ -48,12 +46,13 @@ def next_action(
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
     waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
-    if waits:
+    if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
-        return _next(case, action, dates.earliest_action_at(case, now), first_notice)
-    return _next(case, action, _outside_hours(case, max(due, now), now), None)
+        first_notice = f"notice first, grace {reasons.grace_words(case.rule)}"
+        because = "; ".join(filter(None, (first_notice, reasons.frozen_because(case.rule, now))))
+        return _next(case, action, dates.earliest_action_at(case, now), because)
+    return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:
@@ -97,11 +96,9 @@ def _unproven_because(case: Case) -> str:
     return "the evidence is indirect, and its rule doesn't set act_on: likely"
 
 
-def _outside_hours(case: Case, at: datetime, now: datetime) -> datetime:
-    """The time, or later: not within office hours, nor while a start outside them is respected."""
+def _allowed_at(case: Case, at: datetime, now: datetime) -> datetime:
+    """The time, or later: not in a freeze, not within office hours, nor while a start outside them is respected."""
     hours: Hours | None = case.rule.hours
-    if hours is None:
-        return at
-    if started := manual_start_at(case, now):
+    if hours and (started := manual_start_at(case, now)):
         at = max(at, started + hours.override)
-    return office_hours.next_close(hours, at) or at if office_hours.is_open(hours, at) else at
+    return dates.first_allowed_at(case, at)

@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 from reaper.errors import PolicyError
 from reaper.policy import channel_settings
 from reaper.policy.own_prices import Budget, PriceRule
-from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.schema import Defaults, Policy, RuleSpec
+from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
@@ -50,6 +51,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
         errors = error.errors()
         raise _policy_error([_problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
     problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
+    problems += islice(_calendar_problems(policy, lines), MAX_PROBLEMS + 1)
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
     if problems:
@@ -74,6 +76,24 @@ def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> It
             if not any(fnmatchcase(kind, name) for kind in kinds):
                 place = lines.place((*path, index, "match", "kind"))
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
+
+
+def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Names of no calendar, and a grace in business days without one."""
+    sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
+    sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
+    for path, spec in sections:
+        hours = spec.hours if isinstance(spec, RuleSpec) else None
+        named: list[tuple[KeyPath, str]] = [(("freeze",), name) for name in spec.freeze or ()]
+        named += [(("hours", "except"), name) for name in (hours.except_ if hours else ())]
+        named += [(("business_days",), spec.business_days)] if spec.business_days is not None else []
+        for keys, name in named:
+            if name not in policy.calendars:
+                known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
+                yield f"{lines.place((*path, *keys))}: unknown calendar {short_repr(name)}{known}"
+        if isinstance(spec.grace, BusinessDayCount) and not (spec.business_days or policy.defaults.business_days):
+            fix = "add business_days: and the name of a calendar, here or in the defaults"
+            yield f"{lines.place((*path, 'grace'))}: {spec.grace.count}bd needs the calendar of its business days; {fix}"
 
 
 def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:

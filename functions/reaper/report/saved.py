@@ -37,6 +37,15 @@ class SavedHours(_Section):
     tz: str
     start: str
     force: bool
+    except_: tuple[str, ...] = Field(alias="except")
+
+
+class SavedFreeze(_Section):
+    """A stretch in which nothing is stopped or deleted."""
+
+    calendar: str
+    start: AwareDatetime
+    end: AwareDatetime
 
 
 class SavedRule(_Section):
@@ -45,6 +54,9 @@ class SavedRule(_Section):
     action: str
     idle_after: str
     grace: str
+    business_days: str | None
+    freezes: tuple[SavedFreeze, ...]
+    waits_because: str | None
     hours: SavedHours | None
 
 
