@@ -11,9 +11,17 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
+from reaper.calendars.adding import add_length
 from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
+from reaper.notices.calendar_words import (
+    DAYS_OFF_WITHIN,
+    business_days_sentence,
+    days_off_sentence,
+    freeze_sentence,
+    hours_exception,
+)
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
@@ -98,20 +106,25 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     if when is None:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
-    time = f"on or after {format_time(when, context.time_zone(finding))}" if when > now else "at any time"
+    rule, zone = finding.case.rule, context.time_zone(finding)
+    time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
+    leaves = business_days_sentence(rule) if finding.step.name is StepName.WARN else ""
     stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
-    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{freeze_sentence(rule, now, when, zone)}{stored}{saving}"
 
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
-    """The earliest time at which the policy allows an action; None if it never does automatically."""
+    """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
     case, memory, now = finding.case, context.memory(finding), context.now
     if not context.mode.announces or finding.is_action or possible_actions.strongest_action(case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at), now)
+        promised = memory.act_not_before or memory.warned_at
+        if case.rule.freezes or not memory.act_not_before:
+            promised = max(promised, dates.earliest_action_at(case, memory.warned_at))
+        return add_length(max(promised, now), timedelta(), case.rule.freezes)
     return dates.earliest_action_at(case, now)
 
 
@@ -207,7 +220,7 @@ def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], 
         brief=f"{will} {ANY_PARTICIPLE}",
         first=max(context.now, when),
         tz=context.time_zone(first),
-        past=when <= context.now,
+        past=when <= context.now and not first.case.rule.waits_because,
     )
 
 
@@ -224,8 +237,9 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         return done
     if not _announces_rest(finding, context.mode):
         return f"{done} Already done: {outcome.part_done}."
-    when = format_time(dates.earliest_action_at(finding.case, context.now), context.time_zone(finding))
-    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {when} {UNLESS}."
+    at, zone = dates.earliest_action_at(finding.case, context.now), context.time_zone(finding)
+    frozen = freeze_sentence(finding.case.rule, context.now, at, zone)
+    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
 
 
 def summary_interval(finding: Finding) -> str:
@@ -251,12 +265,13 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
-    named = f"{text} ({hours.tz})"
+    named = f"{text} ({hours.tz}{hours_exception(hours)})"
+    begins = dates.earliest_action_at(finding.case, now)
+    also = freeze_sentence(finding.case.rule, now, max(begins, now + DAYS_OFF_WITHIN), hours.tz) + days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
-        when = format_time(dates.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {when} on, it {become} outside its office hours ({text}, {hours.tz}){even}.{restart} After this you get a summary {summary_interval(finding)}."
+        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
@@ -264,7 +279,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""
-    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
+    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}.{also}"
 
 
 def _capitalized(text: str) -> str:
