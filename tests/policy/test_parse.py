@@ -41,9 +41,11 @@ def test_the_example_policies_exist():
     assert {p.name for p in EXAMPLES} >= {
         "canary.yaml",
         "default.yaml",
+        "holidays.yaml",
         "office-hours.yaml",
         "own-prices.yaml",
         "production-safe.yaml",
+        "year-end-freeze.yaml",
     }
 
 

@@ -16,7 +16,7 @@ from reaper.model import Rule
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.values import BusinessDayCount
 
-PAST, COMING = timedelta(days=60), timedelta(days=30)
+PAST, COMING = timedelta(days=60), timedelta(days=60)
 """How far back freezes are carried, and how much unfrozen time ahead. The length that an action waits comes on top, twice ahead."""
 MAX_AHEAD = timedelta(days=732)
 DAYS_OFF_BEFORE, DAYS_OFF_AFTER = timedelta(days=45), timedelta(days=60)
