@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -24,7 +25,7 @@ def calendar(name: str, *spans: str, tz: str = "UTC", **fields: Any) -> Calendar
     days, zone = days_of(*spans), ZoneInfo(tz)
     midnight = lambda day: datetime.combine(day, time(), zone).astimezone(UTC)  # noqa: E731
     stretches = sorted((midnight(each[0]), midnight(each[-1] + DAY)) for each in days)
-    return Calendar(name=name, tz=tz, days=frozenset(sum(days, [])), stretches=tuple(stretches), **fields)
+    return Calendar(name=name, tz=tz, days=frozenset(chain(*days)), stretches=tuple(stretches), **fields)
 
 
 def unreadable(name: str, because: str = "no such file") -> Calendar:
