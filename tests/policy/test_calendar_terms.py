@@ -266,16 +266,6 @@ def test_an_unknown_calendar_in_a_policy_without_any_says_where_they_go():
             id="no actions at all",
         ),
         pytest.param(
-            "rules: [{name: a, grace: 2d, business_days: germany}]",
-            "rule 'a': business_days has no effect without a grace such as 2bd",
-            id="business days of a rule",
-        ),
-        pytest.param(
-            "defaults: {business_days: germany}",
-            "defaults: business_days has no effect, since no grace is in business days, such as 2bd",
-            id="business days of the defaults",
-        ),
-        pytest.param(
             f"rules: [{{name: a, match: {{kind: sagemaker-notebook}}, hours: {{{OFFICE}, except: germany}}}}]",
             None,
             id="days off are fine",

@@ -57,7 +57,7 @@ def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozense
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each freeze, each jump of an idle
     share, each "not mine", each exceeded budget, and what is missing from the coverage.
     """
-    frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_groups(report)}
+    frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_lines(report)}
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
@@ -134,7 +134,7 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
-    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report)[:MAX_ROWS]]
+    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
     coming = coming_actions(report.findings)
     own_failures = list(map(summary.failure_text, report.own_failures))
     subject = _subject(report, actions, context, (len(new), len(jumps)))

@@ -19,17 +19,8 @@ def freeze_sentence(rule: Rule, now: datetime, until: datetime, tz: str) -> str:
     """` Nothing is stopped from Sat 19 Dec to Sun 3 Jan (year-end).` for the freezes between these times; empty if there are none."""
     if rule.waits_because:
         return f" Nothing is stopped or deleted while {rule.waits_because.partition(': ')[0]}."
-    freezes = [freeze for freeze in rule.freezes if freeze.start <= until and now < freeze.end]
-    if not freezes:
-        return ""
-    more = f", and {len(freezes) - MAX_SHOWN} more times" if len(freezes) > MAX_SHOWN else ""
-    return f" Nothing is stopped or deleted {', '.join(_span(freeze, tz) for freeze in freezes[:MAX_SHOWN])}{more}."
-
-
-def business_days_sentence(rule: Rule) -> str:
-    """` That leaves at least 2 business days.`; empty if its grace isn't counted in them."""
-    days = rule.business_days
-    return f" That leaves at least {days.count} business day{'' if days.count == 1 else 's'}." if days else ""
+    spans = [_span(freeze, tz) for freeze in rule.freezes if freeze.start <= until and now < freeze.end]
+    return f" Nothing is stopped or deleted {', '.join(spans[:MAX_SHOWN])}." if spans else ""
 
 
 def hours_exception(hours: Hours) -> str:
@@ -41,10 +32,7 @@ def days_off_sentence(hours: Hours, now: datetime) -> str:
     """` Next days off: Fri 25 Dec, Fri 1 Jan.`: those that would otherwise be open, in the next weeks; empty if there are none."""
     today = now.astimezone(ZoneInfo(hours.tz)).date()
     days = sorted(day for day in hours.days_off if today <= day <= today + DAYS_OFF_WITHIN and day.weekday() in hours.days)
-    if not days:
-        return ""
-    more = f" and {len(days) - MAX_SHOWN} more" if len(days) > MAX_SHOWN else ""
-    return f" Next days off: {', '.join(f'{day:%a} {day.day} {day:%b}' for day in days[:MAX_SHOWN])}{more}."
+    return f" Next days off: {', '.join(f'{day:%a} {day.day} {day:%b}' for day in days[:MAX_SHOWN])}." if days else ""
 
 
 def _span(freeze: Freeze, tz: str) -> str:

@@ -15,13 +15,7 @@ from reaper.calendars.adding import add_length
 from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
-from reaper.notices.calendar_words import (
-    DAYS_OFF_WITHIN,
-    business_days_sentence,
-    days_off_sentence,
-    freeze_sentence,
-    hours_exception,
-)
+from reaper.notices import calendar_words
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
@@ -108,11 +102,11 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
     rule, zone = finding.case.rule, context.time_zone(finding)
     time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
-    leaves = business_days_sentence(rule) if finding.step.name is StepName.WARN else ""
+    leaves = f" That leaves {reasons.grace_words(rule)}." if rule.business_days and finding.step.name is StepName.WARN else ""
     stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
-    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{freeze_sentence(rule, now, when, zone)}{stored}{saving}"
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{calendar_words.freeze_sentence(rule, now, when, zone)}{stored}{saving}"
 
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
@@ -238,7 +232,7 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
     if not _announces_rest(finding, context.mode):
         return f"{done} Already done: {outcome.part_done}."
     at, zone = dates.earliest_action_at(finding.case, context.now), context.time_zone(finding)
-    frozen = freeze_sentence(finding.case.rule, context.now, at, zone)
+    frozen = calendar_words.freeze_sentence(finding.case.rule, context.now, at, zone)
     return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
 
 
@@ -265,13 +259,15 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
-    named = f"{text} ({hours.tz}{hours_exception(hours)})"
+    named = f"{text} ({hours.tz}{calendar_words.hours_exception(hours)})"
     begins = dates.earliest_action_at(finding.case, now)
-    also = freeze_sentence(finding.case.rule, now, max(begins, now + DAYS_OFF_WITHIN), hours.tz) + days_off_sentence(hours, now)
+    also = calendar_words.freeze_sentence(
+        finding.case.rule, now, max(begins, now + calendar_words.DAYS_OFF_WITHIN), hours.tz
+    ) + calendar_words.days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
+        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{calendar_words.hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."

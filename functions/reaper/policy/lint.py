@@ -19,7 +19,6 @@ from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
-from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
@@ -164,25 +163,13 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
             yield ("rules", index, "idle_after"), f"rule {spec.name!r}: {length}, so {advice}"
 
 
-def _calendars_without_effect(policy: Policy) -> Iterator[Problem]:
-    """Freezes that hold nothing or that a rule drops, and calendars of business days by which no grace counts."""
+def _freezes_without_effect(policy: Policy) -> Iterator[Problem]:
+    """Freezes that hold nothing, and those of the defaults that a rule drops."""
     defaults = policy.defaults
     actions = [defaults.action, *(spec.action or defaults.action for spec in policy.rules)]
     if defaults.freeze and all(action.rank < Ceiling.STOP.rank for action in actions):
         yield ("defaults", "freeze"), "defaults: freeze has no effect, since no rule stops or deletes anything"
-    graces = [defaults.grace, *(spec.grace for spec in policy.rules)]
-    if defaults.business_days and not any(isinstance(grace, BusinessDayCount) for grace in graces):
-        yield (
-            ("defaults", "business_days"),
-            "defaults: business_days has no effect, since no grace is in business days, such as 2bd",
-        )
     for index, (spec, action) in enumerate(zip(policy.rules, actions[1:], strict=True)):
-        grace = defaults.grace if spec.grace is None else spec.grace
-        if spec.business_days and not isinstance(grace, BusinessDayCount):
-            yield (
-                ("rules", index, "business_days"),
-                f"rule {spec.name!r}: business_days has no effect without a grace such as 2bd",
-            )
         if action.rank < Ceiling.STOP.rank:
             if spec.freeze:
                 yield ("rules", index, "freeze"), f"rule {spec.name!r}: freeze has no effect, since its action is {action}"
@@ -321,7 +308,7 @@ CHECKS = (
     _unknown_regions,
     _prices_without_effect,
     _hours_without_effect,
-    _calendars_without_effect,
+    _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
     _missing_domains,

@@ -41,6 +41,8 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
 def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
     """The rule of a resource under which whatever freezes those inside it holds its own actions, too: they would affect both."""
     rules = [rule, *others]
+    if len(rules) == 1:
+        return rule
     freezes = merged(freeze for each in rules for freeze in each.freezes)
     return replace(rule, freezes=freezes, waits_because=next((each.waits_because for each in rules if each.waits_because), None))
 

@@ -54,10 +54,7 @@ class OfficeHours(Section):
         "4h", description="how long the reaper leaves alone what a person started outside the hours", examples=["4h"]
     )
     except_: CalendarNames = Field(
-        [],
-        alias="except",
-        description="calendars whose days off are closed all day, as days that `on` doesn't name",
-        examples=[["germany"]],
+        [], alias="except", description="calendars whose days off are closed all day", examples=[["germany"]]
     )
 
     @model_validator(mode="after")
@@ -69,16 +66,16 @@ class OfficeHours(Section):
     def to_hours(self) -> Hours:
         """The hours as data."""
         parsed = office_hours.parse_hours(self.on, self.tz)
-        return replace(
-            parsed, restart=self.start, force=self.force, override=self.override, calendars=tuple(dict.fromkeys(self.except_))
-        )
+        return replace(parsed, restart=self.start, force=self.force, override=self.override, calendars=tuple(self.except_))
 
 
 ACTION_HELP = "the strongest action allowed: ignore < notify < stop (reversible) < delete (can be restored from a manifest)"
 IDLE_AFTER_HELP = "how long a resource must be silent to count as idle; at least 30m"
 GRACE_HELP = "time from an accepted notice to the action it announces; 2bd: two business days of the calendar in business_days"
 BUSINESS_DAYS_HELP = "the calendar by which a grace such as 2bd counts: neither its weekend nor its days are business days"
-FREEZE_HELP = "calendars in whose times nothing is stopped or deleted; they count toward no grace"
+FREEZE_HELP = (
+    "calendars in whose times nothing is stopped or deleted; they count toward no grace. A rule's replace those of the defaults"
+)
 REMIND_EVERY_HELP = "time between reminders to the owner, or between summaries of office hours"
 SNOOZE_MAX_HELP = "the longest snooze that one click can set, in whole days"
 ACT_ON_HELP = "the evidence an action needs: proven, or likely to also act on indirect evidence"
@@ -94,9 +91,7 @@ class RuleSpec(Section):
     idle_after: IdleAfter | None = Field(None, description=IDLE_AFTER_HELP, examples=["2h", "3d"])
     grace: Grace | None = Field(None, description=GRACE_HELP, examples=["4h", "3d", "2bd"])
     business_days: str | None = Field(None, description=BUSINESS_DAYS_HELP, examples=["germany"])
-    freeze: CalendarNames | None = Field(
-        None, description=f"{FREEZE_HELP}. They replace those of the defaults", examples=[["year-end"]]
-    )
+    freeze: CalendarNames | None = Field(None, description=FREEZE_HELP, examples=[["year-end"]])
     remind_every: Length | None = Field(None, description=REMIND_EVERY_HELP, examples=["7d"])
     snooze_max: SnoozeLength | None = Field(None, description=SNOOZE_MAX_HELP, examples=["30d"])
     act_on: Confidence | None = Field(None, description=ACT_ON_HELP)

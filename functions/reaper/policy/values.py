@@ -31,9 +31,6 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-MAX_BUSINESS_DAYS = 60
-
-
 @dataclass(frozen=True, slots=True)
 class BusinessDayCount:
     """A grace of so many business days."""
@@ -57,8 +54,8 @@ def _length(
         if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d{1,4})bd\s*", value, re.ASCII)):
             if not business_days:
                 raise ValueError(f"expected {duration.EXPECTED_DURATION}; only grace can be in business days")
-            if not 1 <= int(match[1]) <= MAX_BUSINESS_DAYS:
-                raise ValueError(f"expected 1bd to {MAX_BUSINESS_DAYS}bd")
+            if not 1 <= int(match[1]) <= 60:
+                raise ValueError("expected 1bd to 60bd")
             return BusinessDayCount(int(match[1]))
         if not isinstance(value, str | timedelta):
             raise ValueError(f"expected {duration.EXPECTED_DURATION}")

@@ -183,17 +183,15 @@ def _rule_lines(row: SavedFinding, now: datetime) -> Iterator[str]:
     """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
     terms = f": at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else ""
-    business = f" (business days of {rule.business_days})" if rule and rule.business_days else ""
-    yield explain_line("rule", f"{row.rule}{terms}{business}")
+    yield explain_line("rule", f"{row.rule}{terms}")
     yield from (explain_line("", note) for note in row.rule_notes)
     if rule and (hours := rule.hours):
         off = f", except on days off in {' and '.join(hours.except_)}" if hours.except_ else ""
         yield explain_line("hours", f"{hours.on} in {hours.tz}{off}, start: {hours.start}{', force' if hours.force else ''}")
     if rule and rule.waits_because:
         yield explain_line("frozen", rule.waits_because)
-    coming = [freeze for freeze in rule.freezes if freeze.end > now] if rule else []
-    for freeze in coming[:MAX_FREEZES]:
-        yield explain_line("frozen", f"from {utc_text(freeze.start)} until {utc_text(freeze.end)} by {freeze.calendar}")
+    for each in [freeze for freeze in rule.freezes if freeze.end > now][:MAX_FREEZES] if rule else ():
+        yield explain_line("frozen", f"from {utc_text(each.start)} until {utc_text(each.end)} by {each.calendar}")
 
 
 def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:

@@ -16,7 +16,6 @@ from reaper import duration
 from reaper.case import Coverage, Evidence, Finding, Owner, Price, Report
 from reaper.model import Memory, NextAction, Rule
 from reaper.policy import office_hours
-from reaper.policy.values import BusinessDayCount
 from reaper.savings.overview import Overview
 from reaper.savings.totals import Saved
 
@@ -151,8 +150,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
     return {
         "action": rule.action.value,
         "idle_after": duration.policy_duration(rule.idle_after),
-        "grace": _grace_text(rule),
-        "business_days": rule.business_days.calendar if rule.business_days else None,
+        "grace": f"{rule.business_days.count}bd" if rule.business_days else duration.policy_duration(rule.grace),
         "freezes": [{**asdict(each), "start": utc_text(each.start), "end": utc_text(each.end)} for each in rule.freezes],
         "waits_because": rule.waits_because,
         "hours": {
@@ -165,14 +163,6 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
         if hours
         else None,
     }
-
-
-def _grace_text(rule: Rule) -> str:
-    """`3d`, `2bd`, or both if either rule may apply."""
-    length, days = duration.policy_duration(rule.grace), rule.business_days
-    if days is None:
-        return length
-    return f"{days.count}bd" if rule.grace <= BusinessDayCount(days.count).least else f"{length} and {days.count}bd"
 
 
 def _owner_json(owner: Owner) -> dict[str, Any]:

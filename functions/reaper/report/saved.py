@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from reaper.calendars.terms import Freeze
 from reaper.case import Coverage, Evidence, Owner, Price
 from reaper.errors import SettingsError
 from reaper.model import NextAction, Status
@@ -40,22 +41,13 @@ class SavedHours(_Section):
     except_: tuple[str, ...] = Field(alias="except")
 
 
-class SavedFreeze(_Section):
-    """A stretch in which nothing is stopped or deleted."""
-
-    calendar: str
-    start: AwareDatetime
-    end: AwareDatetime
-
-
 class SavedRule(_Section):
     """`rule_detail`."""
 
     action: str
     idle_after: str
     grace: str
-    business_days: str | None
-    freezes: tuple[SavedFreeze, ...]
+    freezes: tuple[Freeze, ...]
     waits_because: str | None
     hours: SavedHours | None
 

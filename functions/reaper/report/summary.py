@@ -108,27 +108,21 @@ def access_remedies(report: Report) -> list[str]:
 def head_notes(report: Report) -> list[str]:
     """Sentences below the headline: what was saved, budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
     over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
-    return [*frozen_lines(report), *saved_notes(report), *over, *_swept_places(report), *_missing_setups(report)]
+    return [*frozen_lines(report).values(), *saved_notes(report), *over, *_swept_places(report), *_missing_setups(report)]
 
 
-def frozen_groups(report: Report) -> dict[str, int]:
-    """Why nothing is stopped or deleted now, under rules that allow it: a freeze, or a calendar that can't be read; and how many actions wait."""
+def frozen_lines(report: Report) -> dict[str, str]:
+    """Each reason why nothing is stopped or deleted now under rules that allow it, and a line with how many actions wait:
+    `Frozen by year-end until 2027-01-04 00:00 UTC. 4 actions wait for that.`
+    """
     waiting: dict[str, int] = {}
     for finding in report.findings:
         rule = finding.case.rule
         if rule.action.rank >= Ceiling.STOP.rank and (because := frozen_because(rule, report.run.started_at)):
             waits = finding.step.because == because or (finding.next is not None and finding.next.blocked_because == because)
             waiting[because] = waiting.get(because, 0) + waits
-    return waiting
-
-
-def frozen_lines(report: Report) -> list[str]:
-    """`Frozen by year-end until 2027-01-04 00:00 UTC. 4 actions wait for that.`"""
-    counts = frozen_groups(report).items()
-    return [
-        f"{because[:1].upper()}{because[1:]}. {count_noun(count, 'action')} {'waits' if count == 1 else 'wait'} for that."
-        for because, count in counts
-    ]
+    waits_for = {because: f"{count_noun(n, 'action')} {'waits' if n == 1 else 'wait'} for that" for because, n in waiting.items()}
+    return {because: f"{because[:1].upper()}{because[1:]}. {waits}." for because, waits in waits_for.items()}
 
 
 def saved_notes(report: Report) -> list[str]:
