@@ -10,8 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.calendars import frozen
 from fakes.judged_cases import case
+from fakes.read_calendars import frozen
 from reaper import idle_period
 from reaper.calendars.adding import freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze, Hours

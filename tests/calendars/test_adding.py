@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR
-from fakes.calendars import days_of, frozen
+from fakes.read_calendars import days_of, frozen
 from reaper.calendars.adding import MAX_DAYS, add_business_days, add_length, freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze
 

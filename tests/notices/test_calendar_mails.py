@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR
-from fakes.calendars import calendar, unreadable
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.read_calendars import calendar, unreadable
 from reaper.calendars.calendar import Calendar
 from reaper.notices.message import Audience, Message
 from reaper.report import explain, json, text
@@ -109,7 +109,7 @@ def test_a_date_of_business_days_never_comes_before_what_the_mail_said():
     assert [name for _, name, _ in swept.cloud.log] == ["churn"]
 
 
-def test_mails_about_office_hours_name_their_calendars_and_the_next_days_off():
+def test_mails_about_office_hours_name_calendars_and_days_off():
     swept = deployment(FROZEN + OFFICE, YEAR_END, GERMANY)
     swept.cloud.kind_name = STARTABLE
     enrolment = plain(mail(swept))

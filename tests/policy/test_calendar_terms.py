@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, NOW, resource
-from fakes.calendars import calendar, days_of, frozen, unreadable
+from fakes.read_calendars import calendar, days_of, frozen, unreadable
 from reaper import registry
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.terms import BusinessDays, Hours

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fakes.calendars import with_dates
 from fakes.fake_deployment import policy
+from fakes.read_calendars import with_dates
 from on_aws.actions.deployment import ENDPOINT, NOTEBOOK, AwsDeployment
 from on_aws.conftest import DAY, HOUR
 from reaper.policy.schema import Policy
