@@ -41,5 +41,9 @@ def frozen(first: str, last: str, name: str = "year-end") -> Freeze:
 
 def with_dates(policy: Policy) -> Policy:
     """The policy with its calendars of dates, as a run reads them."""
-    named = {name: calendar(name, *(spec.dates or ()), tz=spec.tz or policy.owners.tz) for name, spec in policy.calendars.items()}
+    spans = {
+        name: [span if isinstance(span, str) else "/".join(map(str, span)) for span in spec.dates or ()]
+        for name, spec in policy.calendars.items()
+    }
+    named = {name: calendar(name, *spans[name], tz=spec.tz or policy.owners.tz) for name, spec in policy.calendars.items()}
     return policy.with_calendars(named)

@@ -14,7 +14,7 @@ from reaper.calendars.terms import BusinessDays, Freeze
 DAY, MOMENT = timedelta(days=1), timedelta(microseconds=1)
 AND = " and "
 MAX_DAYS = 732
-"""How far ahead business days are sought: a calendar may have none left."""
+"""Business days are sought for that long: a calendar may have none left."""
 
 
 def merged(freezes: Iterable[Freeze]) -> tuple[Freeze, ...]:
@@ -35,7 +35,7 @@ def freeze_at(freezes: Iterable[Freeze], at: datetime) -> Freeze | None:
 
 
 def add_length(start: datetime, length: timedelta, freezes: Iterable[Freeze]) -> datetime:
-    """The first unfrozen moment by which that much unfrozen time has passed since `start`; of no length, the first unfrozen moment."""
+    """The first unfrozen moment after that much unfrozen time since `start`. If the length is zero, `start` itself unless it is frozen."""
     for freeze in freezes:
         if freeze.end <= start:
             continue

@@ -11,7 +11,7 @@ from reaper.model import Rule
 from reaper.text import format_day, format_time
 
 DAYS_OFF_WITHIN = timedelta(days=28)
-"""How far ahead the next days off are listed."""
+"""The next days off that are listed."""
 MAX_SHOWN = 6
 
 

@@ -33,10 +33,7 @@ CLOCK_JITTER = timedelta(hours=1)
 
 
 def earliest_action_at(case: Case, notified_at: datetime) -> datetime:
-    """The earliest time for an action after a notice at `notified_at`: once its grace is over, outside freezes and office hours.
-
-    Frozen time doesn't count toward the grace.
-    """
+    """The earliest time for an action after a notice at `notified_at`: once its unfrozen grace is over, outside freezes and office hours."""
     rule = case.rule
     grace_end = add_length(notified_at, rule.grace, rule.freezes)
     if rule.business_days:

@@ -18,7 +18,7 @@ from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.values import BusinessDayCount
 
 PAST, COMING = timedelta(days=60), timedelta(days=60)
-"""How far back freezes are carried, and how much unfrozen time ahead. The length that an action waits comes on top, twice ahead."""
+"""The freezes that a rule carries: of this past, and of so much unfrozen time to come. The length that an action waits comes on top, twice ahead."""
 MAX_AHEAD = timedelta(days=732)
 DAYS_OFF_BEFORE, DAYS_OFF_AFTER = timedelta(days=45), timedelta(days=60)
 """The same for days off of office hours."""
@@ -66,7 +66,7 @@ def _terms_near(names: RuleCalendars, policy: Policy) -> tuple[frozenset[date], 
     unreadable = [
         f"the {what} calendar {c.name!r} can't be read: {c.unreadable_because}" for what, c in needed if c.unreadable_because
     ]
-    days_off = (day for name in names.days_off for day in _readable_days(named[name]))
+    days_off = (day for name in names.days_off for day in named[name].days)
     near = frozenset(day for day in days_off if -DAYS_OFF_BEFORE <= day - names.today <= DAYS_OFF_AFTER)
     because = " and ".join(unreadable) or None
     return near, {"freezes": _freezes_near(frozen, names), "business_days": business, "waits_because": because}
@@ -85,16 +85,12 @@ def _freezes_near(calendars: Mapping[str, Calendar], names: RuleCalendars) -> tu
 
 def _business_days(calendar: Calendar, names: RuleCalendars) -> BusinessDays:
     """Of a calendar that can't be read, the weekend alone: a date by it is the earliest, and nothing is done by it."""
-    near = frozenset(day for day in _readable_days(calendar) if -2 * PAST <= day - names.today <= MAX_AHEAD)
+    near = frozenset(day for day in calendar.days if -2 * PAST <= day - names.today <= MAX_AHEAD)
     return BusinessDays(count=names.days, calendar=calendar.name, tz=calendar.tz, weekend=calendar.weekend, days_off=near)
 
 
-def _readable_days(calendar: Calendar) -> frozenset[date]:
-    """Its days off; none if it can't be read, so that each day is a working day."""
-    return frozenset() if calendar.unreadable_because else calendar.days
-
-
 def _calendar(policy: Policy, name: str) -> Calendar:
-    """The calendar as this run has read it. One that it hasn't read is unreadable."""
+    """The calendar as this run has read it. One that can't be relied on has no days off, and one that wasn't read can't."""
     tz = policy.calendars[name].tz or policy.owners.tz
-    return policy.resolved.get(name) or Calendar(name=name, tz=tz, unreadable_because="this run hasn't read it")
+    read = policy.resolved.get(name) or Calendar(name=name, tz=tz, unreadable_because="this run hasn't read it")
+    return replace(read, days=frozenset()) if read.unreadable_because else read

@@ -79,18 +79,16 @@ def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> It
 
 
 def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
-    """Names of no calendar, and a grace in business days without one."""
+    """Names of no calendar, and a grace in business days that has no calendar."""
     sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
     sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
     for path, spec in sections:
         hours = spec.hours if isinstance(spec, RuleSpec) else None
-        named: list[tuple[KeyPath, str]] = [(("freeze",), name) for name in spec.freeze or ()]
-        named += [(("hours", "except"), name) for name in (hours.except_ if hours else ())]
-        named += [(("business_days",), spec.business_days)] if spec.business_days is not None else []
-        for keys, name in named:
-            if name not in policy.calendars:
-                known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
-                yield f"{lines.place((*path, *keys))}: unknown calendar {short_repr(name)}{known}"
+        business = [spec.business_days] if spec.business_days is not None else []
+        keys = {("freeze",): spec.freeze or [], ("hours", "except"): hours.except_ if hours else [], ("business_days",): business}
+        for key, name in ((key, name) for key, names in keys.items() for name in names if name not in policy.calendars):
+            known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
+            yield f"{lines.place((*path, *key))}: unknown calendar {short_repr(name)}{known}"
         if isinstance(spec.grace, BusinessDayCount) and not (spec.business_days or policy.defaults.business_days):
             fix = "add business_days: and the name of a calendar, here or in the defaults"
             yield f"{lines.place((*path, 'grace'))}: {spec.grace.count}bd needs the calendar of its business days; {fix}"

@@ -72,7 +72,7 @@ class OfficeHours(Section):
 ACTION_HELP = "the strongest action allowed: ignore < notify < stop (reversible) < delete (can be restored from a manifest)"
 IDLE_AFTER_HELP = "how long a resource must be silent to count as idle; at least 30m"
 GRACE_HELP = "time from an accepted notice to the action it announces; 2bd: two business days of the calendar in business_days"
-BUSINESS_DAYS_HELP = "the calendar by which a grace such as 2bd counts: neither its weekend nor its days are business days"
+BUSINESS_DAYS_HELP = "the calendar of the business days in a grace such as 2bd: neither its weekend nor its days are any"
 FREEZE_HELP = (
     "calendars in whose times nothing is stopped or deleted; they count toward no grace. A rule's replace those of the defaults"
 )
