@@ -115,9 +115,7 @@ def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     if not context.mode.announces or finding.is_action or possible_actions.strongest_action(case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        promised = memory.act_not_before or memory.warned_at
-        if case.rule.freezes or not memory.act_not_before:
-            promised = max(promised, dates.earliest_action_at(case, memory.warned_at))
+        promised = max(memory.act_not_before or memory.warned_at, dates.earliest_action_at(case, memory.warned_at))
         return add_length(max(promised, now), timedelta(), case.rule.freezes)
     return dates.earliest_action_at(case, now)
 
