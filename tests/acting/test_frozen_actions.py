@@ -12,6 +12,7 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.calendars.calendar import Calendar
 from reaper.model import Result, StepName
+from reaper.report import summary
 
 CALENDARS = "calendars: {year-end: {dates: [2026-12-24]}}\n"
 FROZEN = POLICY.replace("action: stop", "action: stop, freeze: year-end") + CALENDARS
@@ -120,3 +121,10 @@ def test_nothing_is_carried_out_while_no_run_has_read_the_calendar():
     assert finding.step.because == (
         "nothing is stopped or deleted because the freeze calendar 'year-end' can't be read: this run hasn't read it"
     )
+
+
+def test_a_stop_of_what_is_in_use_counts_among_those_that_wait():
+    deployment = by_hours(force=True)
+    frozen_from(deployment, deployment.now - HOUR)
+    [line] = summary.frozen_lines(deployment.sweep()).values()
+    assert line == "Frozen by year-end until 2026-12-16 19:35 UTC. 1 action waits for that."
