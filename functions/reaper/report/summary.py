@@ -121,8 +121,10 @@ def frozen_lines(report: Report) -> dict[str, str]:
         if rule.action.rank >= Ceiling.STOP.rank and (because := frozen_because(rule, report.run.started_at)):
             waits = finding.step.because == because or (finding.next is not None and finding.next.blocked_because == because)
             waiting[because] = waiting.get(because, 0) + waits
-    waits_for = {because: f"{count_noun(n, 'action')} {'waits' if n == 1 else 'wait'} for that" for because, n in waiting.items()}
-    return {because: f"{because[:1].upper()}{because[1:]}. {waits}." for because, waits in waits_for.items()}
+    counts = {
+        because: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for because, n in waiting.items()
+    }
+    return {because: f"{because[:1].upper()}{because[1:]}. {count} for that." for because, count in counts.items()}
 
 
 def saved_notes(report: Report) -> list[str]:
