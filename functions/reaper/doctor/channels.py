@@ -30,8 +30,6 @@ ADD_CHANNEL = "Add a channel for owners under `channels:` in the policy, such as
 CHANNEL_ADVICE = {
     "smtp": "Check host, port, tls, user and secret of {0.host}:{0.port} in the policy.",
     "webhook": "Check the webhook's url in the policy.",
-    "slack": "Store the URL of a Slack incoming webhook as the secret: docs/notices.md",
-    "teams": "Store the URL of a Teams workflow as the secret: docs/notices.md",
     "apprise": "Check the Apprise address: https://github.com/caronc/apprise/wiki",
 }
 SECRET_ADVICE = "Check the secret's address in the policy, and REAPER_SECRETS."
@@ -76,7 +74,7 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     except ImportError as error:
         yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
-        advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy.").format(spec)
+        advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy, or its secret.").format(spec)
         yield of_error(name, error, advice_for(error, "", advice))
 
 

@@ -138,7 +138,7 @@ def compose_summary(
     own_failures = list(map(summary.failure_text, report.own_failures))
     failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
     over_budget = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
-    paused = with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone)
+    details = _idle_sentences(report, actions, context)
     jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
@@ -151,12 +151,12 @@ def compose_summary(
         sums=report.totals,
         basis=price_basis(report.findings, context.currency),
         headline=_saved_text(actions, context) or idle_text(report, context),
-        details=_idle_sentences(report, actions, context),
+        details=details,
         remedies=summary.access_remedies(report),
         saved=summary.saved_notes(report),
         coming=coming,
         comes=coming_sentence(coming, mode, context.rate, zone),
-        paused=paused,
+        paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
         breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
@@ -194,9 +194,7 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
-        card=admin_card(
-            report, actions, context, [paused, _idle_sentences(report, actions, context), *failed, *jumped, *over_budget]
-        ),
+        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *failed, *jumped, *over_budget]),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -40,7 +40,11 @@ def owner_card(first: str, items: Sequence[Item], findings: Sequence[Finding], z
     """The card of an owner's message. Its link is the room's own: the owner's is never in it, because that one speaks for the owner."""
     room = context.open_visit(ROOM, False, zone, findings) if context.has_room else None
     sample = ["This is a sample. Everything in it is made up, and nothing will be stopped."] if context.sample else []
-    keep = ["Anyone here can open that link. It keeps resources for a time, and can't stop or delete anything."] if room else []
+    keep = (
+        ["Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."]
+        if room
+        else []
+    )
     tag = [] if all(item.acted for item in items) else [f"To keep a resource, add the tag {keep_tag(context.now)}."]
     return Card(
         lines=(*sample, first),
@@ -88,17 +92,11 @@ def payload(message: Message, service: str) -> dict[str, Any] | None:
 
     An owner's notice counts for all of its resources, so only the admins' may leave some out.
     """
-    write = _blocks if service == "slack" else _adaptive_card
-    written = (write(message.subject, card, detailed) for card, detailed in _shorter_forms(message))
-    return next(filter(_fits, written), None)
-
-
-def _shorter_forms(message: Message) -> Iterator[tuple[Card, int]]:
-    """The card with fewer and fewer resources in detail, then with fewer of them at all."""
-    card, count = message.card, len(message.card.items)
-    yield from ((card, detailed) for detailed in range(count, -1, -1))
+    write, card, count = _blocks if service == "slack" else _adaptive_card, message.card, len(message.card.items)
+    forms = [(card, detailed) for detailed in range(count, -1, -1)]
     if message.audience is Audience.ADMINS:
-        yield from ((replace(card, items=card.items[:n], more=card.more + count - n), 0) for n in range(count - 1, -1, -1))
+        forms += [(replace(card, items=card.items[:n], more=card.more + count - n), 0) for n in range(count - 1, -1, -1)]
+    return next(filter(_fits, (write(message.subject, shorter, detailed) for shorter, detailed in forms)), None)
 
 
 def _blocks(subject: str, card: Card, detailed: int) -> dict[str, Any]:
@@ -121,11 +119,9 @@ def _blocks(subject: str, card: Card, detailed: int) -> dict[str, Any]:
 
 def _words(text: str, most: int = MAX_LINE) -> str:
     """Other people's words for Slack, so that they mention no one, and make no link and no format."""
-
-    def inert(part: str) -> str:
-        return escape(FORMATTING.sub(rf"{WORD_JOINER}\g<0>{WORD_JOINER}", without_markup(part)), quote=False)
-
-    return _fitted(text, most, inert)
+    return _fitted(
+        text, most, lambda part: escape(FORMATTING.sub(rf"{WORD_JOINER}\g<0>{WORD_JOINER}", without_markup(part)), quote=False)
+    )
 
 
 def _adaptive_card(subject: str, card: Card, detailed: int) -> dict[str, Any]:
@@ -169,5 +165,5 @@ def _more(card: Card) -> str:
 def _fitted(text: str, most: int, write: Callable[[str], str]) -> str:
     """`text` as `write` writes it, cut before that so that the result has at most `most` bytes."""
     while (length := len((written := write(text)).encode("utf-8", "replace"))) > most:
-        text = tidy_line(text, len(text) - max(1, (length - most) // 12))
+        text = tidy_line(text, min(len(text) - 1, len(text) * most // length + 1))
     return written

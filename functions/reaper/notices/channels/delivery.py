@@ -51,9 +51,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What channels need from outside: a way to read a secret by its place, and the clock for signatures and dates. `deadline`: no channel
-    waits beyond it.
-    """
+    """What channels need from outside: a way to read a secret by its place, the clock, and until when one may wait."""
 
     read_secret: Callable[[str], str]
     clock: Callable[[], datetime]

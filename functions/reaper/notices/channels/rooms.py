@@ -35,8 +35,6 @@ FIXES = {
 REASONS = {401: Reason.DENIED, 403: Reason.DENIED, 408: Reason.UNREACHABLE, 429: Reason.THROTTLED}
 MAX_WAIT_S = 30
 """The longest wait that a service may ask for before a message is posted once more."""
-MIN_HIDDEN = 8
-"""Characters of a part of the URL that may be secret. Shorter ones are words such as `invoke`."""
 
 
 class Channel:
@@ -115,11 +113,11 @@ class Channel:
 
 
 def without_parts(text: str, url: str) -> str:
-    """`text` without any part of the URL that may be secret."""
+    """`text` without any part of the URL that may be secret. Parts of less than eight characters are words such as `invoke`."""
     parts = split_address(url)
     pieces = {url, parts.path, parts.query, *re.split("[/&=]", f"{parts.path}&{parts.query}")}
     for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
-        text = text.replace(piece, "…") if len(piece) >= MIN_HIDDEN else text
+        text = text.replace(piece, "…") if len(piece) >= 8 else text
     return text
 
 

@@ -25,8 +25,6 @@ from reaper.policy.channel_settings import Webhook
 from reaper.text import tidy_line
 
 TIMEOUT_S = 15
-MAX_READ = 2000
-"""Bytes of a reply's body that are read."""
 OPERATION = "webhook:Post"
 
 
@@ -82,7 +80,7 @@ def post_json(url: str, content: bytes, headers: Mapping[str, str], operation: s
     try:
         with opener.open(request, timeout=TIMEOUT_S) as reply:
             with suppress(OSError, HTTPException):  # the status alone says whether it was accepted
-                text = reply.read1(MAX_READ)
+                text = reply.read1(2000)
             return reply, text.decode("utf-8", "replace")
     except (OSError, HTTPException) as error:
         raise CloudError(Reason.UNREACHABLE, operation, f"{urlsplit(url).netloc}: {error}") from error
