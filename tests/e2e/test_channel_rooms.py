@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,6 +257,25 @@ def in_rooms(posts: Posts) -> FakeDeployment:
     deployment.more += delivery.open_channels(deployment.policy.channels, ChannelContext(read_secret=read, clock=lambda: NOW))
     deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
     return deployment
+
+
+EXAMPLE = Path(__file__).parents[2] / "policies" / "chat.yaml"
+
+
+def test_the_example_policy_tells_owners_and_admins_in_their_rooms(posts: Posts):
+    posts.answer = OK
+    text = EXAMPLE.read_text().replace("owners: {", "owners: {domains: [example.com], fallback: ml-admins@example.com, ")
+    deployment = FakeDeployment(policy=policy(text))
+    rooms = [spec for spec in deployment.policy.channels if spec.type != "ses"]
+    read = lambda ref: f"{posts.url}/{'slack' if 'SLACK' in ref else 'teams'}"  # noqa: E731
+    deployment.more += delivery.open_channels(rooms, ChannelContext(read_secret=read, clock=lambda: NOW))
+    deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
+    deployment.sweep()
+    assert [(path, "Owner: jo@example.com." in body.decode()) for path, _, body in posts.got] == [
+        ("/slack", True),
+        ("/slack", False),
+        ("/teams", False),
+    ]
 
 
 def test_two_concludes_post_a_notice_and_a_summary_once(posts: Posts):

@@ -33,7 +33,7 @@ MAX_BYTES = 25_000
 FORMATTING = re.compile(r"(?<![A-Za-z0-9])[*_~`]|[*_~`](?![A-Za-z0-9])")
 """What makes words bold or the like in Slack: not an underscore within a name."""
 ROOM = "a chat"
-"""Whom a room's link is for. It is no address, so by this link the page shortens no snooze and takes no "not mine"."""
+"""The addressee of a room's link. It isn't an address, so by this link the page shortens no snooze and takes no "not mine"."""
 
 
 def owner_card(first: str, items: Sequence[Item], findings: Sequence[Finding], zone: str, context: NoticeContext) -> Card:
@@ -56,7 +56,7 @@ def owner_card(first: str, items: Sequence[Item], findings: Sequence[Finding], z
 
 
 def admin_card(report: Report, actions: Actions, context: NoticeContext, lines: Sequence[str]) -> Card:
-    """The card of the summary: these lines, what is missing, then what is on hold, what became of actions, and what is idle."""
+    """The card of the summary: these lines, what is missing, then what is on hold, the results of actions, and what is idle."""
     run = report.run
     due = actions.planned if run.mode.announces and not run.mode.acts else ()
     acted = {f.case.resource.id: f for f in (*actions.on_hold, *actions.lost, *actions.done, *due)}
@@ -77,7 +77,7 @@ def _admin_item(finding: Finding, context: NoticeContext, *, is_acted: bool) -> 
 
 
 def card_item(item: Item, why: str = "") -> CardItem:
-    """One resource. `why`: what became of an action, as a sentence; by default what comes next."""
+    """One resource. `why`: the result of an action, as a sentence; by default what comes next."""
     cost = f"{item.cost.figure}, {item.cost.besides}" if item.cost.besides else item.cost.figure
     after = why or f"{'Done' if item.acted else 'Next'}: {item.next_sentence}"
     return CardItem(
