@@ -77,6 +77,7 @@ def posts() -> Iterator[Posts]:
             new_posts.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             status, headers, answer = new_posts.first.pop(0) if new_posts.first else new_posts.answer
             if not status:
+                self.wfile.write(answer)
                 return
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(answer))}.items():

@@ -117,6 +117,19 @@ def test_an_answer_of_something_in_between_is_no_acceptance(posts: Posts, servic
 
 
 @SERVICES
+def test_a_notice_too_long_for_a_card_is_refused_and_hides_no_other(posts: Posts, service: str):
+    """It would count for resources that the card doesn't name."""
+    posts.answer = OK
+    lines = room(service, posts.url)
+    item = digest().card.items[0]
+    long = replace(digest(), card=replace(digest().card, items=(item,) * 200))
+    assert "too long for a card" in str(error(lines, long))
+    assert posts.got == []
+    assert receipt(lines)
+    assert receipt(lines, replace(summary(), card=long.card))
+
+
+@SERVICES
 def test_a_throttled_card_is_posted_once_more(posts: Posts, service: str):
     posts.first, posts.answer = [(429, {"Retry-After": "0"}, b"rate_limited")], OK
     assert receipt(room(service, posts.url)).startswith("accepted")
@@ -159,10 +172,9 @@ def test_no_failure_repeats_the_webhooks_url(posts: Posts, service: str, status:
         {"Location": f"{posts.url}{PATH}"},
         f"no such page: {PATH} {PATH.rpartition('=')[2]} {SECRETS[2]}".encode(),
     )
-    text = told(room(service, posts.url) if status else room(service, "http://127.0.0.1:1"))
-    assert [secret for secret in (*SECRETS, "canary/signature44") if secret in text] == []
-    if status:
-        assert [secret for secret in SECRETS if secret in told(room(service, posts.url))] == []
+    for url in (posts.url, "http://127.0.0.1:1"):
+        text = told(room(service, url))
+        assert [secret for secret in (*SECRETS, "canary/signature44") if secret in text] == []
 
 
 BAD_URLS = {
