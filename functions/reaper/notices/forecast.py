@@ -39,7 +39,7 @@ class NoticeContext:
 
     `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
-    `sample`: nothing in it is real. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
+    `sample`: nothing in it is real. `has_room`: owners' messages go to a chat, too. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
 
     now: datetime
@@ -53,6 +53,7 @@ class NoticeContext:
     sample: bool = False
     currency: Currency = DOLLARS
     audience: Audience = Audience.OWNERS
+    has_room: bool = False
     open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
     def memory(self, finding: Finding) -> Memory:

@@ -15,6 +15,8 @@ from reaper import prices, registry
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
+from reaper.notices.message import Audience
+from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
@@ -268,6 +270,15 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
 
 
+def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
+    for_owners = [(index, spec) for index, spec in enumerate(policy.channels) if Audience.OWNERS in spec.readers]
+    if for_owners and all(isinstance(spec, Room) for _, spec in for_owners):
+        because = (
+            "an owner may not be in that room, and a post may be lost although it was accepted; add a mail channel for owners"
+        )
+        yield ("channels", for_owners[0][0]), f"owners get notices only by {for_owners[0][1].type}: {because}"
+
+
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
     """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
@@ -296,5 +307,6 @@ CHECKS = (
     _actions_without_effect,
     _actions_for_every_kind,
     _missing_domains,
+    _owners_in_rooms_only,
     _canary_problems,
 )
