@@ -48,6 +48,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
         blocked=_blocked_actions(resource, kind, policy, now),
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
+        stop_leaves_cost=StepName.STOP in kind.actions and bool(kind.parts_after(resource, StepName.STOP)),
         busy_from=busy_from,
         busy_hours=bits,
         excess_usd_per_hour=_excess_usd_per_hour(resource, usd, kind, prices),

@@ -107,7 +107,8 @@ class Evidence:
 class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
-    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
+    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `stop_leaves_cost`: something is still paid for after a stop.
+    `wasted_usd`: its cost while idle. `busy_hours`: the hours
     of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
     of its cost autoscaling may end without any action.
     """
@@ -122,6 +123,7 @@ class Case:
     evidence: tuple[Evidence, ...] = ()
     blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
+    stop_leaves_cost: bool = False
     busy_from: datetime | None = None
     busy_hours: int = 0
     excess_usd_per_hour: float = 0.0
