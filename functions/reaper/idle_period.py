@@ -78,7 +78,7 @@ def _last_seen_idle_at(memory: Memory, now: datetime) -> datetime | None:
 
 def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
     """Everything known that ends an idle period: the last use, creation, and the last change unless the reaper's own action made it."""
-    changed = None if notice_followed_action(memory) and _was_changed_by_reaper(case, memory) else case.resource.changed
+    changed = None if own_change_at(case, memory) else case.resource.changed
     return [t for t in (case.verdict.last_busy, case.resource.created, changed) if t]
 
 
@@ -265,7 +265,8 @@ def _has_joined_since(case: Case, memory: Memory) -> bool:
     return notice_followed_action(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
 
 
-def _was_changed_by_reaper(case: Case, memory: Memory) -> bool:
-    """Whether the reaper's own last action made the last change."""
+def own_change_at(case: Case, memory: Memory) -> datetime | None:
+    """When it last changed, if the reaper's own action did that, and the mail about it is the last notice."""
     acted_at, changed = memory.last_action_at, case.resource.changed
-    return acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
+    is_own = acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
+    return changed if is_own and notice_followed_action(memory) else None

@@ -238,7 +238,7 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         return f"{done}{part}"
     when = format_time(dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding))
     comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {when} {UNLESS}."
-    return f"{done}{part} The rest {comes}" if part else f"{done} If it stays idle, it {comes} {STORED}"
+    return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
 def summary_interval(finding: Finding) -> str:

@@ -53,8 +53,8 @@ def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | Non
         return None
     if not may_act(case) or idle_period.notice_expired(case, memory, now):
         return None
-    acted_at = case.resource.changed if idle_period.notice_followed_action(memory) else None
-    return warned if max(warned, acted_at or warned) >= idle_period.idle_period_start(case, memory, now) else None
+    changed_at = idle_period.own_change_at(case, memory) or warned
+    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, memory, now) else None
 
 
 def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:

@@ -91,6 +91,11 @@ def announced_by_mail(finding: Finding) -> StepName | None:
     return StepName.DELETE if follows else None
 
 
+def can_be_kept(finding: Finding) -> bool:
+    """Whether its owner can still keep it: nothing was done to it, or something is to follow."""
+    return not finding.is_action or announced_by_mail(finding) is not None
+
+
 def is_proven_enough(case: Case) -> bool:
     """Whether it is idle, and its evidence allows more than notices. `force` treats a likely idle resource as one in use."""
     return may_act(case) and (case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY)

@@ -66,8 +66,6 @@ def then_warnings(
     who = f"rule {spec.name!r}" if spec else "defaults"
     if section.then and not any(map(is_deleted_by_then, kinds)):
         yield (*path, "then"), f"{who}: then has no effect: a stop ends the whole cost of its kinds, or they can't be deleted"
-    if "then" in section.model_fields_set and section.then is None and not (spec and policy.defaults.then):
-        yield (*path, "then"), f"{who}: an empty then has no effect, because the defaults have none"
 
 
 def is_deleted_by_then(kind: Kind[Any]) -> bool:
