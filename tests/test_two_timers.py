@@ -94,7 +94,7 @@ def test_a_notice_of_the_delete_is_no_notice_of_a_stop():
     assert plan_step(grown, told(StepName.DELETE, AFTER), NOW).name is StepName.WARN
 
 
-def test_a_change_between_the_mail_about_the_stop_and_a_reminder_voids_the_mail():
+def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
     stop = {"last_action": StepName.STOP, "last_action_at": NOW - 20 * DAY, "last_action_result": Result.DONE}
     memory = told(StepName.DELETE, 20 * DAY, **stop, last_action_told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
     ours = left_over(changed=NOW - 20 * DAY + timedelta(minutes=10))

@@ -107,10 +107,9 @@ class Evidence:
 class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
-    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `stop_leaves_cost`: something is still paid for after a stop.
-    `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
-    of its cost autoscaling may end without any action.
+    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `stop_leaves_cost`: a stop leaves something to pay for.
+    `wasted_usd`: its cost while idle. `busy_hours`: the hours of use that this look proved and that had ended by then, as bits; bit 0 is the
+    hour that begins at `busy_from`. `excess_usd_per_hour`: what of its cost autoscaling may end without any action.
     """
 
     resource: Resource
@@ -238,8 +237,7 @@ class Coverage:
 class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
-    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
-    `gb_seconds`: what its function is billed for, if that is known.
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle. `gb_seconds`: what its function is billed for, if known.
     """
 
     finished_at: datetime

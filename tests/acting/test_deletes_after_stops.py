@@ -118,7 +118,7 @@ def test_what_a_person_scales_out_again_is_stopped_again_first():
     assert steps(deployment, 5) == [(1, "warn"), (4, "stop")]
 
 
-def test_what_a_person_scales_in_before_the_stop_gets_a_notice_of_the_delete():
+def test_a_scale_in_by_a_person_leads_to_a_notice_of_the_delete():
     deployment = due(with_then())
     scale_in(deployment, deployment.cloud.things["churn"])
     assert steps(deployment, 16) == [(1, "warn"), (8, "remind"), (15, "delete")]

@@ -378,7 +378,7 @@ FAKE_KIND = Kind(
     discover=discover,
     observe=observe,
     blocked_actions=able,
-    parts_after=lambda one, action: one.details.parts_after_stop if action is StepName.STOP else (),
+    parts_after=lambda one, action: (one.details.parts_after_stop if action is StepName.STOP else None) or (),
     details=EndpointDetails,
     actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )

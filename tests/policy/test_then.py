@@ -18,12 +18,13 @@ from reaper.policy.rules import effective_rule, may_delete
 from reaper.policy.schema import Policy
 
 EXAMPLE = Path(__file__).parents[2] / "policies" / "two-timers.yaml"
+STARTABLE = ["sagemaker-notebook", "azureml-compute-instance"]
 THEN = "then: {action: delete, after: 14d}"
 
 
 def parsed(*lines: str) -> Policy:
     text = "\n".join(["version: 1", *lines])
-    return parse_policy(text, "p.yaml", registry.kind_names(), registry.startable_kinds())
+    return parse_policy(text, "p.yaml", registry.kind_names(), STARTABLE)
 
 
 def delete_after(policy: Policy, usd: float | None = 1.0, **tags: str) -> timedelta | None:
@@ -52,13 +53,13 @@ def delete_after(policy: Policy, usd: float | None = 1.0, **tags: str) -> timede
         ),
         pytest.param(
             ["rules:", "  - name: a", "    action: stop", "    then: {action: delete, after: 2d}"],
-            "p.yaml:5: rules[0].then.after: '2d' is not valid: expected at least the grace, 3d",
+            "p.yaml:5: rules[0].then.after: 2d is shorter than the grace (3d); write 3d or more",
             id="shorter than the inherited grace",
         ),
         pytest.param(
             [f"defaults: {{action: stop, {THEN}}}", "rules:", "  - {name: a, grace: 30d}"],
-            "p.yaml:4: rules[0].grace: '30d' is not valid: it is longer than then.after in the defaults; "
-            "write 14d or less, or give the rule a then of its own",
+            "p.yaml:4: rules[0].grace: 30d is longer than then.after in the defaults (2w); "
+            "write 2w or less, or give the rule a then of its own",
             id="a grace longer than the inherited after",
         ),
         pytest.param(
@@ -170,7 +171,7 @@ def test_check_proposes_then_and_names_one_without_effect(lines: list[str], expe
 
 def test_the_example_is_about_endpoints_that_a_stop_does_not_end():
     text = EXAMPLE.read_text()
-    policy = parse_policy(text, "p.yaml", registry.kind_names(), registry.startable_kinds())
+    policy = parse_policy(text, "p.yaml", registry.kind_names(), STARTABLE)
     assert delete_after(policy) == 14 * DAY
     assert delete_after(policy, purpose="demo") is None
     notebook = effective_rule(policy, replace(resource(), kind="sagemaker-notebook"), 1.0, NOW)

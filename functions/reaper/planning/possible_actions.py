@@ -92,7 +92,7 @@ def announced_by_mail(finding: Finding) -> StepName | None:
 
 
 def can_be_kept(finding: Finding) -> bool:
-    """Whether its owner can still keep it: nothing was done to it, or something is to follow."""
+    """Whether its owner can still keep it: it wasn't acted on, or something follows."""
     return not finding.is_action or announced_by_mail(finding) is not None
 
 

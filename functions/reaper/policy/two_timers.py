@@ -50,12 +50,12 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
         elif section.then and spec and spec.hours:
             yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
         elif after and after < grace and section.then:
-            least = policy_duration(grace)
-            yield (*path, "then", "after"), f"'{policy_duration(after)}' is not valid: expected at least the grace, {least}"
+            most, least = policy_duration(after), policy_duration(grace)
+            yield (*path, "then", "after"), f"{most} is shorter than the grace ({least}); write {least} or more"
         elif after and after < grace and spec and spec.grace:
-            fix = f"write {policy_duration(after)} or less, or give the rule a then of its own"
-            because = "longer than then.after in the defaults"
-            yield (*path, "grace"), f"'{policy_duration(grace)}' is not valid: it is {because}; {fix}"
+            most, least = policy_duration(after), policy_duration(grace)
+            fix = f"write {most} or less, or give the rule a then of its own"
+            yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
 
 
 def then_warnings(

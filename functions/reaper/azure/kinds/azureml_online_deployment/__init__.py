@@ -278,7 +278,7 @@ ACTION_SPECS = {
         permissions=(f"{listing.DEPLOYMENT_ROOT}/write",),
         no_effect_where="a deployment with one instance stays as it is and costs the same, because Azure allows no fewer; "
         "`then: {action: delete, after: 14d}` or `action: delete` ends that",
-        still_billed="one instance",
+        still_billed="that instance",
     ),
     StepName.DELETE: ActionSpec(
         participle="deleted",
