@@ -14,12 +14,14 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case
 from reaper.calendars.terms import Hours
-from reaper.case import Blocked, Case
-from reaper.model import AnnouncedAction, Confidence, Memory, Result, State, StepName
+from reaper.case import Blocked, Case, Finding, Outcome, Step
+from reaper.model import AnnouncedAction, Confidence, Memory, Mode, Result, State, StepName
+from reaper.notices.forecast import NoticeContext, next_sentence
 from reaper.notices.message import Audience
 from reaper.plan import plan_step
 from reaper.planning.coming import next_action
-from reaper.planning.possible_actions import strongest_action
+from reaper.planning.possible_actions import announced_by_mail, strongest_action
+from reaper.policy.schema import Owners
 
 AFTER = 14 * DAY
 DONE = Blocked(because="it already runs no more than one instance per variant", already_done=True)
@@ -100,6 +102,32 @@ def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
     ours = left_over(changed=NOW - 20 * DAY + timedelta(minutes=10))
     assert plan_step(ours, memory, NOW).name is StepName.DELETE
     assert plan_step(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), memory, NOW).name is StepName.WARN
+
+
+def noticed(of: Case, step: StepName, **fields: Any) -> Finding:
+    """A finding about it, as the mails get it."""
+    outcome = Outcome(result=Result.DONE, because="it is scaling in", begun=True, **fields)
+    parts = {"owner": of.owner, "price": None, "wasted_usd": None, "evidence": ()}
+    return Finding(case=of, step=Step(name=step, because=""), outcome=outcome, **parts)
+
+
+@pytest.mark.parametrize(
+    ("fields", "announced"),
+    [
+        pytest.param({}, StepName.DELETE, id="a delete follows"),
+        pytest.param({"acts": {StepName.STOP: None, StepName.DELETE: Blocked(because="a stack made it")}}, None, id="blocked"),
+        pytest.param({"leaves_cost": False}, None, id="nothing is left"),
+        pytest.param({"protected_because": "kept"}, None, id="protected"),
+        pytest.param({"delete_after": None}, None, id="no then"),
+    ],
+)
+def test_mails_name_the_delete_only_if_it_can_follow_the_stop(fields: dict[str, Any], announced: StepName | None):
+    of = left_over(**{"acts": {StepName.STOP: None, StepName.DELETE: None}, **fields})
+    context = NoticeContext(now=NOW, mode=Mode.ENFORCE, owners=Owners())
+    assert announced_by_mail(noticed(of, StepName.STOP)) is announced
+    assert ("It will be deleted on or after" in next_sentence(noticed(of, StepName.STOP), context)) is bool(announced)
+    if of.rule.protected_because is None:
+        assert ("deleted, not before Tue 8 Dec" in next_sentence(noticed(of, StepName.WARN), context)) is bool(announced)
 
 
 moments = st.none() | st.integers(-40 * 24, 24).map(lambda hours: NOW + hours * HOUR)

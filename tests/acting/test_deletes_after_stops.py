@@ -152,6 +152,23 @@ def test_a_mail_that_is_sent_twice_counts_from_its_last_acceptance():
     assert steps(deployment, 14)[-1] == (14, "delete")
 
 
+def test_a_mail_of_a_run_that_announces_nothing_is_no_notice_of_the_delete():
+    deployment = due(with_then())
+
+    def snap(call: str, name: str) -> None:
+        raise Killed
+
+    deployment.channel.fail_on = snap
+    with pytest.raises(Killed):
+        deployment.sweep()
+    deployment.channel.fail_on = lambda call, name: None
+    deployment.now += HOUR
+    deployment.sweep(Mode.NOTIFY)
+    assert "was scaled in" in mails(deployment)[-1]
+    assert "deleted" not in mails(deployment)[-1]
+    assert deployment.memory("churn").warned_at is None
+
+
 def test_a_rule_that_gets_a_then_after_the_stop_announces_the_delete_first():
     deployment = stopped(POLICY)
     assert deployment.memory("churn").warned_at is None
