@@ -158,7 +158,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
         return f"it is protected: {case.rule.protected_because}"
     by_then = action is StepName.DELETE and case.rule.delete_after is not None
     if by_then and action not in possible_actions.wanted_actions(case):
-        return "then deletes only what is still paid for once a stop has nothing left to do"
+        return "its rule's then deletes only what still costs money after a stop"
     if case.rule.action.rank < needed.rank and not by_then:
         return f"the policy allows at most {case.rule.action}"
     if action is StepName.START:
