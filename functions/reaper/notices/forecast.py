@@ -29,6 +29,7 @@ ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
 UNLESS = "unless it is used or kept before then"
 NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
+STORED = "Its settings are saved first, so it can be recreated."
 COSTS_ON = "It keeps costing money until you stop it."
 
 
@@ -100,20 +101,32 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
     time = f"on or after {format_time(when, context.time_zone(finding))}" if when > now else "at any time"
-    stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
+    stored = f" {STORED}" if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
-    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
+    later = _later_sentences(finding, max(when, now), context) if action is StepName.STOP else ""
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}{later}"
+
+
+def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeContext) -> str:
+    """That `then` deletes it after that stop, and when at the earliest; empty if it doesn't. The date itself is in the mail about the stop."""
+    case = finding.case
+    if not possible_actions.may_be_followed(case) or case.blocked[StepName.DELETE]:
+        return ""
+    at = format_time(dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding))
+    deleted = f"{will_or_may(context.mode)} {participle(finding, StepName.DELETE)}"
+    return f" If it is still idle after that, it {deleted}, not before {at}. {STORED}"
 
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     """The earliest time at which the policy allows an action; None if it never does automatically."""
     case, memory, now = finding.case, context.memory(finding), context.now
-    if not context.mode.announces or finding.is_action or possible_actions.strongest_action(case, now) is None:
+    action = possible_actions.strongest_action(case, now)
+    if not context.mode.announces or finding.is_action or action is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at), now)
-    return dates.earliest_action_at(case, now)
+        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at, action), now)
+    return dates.earliest_action_at(case, now, action)
 
 
 def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
@@ -174,7 +187,8 @@ def next_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionF
 def next_enrolments(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
     """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
     new = [f for f in findings if f.step.name is StepName.WARN and is_about_hours(f, context)]
-    return _forecast_of(_with_dates(new, context), {participle(f, StepName.STOP) for f in new}, context)
+    due = [(f, dates.earliest_action_at(f.case, context.now, StepName.STOP)) for f in new]
+    return _forecast_of(due, {participle(f, StepName.STOP) for f in new}, context)
 
 
 def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
@@ -183,18 +197,16 @@ def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionFo
     return _forecast_of(due, {participle(f, StepName.STOP) for f, _ in due}, context)
 
 
-def remaining_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """The rest of actions that were made in part, with its first date; None if this run announces none of it."""
-    parts = [f for f in findings if f.outcome.result is Result.DONE and f.outcome.part_done and _announces_rest(f, context.mode)]
-    return _forecast_of(_with_dates(parts, context), {participle(f, f.step.name) for f in parts}, context)
+def following_actions(findings: Sequence[Finding], context: NoticeContext, *, rest: bool) -> ActionForecast | None:
+    """What follows the actions that were made, with its first date: the `rest` of parts, or else deletes by `then`. None if nothing follows."""
+    asked = [f for f in findings if (f.outcome.part_done is not None) is rest]
+    known = [(f, action) for f in asked if (action := _following_action(f, context.mode))]
+    due = [(f, dates.earliest_action_at(f.case, context.now, action)) for f, action in known]
+    return _forecast_of(due, {participle(f, action) for f, action in known}, context)
 
 
-def _announces_rest(finding: Finding, mode: Mode) -> bool:
-    return mode.announces and possible_actions.may_keep_hours(finding.case)
-
-
-def _with_dates(findings: Iterable[Finding], context: NoticeContext) -> list[tuple[Finding, datetime]]:
-    return [(f, dates.earliest_action_at(f.case, context.now)) for f in findings]
+def _following_action(finding: Finding, mode: Mode) -> StepName | None:
+    return possible_actions.announced_by_mail(finding) if mode.announces else None
 
 
 def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], context: NoticeContext) -> ActionForecast | None:
@@ -221,12 +233,13 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         why = _capitalized(outcome.error or outcome.because or "it isn't known whether the action was carried out")
         return f"It may have been {participle(finding, action)}. {why}. Please check it."
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
-    if outcome.part_done is None:
-        return done
-    if not _announces_rest(finding, context.mode):
-        return f"{done} Already done: {outcome.part_done}."
-    when = format_time(dates.earliest_action_at(finding.case, context.now), context.time_zone(finding))
-    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {when} {UNLESS}."
+    part = f" Already done: {outcome.part_done}." if outcome.part_done is not None else ""
+    following = _following_action(finding, context.mode)
+    if following is None:
+        return f"{done}{part}"
+    when = format_time(dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding))
+    comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {when} {UNLESS}."
+    return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
 def summary_interval(finding: Finding) -> str:
@@ -254,7 +267,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     named = f"{text} ({hours.tz})"
     if finding.step.name is StepName.WARN:
-        when = format_time(dates.earliest_action_at(finding.case, now), hours.tz)
+        when = format_time(dates.earliest_action_at(finding.case, now, StepName.STOP), hours.tz)
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {when} on, it {become} outside its office hours ({text}, {hours.tz}){even}.{restart} After this you get a summary {summary_interval(finding)}."
@@ -277,6 +290,7 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
     if mode.announces and rule.action.rank >= Ceiling.STOP.rank:
         if finding.case.verdict.confidence is Confidence.LIKELY and rule.act_on is not Confidence.LIKELY:
             return f"The evidence is indirect, so {wont}. {COSTS_ON}"
-        if blocked := finding.case.blocked.get(StepName.DELETE if rule.action is Ceiling.DELETE else StepName.STOP):
-            return f"It can't be stopped automatically because {blocked.because}. {COSTS_ON}"
+        action = possible_actions.wanted_actions(finding.case)[0]
+        if blocked := finding.case.blocked.get(action):
+            return f"It can't be {reasons.PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
     return f"{_capitalized(wont)}. {COSTS_ON}"

@@ -350,6 +350,8 @@ def _actions_headline(letter: Letter, *, brief: bool) -> str:
         return f"{_count_phrase(len(unsure))} may have been {verbs}; please check{ending}"
     saved = "" if brief else _saving_phrase(letter)
     also = f"; {len(unsure)} more may have been" if unsure else ""
-    rest = forecast.remaining_actions(done, letter.context)
+    rest, deleted = (forecast.following_actions(done, letter.context, rest=rest) for rest in (True, False))
     then = f"; the rest {_how_phrase(rest, brief)} {rest.day}" if rest else ""
+    which = "it" if len(done) == 1 else "all" if deleted and deleted.count == len(done) else deleted.count if deleted else ""
+    then += f"; {which} {_how_phrase(deleted, brief)} {deleted.day}" if deleted else ""
     return f"{_count_phrase(len(done), 'idle ')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}{ending}"

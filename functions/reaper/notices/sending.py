@@ -211,14 +211,14 @@ def record_verdict(finding: Finding, mails: NoticeRound) -> Part:
 
 
 def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
-    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest.
+    """Record that its owner got the outcome of the action. The mail is the notice of what follows.
 
     `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
     """
     now = mails.context.clock()
     if is_open:
         return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, hint, now)))
-    announced = mails.run.mode.announces and finding.outcome.part_done is not None
+    announced = mails.run.mode.announces and possible_actions.announced_by_mail(finding) is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else intents.unchanged
 
     def with_result(memory: Memory) -> Memory:

@@ -16,12 +16,12 @@ from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
-    WANTED_ACTIONS,
     is_proven_enough,
     is_unconfirmed,
     manual_start_at,
     may_act,
     strongest_action,
+    wanted_actions,
 )
 from reaper.policy import office_hours
 from reaper.text import DOLLARS, Currency, format_usd
@@ -35,8 +35,7 @@ def next_action(
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
     `currency`: that of amounts in sentences.
     """
-    wanted = WANTED_ACTIONS.get(case.rule.action, ())
-    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
+    wanted = wanted_actions(case)
     if not wanted or not may_act(case):
         return None
     action = strongest_action(case, now)
@@ -51,8 +50,8 @@ def next_action(
     if waits:
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
-        return _next(case, action, dates.earliest_action_at(case, now), first_notice)
+        first_notice = f"notice first, grace {format_duration(dates.notice_length(case, action))}"
+        return _next(case, action, dates.earliest_action_at(case, now, action), first_notice)
     return _next(case, action, _outside_hours(case, max(due, now), now), None)
 
 
@@ -66,7 +65,7 @@ def possible_action(case: Case, now: datetime) -> NextAction | None:
     if not options or case.verdict.state is not State.IDLE:
         return None
     name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
-    return _next(case, name, None if blocked else dates.earliest_action_at(case, now), blocked.because if blocked else None)
+    return _next(case, name, None if blocked else dates.earliest_action_at(case, now, name), blocked.because if blocked else None)
 
 
 def _rank(name: StepName, blocked: Blocked | None, saves: Mapping[StepName, float]) -> tuple[bool, bool, float, bool]:

@@ -31,9 +31,14 @@ CLOCK_JITTER = timedelta(hours=1)
 """Daily schedules aren't exact to the minute: a reminder comes up to this much early rather than a day late."""
 
 
-def earliest_action_at(case: Case, notified_at: datetime) -> datetime:
+def notice_length(case: Case, action: StepName) -> timedelta:
+    """How long before the action its owner is notified: the grace, or of a delete by `then` its `after`."""
+    return (action is StepName.DELETE and case.rule.delete_after) or case.rule.grace
+
+
+def earliest_action_at(case: Case, notified_at: datetime, action: StepName) -> datetime:
     """The earliest time for an action after a notice at `notified_at`: once its grace is over, and outside its office hours."""
-    grace_end = notified_at + case.rule.grace
+    grace_end = notified_at + notice_length(case, action)
     if case.rule.hours and office_hours.is_open(case.rule.hours, grace_end):
         return office_hours.next_close(case.rule.hours, grace_end) or grace_end
     return grace_end
@@ -48,8 +53,8 @@ def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | Non
         return None
     if not may_act(case) or idle_period.notice_expired(case, memory, now):
         return None
-    part_done_at = case.resource.changed if idle_period.notice_was_for_part(memory) else None
-    return warned if max(warned, part_done_at or warned) >= idle_period.idle_period_start(case, memory, now) else None
+    changed_at = idle_period.own_change_at(case, memory) or warned
+    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, memory, now) else None
 
 
 def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -59,10 +64,15 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
         return None
     if is_stopped_by_hours(case):
         return _hours_due_at(case, memory, now)
-    warned = valid_notice_at(case, memory, now)
-    if warned is None or ACTION_STRENGTH.get(memory.announced_action or "", 0) < ACTION_STRENGTH[action]:
+    warned, announced = valid_notice_at(case, memory, now), memory.announced_action
+    if warned is None or ACTION_STRENGTH.get(announced or "", 0) < ACTION_STRENGTH[action]:
         return None
-    return max(earliest_action_at(case, warned), memory.act_not_before or warned)
+    if case.rule.delete_after is None:
+        return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
+    if ACTION_STRENGTH[announced or ""] != ACTION_STRENGTH[action]:  # it grew since the notice of its delete
+        return None
+    since = max(warned, memory.last_call_at or warned)
+    return max(earliest_action_at(case, since, action), memory.act_not_before or warned)
 
 
 def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -144,7 +154,7 @@ def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
 
 
 def _enrolled_due_at(case: Case, memory: Memory, enrolled_at: datetime) -> datetime:
-    return max(earliest_action_at(case, enrolled_at), memory.act_not_before or enrolled_at)
+    return max(earliest_action_at(case, enrolled_at, StepName.STOP), memory.act_not_before or enrolled_at)
 
 
 def _was_notified_today(hours: Hours, enrolled_at: datetime, last: datetime, now: datetime) -> bool:

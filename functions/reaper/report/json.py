@@ -146,11 +146,12 @@ def _saved_json(saved: Saved) -> dict[str, Any]:
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
     """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
-    hours = rule.hours
+    hours, after = rule.hours, rule.delete_after
     return {
         "action": rule.action.value,
         "idle_after": duration.policy_duration(rule.idle_after),
         "grace": duration.policy_duration(rule.grace),
+        "then": {"action": "delete", "after": duration.policy_duration(after)} if after else None,
         "hours": {"on": office_hours.hours_text(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force}
         if hours
         else None,

@@ -39,12 +39,20 @@ class SavedHours(_Section):
     force: bool
 
 
+class SavedThen(_Section):
+    """`then` as written in a policy."""
+
+    action: str
+    after: str
+
+
 class SavedRule(_Section):
     """`rule_detail`."""
 
     action: str
     idle_after: str
     grace: str
+    then: SavedThen | None
     hours: SavedHours | None
 
 
