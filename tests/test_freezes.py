@@ -95,9 +95,14 @@ def test_a_reminder_still_goes_out_in_a_freeze():
 def test_frozen_time_counts_toward_no_grace():
     before = FROZEN.start - DAY
     of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
-    assert earliest_action_at(of, before) == AFTER + 2 * DAY
+    assert earliest_action_at(of, before, StepName.STOP) == AFTER + 2 * DAY
     warned = after_notice(of, Memory(), Step(name=StepName.WARN, because="due"), "r", before)
     assert warned.act_not_before == AFTER + 2 * DAY
+
+
+def test_frozen_time_counts_toward_no_then():
+    of = case(acts=BOTH, grace=3 * DAY, delete_after=14 * DAY, freezes=(FROZEN,))
+    assert earliest_action_at(of, FROZEN.start - DAY, StepName.DELETE) == AFTER + 13 * DAY
 
 
 def test_a_calendar_edited_after_the_notice_only_lengthens():
@@ -162,8 +167,8 @@ def test_days_off_that_change_leave_an_enrolment_valid():
 def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
     days = BusinessDays(count=2, calendar="germany", tz="UTC", days_off=frozenset({datetime(2026, 11, 23, tzinfo=UTC).date()}))
     of = case(acts=BOTH, grace=timedelta(hours=46), business_days=days)
-    assert earliest_action_at(of, NOW) == NOW + 4 * DAY  # Saturday, then Tuesday and Wednesday
-    assert earliest_action_at(replace(of, rule=replace(of.rule, grace=6 * DAY)), NOW) == NOW + 6 * DAY
+    assert earliest_action_at(of, NOW, StepName.STOP) == NOW + 4 * DAY  # Saturday, then Tuesday and Wednesday
+    assert earliest_action_at(replace(of, rule=replace(of.rule, grace=6 * DAY)), NOW, StepName.STOP) == NOW + 6 * DAY
     coming = next_action(of, Memory(), NOW)
     assert coming is not None
     assert coming.blocked_because == "notice first, grace 2 business days (germany)"
@@ -213,7 +218,7 @@ def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, memo
     if step.name in ENDING_ACTIONS:
         assert (free.name, freeze_at(spans, NOW), waits) == (step.name, None, None)
     assert (step.name is StepName.START) == (free.name is StepName.START)
-    assert earliest_action_at(held, NOW) >= earliest_action_at(of, NOW)
+    assert earliest_action_at(held, NOW, StepName.STOP) >= earliest_action_at(of, NOW, StepName.STOP)
     due, free_due = action_due_at(held, memory, NOW), action_due_at(of, memory, NOW)
     assert (due is None) == (free_due is None)
     assert due is None or free_due is None or due >= free_due

@@ -38,6 +38,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     resource = replace(resource, stop_by=rule.stop_by)
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
+    blocked = _blocked_actions(resource, kind, inside)
     return Case(
         resource=resource,
         rule=rule,
@@ -47,8 +48,9 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         price=price,
         wasted_usd=_wasted_usd(price, verdict.idle_for),
         evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
-        blocked=_blocked_actions(resource, kind, inside),
+        blocked=blocked,
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
+        stop_leaves_cost=_stop_leaves_cost(resource, kind, blocked),
         busy_from=busy_from,
         busy_hours=bits,
         excess_usd_per_hour=_excess_usd_per_hour(resource, usd, kind, prices),
@@ -94,6 +96,13 @@ def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], 
         if usd is not None and (parts_left == () or price):
             saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
     return saves
+
+
+def _stop_leaves_cost(resource: Resource, kind: Kind[Any], blocked: Mapping[StepName, Blocked | None]) -> bool:
+    """Whether something is known to be paid for once it is stopped, or is as a stop would leave it."""
+    stop = blocked.get(StepName.STOP)
+    is_open = StepName.STOP in blocked and (stop is None or stop.already_done)
+    return is_open and bool(kind.parts_after(resource, StepName.STOP))
 
 
 def _excess_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> float:

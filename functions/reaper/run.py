@@ -276,8 +276,8 @@ def conclude_context(
         "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
         "REAPER_MANIFESTS": settings.manifests or "",
     }
-    opened = open_context(settings.ledger, policy, os.environ, clock)
-    return replace(opened, location_settings=places, deadline=deadline - MAIL_MARGIN if deadline else None)
+    opened = open_context(settings.ledger, policy, os.environ, clock, deadline - MAIL_MARGIN if deadline else None)
+    return replace(opened, location_settings=places)
 
 
 def unreached_first(accounts: Sequence[Account], settings: Settings, ledger: Ledger | None) -> list[Account]:

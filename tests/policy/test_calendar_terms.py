@@ -224,6 +224,11 @@ def test_weeks_of_days_off_hide_neither_the_last_closing_nor_the_next():
             "defaults: {grace: 0bd}", "policy.yaml:3: defaults.grace: '0bd' is not valid: expected 1bd to 60bd", id="none"
         ),
         pytest.param(
+            "defaults: {action: stop, grace: 4bd, business_days: germany, then: {action: delete, after: 3d}}",
+            "policy.yaml:3: defaults.then.after: 3d is shorter than the grace (92h); write 92h or more",
+            id="a then shorter than its business days",
+        ),
+        pytest.param(
             "defaults: {idle_after: 2bd}",
             "policy.yaml:3: defaults.idle_after: '2bd' is not valid: expected a duration such as 30m, 4h, 3d or 2w; only grace can be in "
             "business days",

@@ -40,11 +40,13 @@ def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
 def test_the_example_policies_exist():
     assert {p.name for p in EXAMPLES} >= {
         "canary.yaml",
+        "chat.yaml",
         "default.yaml",
         "holidays.yaml",
         "office-hours.yaml",
         "own-prices.yaml",
         "production-safe.yaml",
+        "two-timers.yaml",
         "year-end-freeze.yaml",
     }
 

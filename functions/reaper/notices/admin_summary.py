@@ -15,6 +15,7 @@ from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
+from reaper.notices.chat_card import admin_card
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
@@ -137,6 +138,10 @@ def compose_summary(
     frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
     coming = coming_actions(report.findings)
     own_failures = list(map(summary.failure_text, report.own_failures))
+    failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
+    over_budget = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
+    details = _idle_sentences(report, actions, context)
+    jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -148,7 +153,7 @@ def compose_summary(
         sums=report.totals,
         basis=price_basis(report.findings, context.currency),
         headline=_saved_text(actions, context) or idle_text(report, context),
-        details=_idle_sentences(report, actions, context),
+        details=details,
         remedies=summary.access_remedies(report),
         saved=summary.saved_notes(report),
         coming=coming,
@@ -161,16 +166,16 @@ def compose_summary(
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
             for name, options in (("release", _release_options(actions.on_hold)), ("plan", ""), ("apply", ""))
         },
-        jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
+        jumps=jumped,
         more_jumps=max(0, len(jumps) - MAX_ROWS),
-        failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
+        failures=failed,
         on_hold=[
             (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
             for reason, held in list(holds.items())[:MAX_ROWS]
         ],
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
-        over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
+        over_budget=over_budget,
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -192,6 +197,7 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
+        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *failed, *jumped, *over_budget]),
     )
 
 

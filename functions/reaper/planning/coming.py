@@ -12,15 +12,16 @@ from datetime import datetime
 from reaper import idle_period, registry
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Step
+from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
-    WANTED_ACTIONS,
     is_proven_enough,
     is_unconfirmed,
     manual_start_at,
     may_act,
     strongest_action,
+    wanted_actions,
 )
 from reaper.text import DOLLARS, Currency, format_usd
 
@@ -33,8 +34,7 @@ def next_action(
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
     `currency`: that of amounts in sentences.
     """
-    wanted = WANTED_ACTIONS.get(case.rule.action, ())
-    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
+    wanted = wanted_actions(case)
     if not wanted or not may_act(case):
         return None
     action = strongest_action(case, now)
@@ -49,9 +49,10 @@ def next_action(
     if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {reasons.grace_words(case.rule)}"
-        because = "; ".join(filter(None, (first_notice, reasons.frozen_because(case.rule, now))))
-        return _next(case, action, dates.earliest_action_at(case, now), because)
+        length = dates.notice_length(case, action)
+        words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
+        because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
+        return _next(case, action, dates.earliest_action_at(case, now, action), because)
     return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
 
 
@@ -65,7 +66,7 @@ def possible_action(case: Case, now: datetime) -> NextAction | None:
     if not options or case.verdict.state is not State.IDLE:
         return None
     name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
-    return _next(case, name, None if blocked else dates.earliest_action_at(case, now), blocked.because if blocked else None)
+    return _next(case, name, None if blocked else dates.earliest_action_at(case, now, name), blocked.because if blocked else None)
 
 
 def _rank(name: StepName, blocked: Blocked | None, saves: Mapping[StepName, float]) -> tuple[bool, bool, float, bool]:

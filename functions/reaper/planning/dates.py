@@ -32,10 +32,15 @@ CLOCK_JITTER = timedelta(hours=1)
 """Daily schedules aren't exact to the minute: a reminder comes up to this much early rather than a day late."""
 
 
-def earliest_action_at(case: Case, notified_at: datetime) -> datetime:
+def notice_length(case: Case, action: StepName) -> timedelta:
+    """How long before the action its owner is notified: the grace, or of a delete by `then` its `after`."""
+    return (action is StepName.DELETE and case.rule.delete_after) or case.rule.grace
+
+
+def earliest_action_at(case: Case, notified_at: datetime, action: StepName) -> datetime:
     """The earliest time for an action after a notice at `notified_at`: once its unfrozen grace is over, outside freezes and office hours."""
     rule = case.rule
-    grace_end = add_length(notified_at, rule.grace, rule.freezes)
+    grace_end = add_length(notified_at, notice_length(case, action), rule.freezes)
     if rule.business_days:
         grace_end = max(grace_end, add_business_days(notified_at, rule.business_days, rule.freezes))
     return first_allowed_at(case, grace_end)
@@ -61,8 +66,8 @@ def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | Non
         return None
     if not may_act(case) or idle_period.notice_expired(case, memory, now):
         return None
-    part_done_at = case.resource.changed if idle_period.notice_was_for_part(memory) else None
-    return warned if max(warned, part_done_at or warned) >= idle_period.idle_period_start(case, memory, now) else None
+    changed_at = idle_period.own_change_at(case, memory) or warned
+    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, memory, now) else None
 
 
 def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -72,10 +77,15 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
         return None
     if is_stopped_by_hours(case):
         return _hours_due_at(case, memory, now)
-    warned = valid_notice_at(case, memory, now)
-    if warned is None or ACTION_STRENGTH.get(memory.announced_action or "", 0) < ACTION_STRENGTH[action]:
+    warned, announced = valid_notice_at(case, memory, now), memory.announced_action
+    if warned is None or ACTION_STRENGTH.get(announced or "", 0) < ACTION_STRENGTH[action]:
         return None
-    return max(earliest_action_at(case, warned), memory.act_not_before or warned)
+    if case.rule.delete_after is None:
+        return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
+    if ACTION_STRENGTH[announced or ""] != ACTION_STRENGTH[action]:  # it grew since the notice of its delete
+        return None
+    since = max(warned, memory.last_call_at or warned)
+    return max(earliest_action_at(case, since, action), memory.act_not_before or warned)
 
 
 def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -158,7 +168,7 @@ def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
 
 
 def _enrolled_due_at(case: Case, memory: Memory, enrolled_at: datetime) -> datetime:
-    return max(earliest_action_at(case, enrolled_at), memory.act_not_before or enrolled_at)
+    return max(earliest_action_at(case, enrolled_at, StepName.STOP), memory.act_not_before or enrolled_at)
 
 
 def _was_notified_today(hours: Hours, enrolled_at: datetime, last: datetime, now: datetime) -> bool:

@@ -15,10 +15,13 @@ from reaper import prices, registry
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
+from reaper.notices.message import Audience
+from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.two_timers import is_deleted_by_then, then_warnings
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
@@ -186,14 +189,17 @@ def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
         if action.rank < Ceiling.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
             continue
         for kind in _kinds_of(spec.match):
-            for key, because in no_effect_reasons(kind, spec, action, default_is_set):
+            is_ended = is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
+            for key, because in no_effect_reasons(kind, spec, action, default_is_set, stop_is_ended=is_ended):
                 yield ("rules", index, key), f"rule {spec.name!r}, {key}: {because}"
 
 
-def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_is_set: bool) -> Iterator[tuple[str, str]]:
+def no_effect_reasons(
+    kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_is_set: bool, *, stop_is_ended: bool = False
+) -> Iterator[tuple[str, str]]:
     """Why the rule's action has no effect on one kind: the key to change, and what to write instead.
 
-    `default_is_set`: the policy's defaults set `act_on`, so its author knows about evidence.
+    `default_is_set`: the policy's defaults set `act_on`, so its author knows about evidence. `stop_is_ended`: the file says what follows a stop.
     """
     stop, delete = kind.actions.get(StepName.STOP), kind.actions.get(StepName.DELETE)
     spec_of_action = delete if action is Ceiling.DELETE and delete and not spec.hours else stop
@@ -201,7 +207,7 @@ def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_
         instead = "use `action: delete`" if delete and not spec.hours else "use `action: notify`"
         yield "action", f"{kind.name} can't be stopped; {instead}"
         return
-    if spec_of_action is stop and spec_of_action.no_effect_where:
+    if spec_of_action is stop and spec_of_action.no_effect_where and not stop_is_ended:
         yield "action", f"stop has no effect on some {kind.name} resources: {spec_of_action.no_effect_where}"
     if not spec_of_action.undo:
         yield "action", f"a {kind.name} that was {spec_of_action.participle} can't be restored; use `action: notify`"
@@ -221,7 +227,7 @@ def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
     if defaults.action is Ceiling.DELETE:
         yield ("defaults", "action"), f"defaults: {_delete_warning(Match())} without a rule that sets another action"
     if defaults.action.rank >= Ceiling.STOP.rank:
-        for warning in _default_action_warnings(defaults.action, "act_on" in defaults.model_fields_set):
+        for warning in _default_action_warnings(policy):
             yield ("defaults", "action"), f"defaults: {warning}"
     for index, spec in enumerate(policy.rules):
         if spec.action is Ceiling.DELETE and not spec.hours and "*" in (spec.match.kind or ["*"]):
@@ -237,19 +243,24 @@ def _delete_warning(match: Match) -> str:
     return f"delete names no kind: {' and '.join(parts) or 'no kind fits'}"
 
 
-def _default_action_warnings(action: Ceiling, is_set: bool) -> Iterator[str]:
-    """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle.
-
-    `is_set`: the defaults set `act_on`.
-    """
+def _default_action_warnings(policy: Policy) -> Iterator[str]:
+    """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle, unless the defaults set `act_on`."""
+    action, is_set, then = policy.defaults.action, "act_on" in policy.defaults.model_fields_set, policy.defaults.then
     kinds = [kind for kind in registry.kinds() if not (action is Ceiling.DELETE and StepName.DELETE in kind.actions)]
-    unaffected = [k.name for k in kinds if StepName.STOP in k.actions and k.actions[StepName.STOP].no_effect_where]
+    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and is_deleted_by_then(kind))]
+    unaffected = [kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where]
     if unaffected:
         names = ", ".join(unaffected)
         yield f"stop has no effect on some {names} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
     if setups and not is_set:
         yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
+
+
+def _then_without_effect(policy: Policy) -> Iterator[Problem]:
+    yield from then_warnings(policy, ("defaults",), None, registry.kinds())
+    for index, spec in enumerate(policy.rules):
+        yield from then_warnings(policy, ("rules", index), spec, _kinds_of(spec.match))
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
@@ -283,6 +294,15 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
 
 
+def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
+    for_owners = [(index, spec) for index, spec in enumerate(policy.channels) if Audience.OWNERS in spec.readers]
+    if for_owners and all(isinstance(spec, Room) for _, spec in for_owners):
+        because = (
+            "an owner may not be in that room, and a post may be lost although it was accepted; add a mail channel for owners"
+        )
+        yield ("channels", for_owners[0][0]), f"owners get notices only by {for_owners[0][1].type}: {because}"
+
+
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
     """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
@@ -311,6 +331,8 @@ CHECKS = (
     _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
+    _then_without_effect,
     _missing_domains,
+    _owners_in_rooms_only,
     _canary_problems,
 )

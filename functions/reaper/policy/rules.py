@@ -18,6 +18,7 @@ from reaper.policy import office_hours, tags
 from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
+from reaper.policy.two_timers import delete_after
 from reaper.policy.values import BusinessDayCount, TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
@@ -29,13 +30,15 @@ OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpe
 def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
     """The rule for `resource` at `now`. If its tags are unreadable, the file alone decides; `judge` then says `unknown`.
 
-    What `enforce_only` leaves out gets notices at most.
+    What `enforce_only` leaves out gets notices at most. What has office hours, by a tag or a rule, has no `then`.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
     rule = _combined_rule(policy, resource, specs, now, tags.read_tags(resource.tags or {}, now))
+    if rule.hours:
+        rule = replace(rule, delete_after=None)
     if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
         return rule
-    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True), NOT_IN_ENFORCE_ONLY)
+    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
 
 
 def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
@@ -65,7 +68,8 @@ def idle_after_range(
 
 def may_delete(policy: Policy, resource: Resource, usd_per_hour: float | None) -> bool:
     """Whether any rule that may apply to `resource` allows its deletion. Its own tags can only allow less."""
-    return any(_rule_of_spec(policy, spec).action is Ceiling.DELETE for spec in _candidate_specs(policy, resource, usd_per_hour))
+    candidates = [_rule_of_spec(policy, spec) for spec in _candidate_specs(policy, resource, usd_per_hour)]
+    return any(rule.action is Ceiling.DELETE or rule.delete_after for rule in candidates)
 
 
 def explain_matches(
@@ -144,7 +148,7 @@ def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
         fields["grace"] = fields["grace"].least
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.to_hours if spec and spec.hours else None
-    return Rule(**{**fields, "name": name, "hours": hours})
+    return Rule(**{**fields, "name": name, "hours": hours, "delete_after": delete_after(policy, spec)})
 
 
 def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
@@ -161,7 +165,7 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules),
-        delete_after=None,
+        delete_after=_longest_if_all([r.delete_after for r in rules]),
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
@@ -180,6 +184,11 @@ def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
         weekend=frozenset.union(*(grace.weekend for grace in graces)),
         days_off=frozenset.union(*(grace.days_off for grace in graces)),
     )
+
+
+def _longest_if_all(lengths: Sequence[timedelta | None]) -> timedelta | None:
+    known = [length for length in lengths if length]
+    return max(known) if len(known) == len(lengths) else None
 
 
 def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
@@ -224,7 +233,7 @@ def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
     if requested is None:
         return rule
     if requested.rank <= rule.action.rank:
-        return replace(rule, action=requested)
+        return replace(rule, action=requested, delete_after=None)
     return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
 
 

@@ -21,6 +21,7 @@ from reaper.policy.calendar_settings import CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, Prices
+from reaper.policy.two_timers import Then
 from reaper.policy.values import (
     CalendarNames,
     Domain,
@@ -79,6 +80,7 @@ FREEZE_HELP = (
 REMIND_EVERY_HELP = "time between reminders to the owner, or between summaries of office hours"
 SNOOZE_MAX_HELP = "the longest snooze that one click can set, in whole days"
 ACT_ON_HELP = "the evidence an action needs: proven, or likely to also act on indirect evidence"
+THEN_HELP = "the delete of what still costs money after a stop, or that a stop can't end; needs action: stop; null: not what the defaults say"
 TAGS_MAY_HELP = "what the resource's own reaper:* tags may do besides protect: tighten (shorter idle-after), loosen (longer)"
 
 
@@ -95,6 +97,7 @@ class RuleSpec(Section):
     remind_every: Length | None = Field(None, description=REMIND_EVERY_HELP, examples=["7d"])
     snooze_max: SnoozeLength | None = Field(None, description=SNOOZE_MAX_HELP, examples=["30d"])
     act_on: Confidence | None = Field(None, description=ACT_ON_HELP)
+    then: Then | None = Field(None, description=THEN_HELP)
     stop_by: Literal["stop", "native"] | None = Field(
         None, description="native: turn on the cloud's own idle shutdown, if the kind has one, instead of stopping"
     )
@@ -119,6 +122,7 @@ class Defaults(Section):
         "2w", description="how much history of the signals is read; extended if an idle_after is longer", examples=["14d"]
     )
     act_on: Confidence = Field(Confidence.PROVEN, description=ACT_ON_HELP)
+    then: Then | None = Field(None, description=THEN_HELP)
     tags_may: list[TagPermission] = Field([TagPermission.PROTECT, TagPermission.TIGHTEN], description=TAGS_MAY_HELP)
 
 

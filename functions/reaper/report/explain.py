@@ -157,7 +157,10 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     needed = Ceiling.DELETE if action is StepName.DELETE else Ceiling.STOP
     if case.rule.protected_because:
         return f"it is protected: {case.rule.protected_because}"
-    if case.rule.action.rank < needed.rank:
+    by_then = action is StepName.DELETE and case.rule.delete_after is not None
+    if by_then and action not in possible_actions.wanted_actions(case):
+        return "its rule's then deletes only what still costs money after a stop"
+    if case.rule.action.rank < needed.rank and not by_then:
         return f"the policy allows at most {case.rule.action}"
     if action is StepName.START:
         return None if case.rule.hours else "it has no office hours that start it"
@@ -183,7 +186,8 @@ def _rule_lines(row: SavedFinding, now: datetime) -> Iterator[str]:
     """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
     terms = f": at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else ""
-    yield explain_line("rule", f"{row.rule}{terms}")
+    then = f", then {rule.then.action} after {rule.then.after}" if rule and rule.then else ""
+    yield explain_line("rule", f"{row.rule}{terms}{then}")
     yield from (explain_line("", note) for note in row.rule_notes)
     if rule and (hours := rule.hours):
         off = f", except on days off in {' and '.join(hours.except_)}" if hours.except_ else ""

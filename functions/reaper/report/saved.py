@@ -41,12 +41,20 @@ class SavedHours(_Section):
     except_: tuple[str, ...] = Field(alias="except")
 
 
+class SavedThen(_Section):
+    """`then` as written in a policy."""
+
+    action: str
+    after: str
+
+
 class SavedRule(_Section):
     """`rule_detail`."""
 
     action: str
     idle_after: str
     grace: str
+    then: SavedThen | None
     freezes: tuple[Freeze, ...]
     waits_because: str | None
     hours: SavedHours | None
