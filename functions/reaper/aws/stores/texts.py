@@ -42,7 +42,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
             return bytes(body.read(most))
     except (ClientError, BotoCoreError, ValueError) as error:
-        raise SettingsError(f"policy {uri}: can't be read: {error}") from error
+        raise SettingsError(f"{uri}: can't be read: {error}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:
