@@ -23,9 +23,9 @@ def rules(draw) -> dict:
     weekday = st.builds("{}{}".format, numbers, st.sampled_from(["MO", "WE", "FR", "SA", "SU"]))
     parts = {
         "BYMONTH": st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True),
-        "BYMONTHDAY": st.lists(st.sampled_from([1, 2, 13, 28, 29, 30, 31, -1, -2, -31]), min_size=1, max_size=4, unique=True),
+        "BYMONTHDAY": st.lists(st.sampled_from([1, 2, 13, 28, -1, -2, -28]), min_size=1, max_size=4, unique=True),
         "BYDAY": st.lists(weekday, min_size=1, max_size=3, unique=True),
-        "BYSETPOS": st.lists(st.sampled_from([1, 2, -1, -2, 31]), min_size=1, max_size=2, unique=True),
+        "BYSETPOS": st.lists(st.sampled_from([1, 2, -1, -2]), min_size=1, max_size=2, unique=True),
         "COUNT": st.integers(1, 60).map(lambda n: [n]),
         "INTERVAL": st.integers(1, 7).map(lambda n: [n]),
         "WKST": st.sampled_from([["SU"], ["MO"], ["SA"]]),
@@ -33,6 +33,8 @@ def rules(draw) -> dict:
     chosen = draw(st.sets(st.sampled_from(sorted(parts)), max_size=4))
     if not chosen & {"BYMONTH", "BYMONTHDAY", "BYDAY"}:
         chosen -= {"BYSETPOS"}  # without any of them, dateutil refuses it
+    if frequency == "DAILY":
+        chosen -= {"BYSETPOS"}  # of one day, the second never comes, and dateutil looks for it until the year 9999
     return {"FREQ": [frequency]} | {name: draw(parts[name]) for name in sorted(chosen)}
 
 
@@ -53,7 +55,7 @@ def by_dateutil(parts: dict, start: date) -> list[date]:
 @given(parts=rules(), start=st.dates(date(2019, 1, 1), date(2028, 12, 31)))
 def test_a_rule_means_the_days_that_dateutil_says(parts: dict, start: date):
     rule = parse_recurrence(parts, start)
-    assert list(recurring_days(rule, start, WINDOW, Steps())) == by_dateutil(parts, start)
+    assert list(recurring_days(rule, *WINDOW, Steps())) == by_dateutil(parts, start)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +73,18 @@ def test_a_rule_means_the_days_that_dateutil_says(parts: dict, start: date):
 )
 def test_a_rule_that_never_ends_or_matches_takes_few_steps(parts: dict, start: date):
     steps = Steps()
-    assert len(list(recurring_days(parse_recurrence(parts, start), start, WINDOW, steps))) <= 1131
+    assert len(list(recurring_days(parse_recurrence(parts, start), *WINDOW, steps))) <= 1131
     assert MAX_STEPS - steps.left < 5000
 
 
 def test_a_rule_that_counts_from_long_ago_is_refused_after_so_many_steps():
-    steps, start = Steps(), date(1, 1, 1)
+    steps, start = Steps(left=1000), date(1, 1, 8)
     with pytest.raises(ValueError, match="too many or too long"):
-        list(recurring_days(parse_recurrence({"FREQ": "DAILY", "COUNT": [10**9]}, start), start, WINDOW, steps))
+        list(
+            recurring_days(
+                parse_recurrence({"FREQ": "YEARLY", "BYMONTHDAY": [31], "BYMONTH": [2], "COUNT": [9]}, start), *WINDOW, steps
+            )
+        )
     assert steps.left == -1
 
 
@@ -88,9 +94,8 @@ def test_a_rule_that_counts_from_long_ago_is_refused_after_so_many_steps():
         pytest.param({"FREQ": "HOURLY", "BYMONTH": [2], "BYMONTHDAY": [30]}, "recurs HOURLY; only DAILY", id="hourly"),
         pytest.param({"FREQ": "SECONDLY"}, "recurs SECONDLY; only DAILY", id="every second"),
         pytest.param({"FREQ": "DAILY", "BYHOUR": [1, 2]}, "recurs by BYHOUR, which isn't read", id="hours of a day"),
-        pytest.param({"FREQ": "DAILY", "INTERVAL": [10**9]}, "INTERVAL=1000000000", id="never again"),
-        pytest.param({"FREQ": "DAILY", "INTERVAL": [0]}, "INTERVAL=0", id="again and again"),
-        pytest.param({"FREQ": "WEEKLY", "BYDAY": ["2MO"]}, "numbered weekday", id="the second Monday of a week"),
+        pytest.param({"FREQ": "DAILY", "INTERVAL": [0]}, "INTERVAL below 1", id="again and again"),
+        pytest.param({"FREQ": "WEEKLY", "BYDAY": ["2MO"]}, "numbered day of a week", id="the second Monday of a week"),
         pytest.param({}, "without FREQ", id="nothing"),
     ],
 )

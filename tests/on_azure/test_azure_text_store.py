@@ -53,7 +53,7 @@ def test_a_report_is_stored_by_day_and_read_from_its_address(account: str):
 
 
 def test_a_missing_blob_or_container_is_reported_in_azures_words(account: str):
-    with pytest.raises(SettingsError, match=r"policy https:.*can't be read: The specified blob does not exist"):
+    with pytest.raises(SettingsError, match=r"https:.*can't be read: The specified blob does not exist"):
         texts.read_bytes(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report can't be stored: The specified container does not exist"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,132 +16,96 @@ from zoneinfo import ZoneInfo
 from reaper.calendars.calendar import Stretch
 from reaper.calendars.recurrence import Steps, parse_recurrence, recurring_days
 from reaper.extras import install_command
-from reaper.text import count_noun, short_repr
+from reaper.text import short_repr
 
 MAX_BYTES = 2**20
-MAX_EVENTS = 2_000
-MAX_DEPTH = 4
+MAX_EVENTS, MAX_DEPTH = 2_000, 4
 LOOK_BACK, LOOK_AHEAD = timedelta(days=400), timedelta(days=731)
 """How far around now events are read."""
-LONGEST = timedelta(days=731)
-KEPT = frozenset(
-    ["UID", "DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID", "SUMMARY", "STATUS"]
+DAY, LONGEST = timedelta(days=1), timedelta(days=731)
+EVENT = ["VCALENDAR", "VEVENT"]
+READ = re.compile(
+    r"(BEGIN|END|UID|DTSTART|DTEND|DURATION|RRULE|RDATE|EXDATE|EXRULE|RECURRENCE-ID|SUMMARY|STATUS)\b(?!-)", re.IGNORECASE
 )
-NAME = re.compile(r"[A-Za-z0-9-]*")
+"""The lines of an event that are read."""
 When = date | datetime
 """A whole day, or an instant in its own zone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcsFile:
-    """`text`: its events only, with the properties that are read. `kind`: X-CALENDAR-TYPE, which Change Calendars have."""
+def parse_ics(content: bytes) -> tuple[str, str]:
+    """The file with nothing but its events, and its X-CALENDAR-TYPE, which Change Calendars have.
 
-    text: str
-    events: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
-    """`rule`: RRULE. `added`: RDATE, with the length of each. `excluded`: EXDATE. `instead_of`: RECURRENCE-ID, the occurrence that it replaces."""
-
-    uid: str
-    start: When
-    length: timedelta
-    rule: Any
-    added: tuple[tuple[When, timedelta], ...]
-    excluded: frozenset[When]
-    instead_of: When | None
-    counts: bool
-
-
-def parse_ics(content: bytes) -> IcsFile:
-    """The events of a file, unread. Raises ValueError if it isn't a whole iCalendar file, or is too large."""
+    Raises ValueError if it isn't a whole iCalendar file, or is too large.
+    """
     if len(content) > MAX_BYTES:
         raise ValueError("it is larger than 1 MiB; export fewer events")
-    text = re.sub(r"\r?\n[ \t]", "", content.decode("utf-8-sig"))
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in re.sub(r"\r?\n[ \t]", "", content.decode("utf-8-sig")).splitlines() if line.strip()]
     if not lines or lines[0].strip().upper() != "BEGIN:VCALENDAR":
-        begins = f"begins with {short_repr(lines[0].strip())}" if lines else "is empty"
-        raise ValueError(f"it isn't an iCalendar file: it {begins}")
-    open_parts: list[str] = []
-    kept, kind, events = [], "", 0
+        # Not what it begins with: a policy's author may not read every file that the reaper may.
+        looks = (
+            "it is empty" if not lines else "it is a web page" if lines[0].lstrip().startswith("<") else "it doesn't begin as one"
+        )
+        raise ValueError(f"it isn't an iCalendar file: {looks}")
+    kept, kind, events, inside = list[str](), "", 0, list[str]()
     for line in lines:
-        name, value = (NAME.match(line) or [""])[0].upper(), line.partition(":")[2].strip().upper()
+        name, _, value = (part.strip().upper() for part in line.partition(":"))
         if name == "BEGIN":
-            open_parts.append(value)
+            inside.append(value)
             events += value == "VEVENT"
-            if len(open_parts) > MAX_DEPTH or events > MAX_EVENTS:
-                raise ValueError(f"it has more than {MAX_EVENTS} events, or parts in parts; export fewer events")
-        elif name == "END" and (not open_parts or open_parts[-1] != value):
-            raise ValueError(f"it is damaged: END:{value[:40]} ends nothing")
-        is_event = open_parts[:2] == ["VCALENDAR", "VEVENT"] and len(open_parts) == 2
-        if is_event and (name in KEPT or name in ("BEGIN", "END")):
+        if len(inside) > MAX_DEPTH or events > MAX_EVENTS:
+            raise ValueError(f"it has more than {MAX_EVENTS:,} events, or events in events; export fewer")
+        if inside == EVENT and READ.match(line):
             kept.append(line)
-        if name == "X-CALENDAR-TYPE" and len(open_parts) == 1:
+        if name == "X-CALENDAR-TYPE" and len(inside) == 1:
             kind = value
-        if name == "END":
-            open_parts.pop()
-    if open_parts:
-        raise ValueError(f"it is cut off: END:{open_parts[-1][:40]} is missing")
-    return IcsFile(text="\r\n".join(["BEGIN:VCALENDAR", *kept, "END:VCALENDAR", ""]), events=events, kind=kind)
+        if name == "END" and (not inside or inside.pop() != value):
+            raise ValueError(f"it is damaged: END:{value[:40]} ends nothing")
+    if inside:
+        raise ValueError(f"it is cut off: END:{inside[-1][:40]} is missing")
+    return "\r\n".join(["BEGIN:VCALENDAR", *kept, "END:VCALENDAR", ""]), kind
 
 
-def read_stretches(file: IcsFile, titles: Iterable[str] | None, tz: str, now: datetime) -> list[Stretch]:
-    """When its events are, from LOOK_BACK before now to LOOK_AHEAD after it. `titles`: globs on the titles of those that count.
+def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: datetime) -> list[Stretch]:
+    """When the events are, from LOOK_BACK before now to LOOK_AHEAD after it. `titles`: globs on the titles of those that count.
 
     `tz`: the zone of whole days and of times without one. Raises ValueError for an event that can't be read as what it says.
     """
     try:
         from icalendar import Calendar as Parsed
     except ImportError as error:
-        raise ValueError(
-            f"iCalendar files need the library icalendar, which isn't installed: {install_command('calendars')}"
-        ) from error
-    zone, steps = ZoneInfo(tz), Steps()
-    events = [_parse_event(event, titles, zone) for event in Parsed.from_ical(file.text).walk("VEVENT")]
-    if len(events) != file.events:
-        raise ValueError(f"only {len(events)} of {count_noun(file.events, 'event')} can be understood")
-    replaced: dict[str, set[When]] = {}
+        needed = f"iCalendar files need the library icalendar, which isn't installed: {install_command('calendars')}"
+        raise ValueError(needed) from error
+    zone, steps, stretches = ZoneInfo(tz), Steps(), list[Stretch]()
+    events = Parsed.from_ical(text).walk("VEVENT")
     for event in events:
-        if event.instead_of is not None:
-            replaced.setdefault(event.uid, set()).add(event.instead_of)
-    stretches = []
-    for event in (event for event in events if event.counts):
-        gone = event.excluded if event.instead_of is not None else event.excluded | replaced.get(event.uid, set())
-        for start, length in _occurrences(event, zone, now, steps):
-            if _key(start) in gone or (isinstance(start, datetime) and start.astimezone(zone).date() in gone):
-                continue
-            stretch = _instant(start, zone), _instant(start + length, zone)
-            if stretch[0] < stretch[1] and stretch[0] < now + LOOK_AHEAD and stretch[1] > now - LOOK_BACK:
-                stretches.append(stretch)
+        _require_readable(event)
+    replaced = {(str(e.get("UID")), _key(_when(e["RECURRENCE-ID"], zone))) for e in events if "RECURRENCE-ID" in e}
+    for event in events:
+        title, uid, start = str(event.get("SUMMARY", "")), str(event.get("UID")), _when(event["DTSTART"], zone)
+        length = _length(event, start, zone)
+        if not timedelta(0) <= length <= LONGEST:
+            raise ValueError(f"event {short_repr(title)} ends before it begins, or lasts longer than two years")
+        fits = titles is None or any(fnmatchcase(title.casefold(), glob.casefold()) for glob in titles)
+        if not fits or str(event.get("STATUS", "")).upper() == "CANCELLED":
+            continue
+        excluded = {_key(_when(each, zone)) for each in _dates(event, "EXDATE")}
+        for when in _occurrences(event, (start, length), zone, now, steps):
+            is_replaced = "RECURRENCE-ID" not in event and (uid, _key(when)) in replaced
+            begins, ends = _instant(when, zone), _instant(when + length, zone)
+            if not is_replaced and excluded.isdisjoint((_key(when), begins.astimezone(zone).date())) and begins < ends:
+                stretches.append((begins, ends))
     return stretches
 
 
-def _parse_event(event: Any, titles: Iterable[str] | None, zone: ZoneInfo) -> _Event:
-    title = str(event.get("SUMMARY", ""))
-    if problem := next((f"{name}: {because}" for name, because in event.errors), None):
-        raise ValueError(f"event {short_repr(title)} can't be read ({problem})")
+def _require_readable(event: Any) -> None:
+    """Raises ValueError. The library keeps what it can't read as broken, and reads on."""
+    title = short_repr(str(event.get("SUMMARY", "")))
+    if event.errors:
+        raise ValueError(f"event {title} can't be read ({event.errors[0][0]}: {event.errors[0][1]})")
     if "DTSTART" not in event or "EXRULE" in event or isinstance(event.get("RRULE"), list):
-        raise ValueError(f"event {short_repr(title)} needs a DTSTART and at most one RRULE, and EXRULE isn't read")
-    start, replaces = _when(event["DTSTART"], zone), event.get("RECURRENCE-ID")
-    if replaces is not None and "RANGE" in replaces.params:
-        raise ValueError(f"event {short_repr(title)} changes all later occurrences (RANGE), which isn't read; export it anew")
-    length = _length(event, start, zone)
-    if not timedelta(0) <= length <= LONGEST:
-        raise ValueError(f"event {short_repr(title)} ends before it begins, or lasts longer than two years")
-    fits = titles is None or any(fnmatchcase(title.casefold(), glob.casefold()) for glob in titles)
-    added = [_period(each, length, zone) for each in _dates_of(event, "RDATE")]
-    return _Event(
-        uid=str(event.get("UID", "")),
-        start=start,
-        length=length,
-        rule=event.get("RRULE"),
-        added=tuple(added),
-        excluded=frozenset(_key(_when(each, zone)) for each in _dates_of(event, "EXDATE")),
-        instead_of=None if replaces is None else _key(_when(replaces, zone)),
-        counts=fits and str(event.get("STATUS", "")).upper() != "CANCELLED",
-    )
+        raise ValueError(f"event {title} needs a DTSTART and at most one RRULE, and EXRULE isn't read")
+    if "RANGE" in getattr(event.get("RECURRENCE-ID"), "params", ()):
+        raise ValueError(f"event {title} changes all later occurrences (RANGE), which isn't read; export it anew")
 
 
 def _length(event: Any, start: When, zone: ZoneInfo) -> timedelta:
@@ -156,54 +119,25 @@ def _length(event: Any, start: When, zone: ZoneInfo) -> timedelta:
         return end.astimezone(start.tzinfo) - start
     else:
         length = end - start
-    return max(length, timedelta(days=1)) if length >= timedelta(0) and not isinstance(start, datetime) else length
+    return length if isinstance(start, datetime) or length < timedelta(0) else max(length, DAY)
 
 
-def _dates_of(event: Any, name: str) -> Iterator[Any]:
-    for dates in event.get(name, []) if isinstance(event.get(name, []), list) else [event[name]]:
-        yield from dates.dts
-
-
-def _period(added: Any, length: timedelta, zone: ZoneInfo) -> tuple[When, timedelta]:
-    """An RDATE, which may be a period with a length of its own."""
-    if not isinstance(added.dt, tuple):
-        return _when(added, zone), length
-    start, end = added.dt
-    return _aware(start, zone), end if isinstance(end, timedelta) else _aware(end, zone) - _aware(start, zone)
-
-
-def _when(value: Any, zone: ZoneInfo) -> When:
-    """Raises ValueError for an unknown zone: the library takes such a time for one without any."""
-    when = value.dt
-    if not isinstance(when, datetime):
-        if not isinstance(when, date):
-            raise ValueError("an event has a time without a day")
-        return when
-    if when.tzinfo is None and (name := value.params.get("TZID")):
-        raise ValueError(f"unknown time zone {short_repr(str(name))}; export it with IANA time zones such as Europe/Berlin")
-    return _aware(when, zone)
-
-
-def _aware(when: datetime, zone: ZoneInfo) -> datetime:
-    return when if when.tzinfo else when.replace(tzinfo=zone)
-
-
-def _occurrences(event: _Event, zone: ZoneInfo, now: datetime, steps: Steps) -> Iterator[tuple[When, timedelta]]:
-    """The event's start, or the days of its rule near now; and what was added."""
-    for added in event.added:
+def _occurrences(event: Any, first: tuple[When, timedelta], zone: ZoneInfo, now: datetime, steps: Steps) -> Iterator[When]:
+    """The event's start, or the starts by its rule near now, and those that were added (RDATE)."""
+    start, length = first
+    for added in _dates(event, "RDATE"):
         steps.take()
-        yield added
-    if event.rule is None:
-        yield event.start, event.length
+        yield _when(added, zone)
+    if "RRULE" not in event:
+        yield start
         return
-    first_day = event.start.date() if isinstance(event.start, datetime) else event.start
-    window = (now - LOOK_BACK - event.length).date() - timedelta(days=1), (now + LOOK_AHEAD).date() + timedelta(days=1)
-    until = event.rule.get("UNTIL", [None])[0]
-    for day in recurring_days(parse_recurrence(event.rule, first_day), first_day, window, steps):
-        start = datetime.combine(day, event.start.timetz()) if isinstance(event.start, datetime) else day
-        if until is not None and _is_after(start, until, zone):
+    begin, until = start.date() if isinstance(start, datetime) else start, event["RRULE"].get("UNTIL", [None])[0]
+    rule, near = parse_recurrence(event["RRULE"], begin), (now - LOOK_BACK - length, now + LOOK_AHEAD)
+    for day in recurring_days(rule, near[0].date() - DAY, near[1].date() + DAY, steps):
+        when = datetime.combine(day, start.timetz()) if isinstance(start, datetime) else day
+        if until is not None and _is_after(when, until, zone):
             return
-        yield start, event.length
+        yield when
 
 
 def _is_after(start: When, until: When, zone: ZoneInfo) -> bool:
@@ -213,6 +147,26 @@ def _is_after(start: When, until: When, zone: ZoneInfo) -> bool:
     if isinstance(until, datetime):
         until = max(until.date(), _aware(until, zone).astimezone(zone).date())  # programs disagree which day a time in UTC means
     return (start.date() if isinstance(start, datetime) else start) > until
+
+
+def _dates(event: Any, name: str) -> Iterator[Any]:
+    lists = event.get(name, [])
+    for dates in lists if isinstance(lists, list) else [lists]:
+        yield from dates.dts
+
+
+def _when(value: Any, zone: ZoneInfo) -> When:
+    """Raises ValueError for an unknown zone: the library takes such a time for one without any."""
+    when = value.dt
+    if not isinstance(when, date):
+        raise ValueError("an event has a time without a day, or a period among its dates, which isn't read")
+    if isinstance(when, datetime) and when.tzinfo is None and (name := value.params.get("TZID")):
+        raise ValueError(f"unknown time zone {short_repr(str(name))}; export it with IANA time zones such as Europe/Berlin")
+    return _aware(when, zone) if isinstance(when, datetime) else when
+
+
+def _aware(when: datetime, zone: ZoneInfo) -> datetime:
+    return when if when.tzinfo else when.replace(tzinfo=zone)
 
 
 def _key(when: When) -> When:

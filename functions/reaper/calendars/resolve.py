@@ -24,7 +24,7 @@ from reaper.text import clean_line
 FREEZE, USES = ("freeze",), ("freeze", "except", "business_days")
 """The keys of rules, defaults and hours that name a calendar."""
 MAX_BECAUSE = 400
-ROW = "calendars"
+NOT_READ = "this run hasn't read it"
 
 
 def resolve_calendars(
@@ -53,7 +53,7 @@ def with_fresh_freezes(policy: Policy, where: str | None, now: datetime) -> Poli
 
 def _either(stored: Calendar | None, fresh: Calendar) -> Calendar:
     if stored is None:
-        return replace(fresh, unreadable_because=not_read(fresh.name))
+        return replace(fresh, unreadable_because=NOT_READ)
     return replace(
         fresh,
         days=stored.days | fresh.days,
@@ -71,22 +71,17 @@ def names_used(policy: Policy, keys: Sequence[str] = USES) -> set[str]:
     return {name for names in named for name in ([names] if isinstance(names, str) else names)}
 
 
-def not_read(name: str) -> str:
-    """Why a calendar that a run hasn't read counts as unreadable."""
-    return f"calendar {name!r} wasn't read in this run"
-
-
-def unreadable(policy: Policy) -> dict[str, str]:
-    """Why calendars of the policy can't be relied on, by name."""
+def unreadable_texts(policy: Policy) -> dict[str, str]:
+    """A sentence for each calendar of the policy that can't be relied on, by name."""
     known = policy.resolved
-    problems = {name: known[name].unreadable_because if name in known else not_read(name) for name in policy.calendars}
-    return {name: because for name, because in problems.items() if because}
+    problems = {name: known[name].unreadable_because if name in known else NOT_READ for name in policy.calendars}
+    return {name: f"calendar {name!r} can't be relied on: {because}" for name, because in problems.items() if because}
 
 
 def calendar_rows(policy: Policy) -> Iterator[Coverage]:
     """A row for each calendar that can't be relied on: the run isn't complete."""
-    for because in unreadable(policy).values():
-        yield own_row(ROW, because, named_permission(because))
+    for because in unreadable_texts(policy).values():
+        yield own_row("calendars", because, named_permission(because))
 
 
 def _read_calendar(calendar: Calendar, spec: CalendarSpec, folder: Path, now: datetime) -> Calendar:
@@ -94,8 +89,8 @@ def _read_calendar(calendar: Calendar, spec: CalendarSpec, folder: Path, now: da
         stretches = _read_stretches(calendar, spec, folder, now)
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         is_ours = isinstance(error, ReaperError) or type(error) is ValueError
-        because = clean_line(str(error) if is_ours else f"it can't be understood ({error!r})", MAX_BECAUSE)
-        return replace(calendar, unreadable_because=f"calendar {calendar.name!r} can't be relied on: {because}")
+        because = str(error) if is_ours else f"it can't be understood ({error!r})"
+        return replace(calendar, unreadable_because=clean_line(because, MAX_BECAUSE))
     return replace(calendar, stretches=tuple(stretches), days=whole_days(stretches, calendar.tz))
 
 
@@ -105,7 +100,7 @@ def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: d
     if spec.ics is not None:
         name, content = read_location(spec.ics, ics.MAX_BYTES + 1, "iCalendar file", folder)
         try:
-            return entries_near(ics.read_stretches(ics.parse_ics(content), spec.match, calendar.tz, now), now)
+            return entries_near(ics.read_stretches(ics.parse_ics(content)[0], spec.match, calendar.tz, now), now)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     days = spec.dates if spec.dates is not None else holidays_near(spec.country or "", spec.subdiv, now)
@@ -123,11 +118,11 @@ def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[
     except CloudError as error:
         fix = f"; grant {error.missing} on it" if error.missing else "; check its name, account and region"
         raise ValueError(f"{error}{fix}") from error
-    file = ics.parse_ics(content)
-    if file.kind not in ("DEFAULT_OPEN", "DEFAULT_CLOSED"):
+    text, kind = ics.parse_ics(content)
+    if kind not in ("DEFAULT_OPEN", "DEFAULT_CLOSED"):
         raise ValueError(f"{name} isn't a Change Calendar: it has no X-CALENDAR-TYPE of DEFAULT_OPEN or DEFAULT_CLOSED")
-    events = entries_near(ics.read_stretches(file, None, calendar.tz, now), now)
-    closed = events if file.kind == "DEFAULT_OPEN" else outside(events, now)
+    events = entries_near(ics.read_stretches(text, None, calendar.tz, now), now)
+    closed = events if kind == "DEFAULT_OPEN" else outside(events, now)
     if covers(replace(calendar, stretches=tuple(closed)), now) is not is_closed:
         said = ("closed", "open") if is_closed else ("open", "closed")
         raise ValueError(f"AWS says that {name} is {said[0]} now, and its events say {said[1]}; compare them in Systems Manager")
