@@ -137,7 +137,7 @@ def test_a_change_calendar_covers_the_time_in_which_it_is_closed(server: Server)
     assert calendar.stretches == ((datetime(2026, 11, 20, 5, tzinfo=UTC), datetime(2026, 12, 21, 5, tzinfo=UTC)),)
 
 
-def test_a_change_calendar_that_is_closed_by_default_covers_everything_else(server: Server):
+def test_a_change_calendar_closed_by_default_covers_everything_else(server: Server):
     calendar = change_calendar(server, "DEFAULT_CLOSED", "OPEN")
     assert calendar.unreadable_because is None
     (_, before), (after, _) = calendar.stretches

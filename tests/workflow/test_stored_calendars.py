@@ -11,9 +11,11 @@ from reaper.case import Coverage, Report
 from reaper.coverage import OWN
 from reaper.model import Mode
 from reaper.policy.file import load_policy
+from reaper.policy.schema import Defaults
 from reaper.report.summary import exit_status
 from reaper.run import run
-from workflow.conftest import Scene
+from reaper.workflow.store import ACT_ITEMS
+from workflow.conftest import REGIONS, Scene
 
 EVENT = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20261224\nEND:VEVENT\nEND:VCALENDAR\n"
 
@@ -51,3 +53,30 @@ def test_an_unreadable_calendar_is_one_failure_of_the_whole_run(scene: Scene, ca
         assert row.kind == "calendars"
         assert row.error == f"calendar 'company' can't be relied on: {calendar}: it isn't an iCalendar file: it is a web page"
         assert exit_status(report, None) == 3
+
+
+@pytest.mark.skipif("freeze" not in Defaults.model_fields, reason="this version's rules have no freezes")
+@pytest.mark.parametrize(
+    ("content", "stops"),
+    [
+        pytest.param(EVENT, True, id="still open"),
+        pytest.param(EVENT.replace("20261224", "20261120\nDURATION:P9D"), False, id="frozen since the run decided"),
+        pytest.param("", False, id="unreadable by now"),
+    ],
+)
+def test_an_action_goes_by_the_freeze_as_it_is_right_before_it(due: Scene, content: str, stops: bool):
+    calendar = due.home / "company.ics"
+    calendar.write_text(EVENT)
+    due.workflow.settings = replace(
+        due.workflow.settings,
+        policy=f"{due.policy.replace('defaults: {', 'defaults: {freeze: [company], ')}calendars: {{company: {{ics: {calendar}}}}}\n",
+    )
+    run_id = str(due.workflow.list()["run"])
+    for item in due.workflow.items(run_id):
+        due.workflow.observe(run_id, item)
+    assert due.workflow.decide(run_id, {})["actions"] == 2
+    calendar.write_text(content)
+    for item in due.workflow.items(run_id, ACT_ITEMS):
+        due.workflow.act(run_id, item)
+    due.workflow.conclude(run_id)
+    assert [due.instances(region) for region in REGIONS] == ([1, 1] if stops else [3, 3])

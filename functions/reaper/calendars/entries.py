@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from reaper.calendars.calendar import Calendar, Stretch
-from reaper.calendars.ics import LOOK_AHEAD, LOOK_BACK
+from reaper.calendars.ics import LOOK_AHEAD, LOOK_BACK, instant
 from reaper.text import first_few
 
 DAY = timedelta(days=1)
 MAX_STRETCHES = 5_000
 
 
-def midnight(day: date, zone: ZoneInfo) -> datetime:
-    """The first instant of a day, in UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-
-
 def stretches_of(ranges: Iterable[tuple[date, date]], tz: str) -> list[Stretch]:
     """The days from first to last, both included, in that zone."""
     zone = ZoneInfo(tz)
-    return [(midnight(first, zone), midnight(last + DAY, zone)) for first, last in ranges]
+    return [(instant(first, zone), instant(last + DAY, zone)) for first, last in ranges]
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
@@ -60,8 +55,8 @@ def whole_days(stretches: Iterable[Stretch], tz: str) -> frozenset[date]:
     zone, days = ZoneInfo(tz), set()
     for start, end in stretches:
         day = start.astimezone(zone).date()
-        day += DAY * (midnight(day, zone) < start)
-        while midnight(day + DAY, zone) <= end:
+        day += DAY * (instant(day, zone) < start)
+        while instant(day + DAY, zone) <= end:
             days.add(day)
             day += DAY
     return frozenset(days)

@@ -21,7 +21,7 @@ from reaper.text import short_repr
 MAX_BYTES = 2**20
 MAX_EVENTS, MAX_DEPTH = 2_000, 4
 LOOK_BACK, LOOK_AHEAD = timedelta(days=400), timedelta(days=731)
-"""How far around now events are read."""
+"""The time around now in which events are read."""
 DAY, LONGEST = timedelta(days=1), timedelta(days=731)
 EVENT = ["VCALENDAR", "VEVENT"]
 READ = re.compile(
@@ -68,7 +68,7 @@ def parse_ics(content: bytes) -> tuple[str, str]:
 def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: datetime) -> list[Stretch]:
     """When the events are, from LOOK_BACK before now to LOOK_AHEAD after it. `titles`: globs on the titles of those that count.
 
-    `tz`: the zone of whole days and of times without one. Raises ValueError for an event that can't be read as what it says.
+    `tz`: the zone of whole days, and of times that name no zone. Raises ValueError for an event that can't be read as what it says.
     """
     try:
         from icalendar import Calendar as Parsed
@@ -91,7 +91,7 @@ def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: dateti
         excluded = {_key(_when(each, zone)) for each in _dates(event, "EXDATE")}
         for when in _occurrences(event, (start, length), zone, now, steps):
             is_replaced = "RECURRENCE-ID" not in event and (uid, _key(when)) in replaced
-            begins, ends = _instant(when, zone), _instant(when + length, zone)
+            begins, ends = instant(when, zone), instant(when + length, zone)
             if not is_replaced and excluded.isdisjoint((_key(when), begins.astimezone(zone).date())) and begins < ends:
                 stretches.append((begins, ends))
     return stretches
@@ -105,11 +105,11 @@ def _require_readable(event: Any) -> None:
     if "DTSTART" not in event or "EXRULE" in event or isinstance(event.get("RRULE"), list):
         raise ValueError(f"event {title} needs a DTSTART and at most one RRULE, and EXRULE isn't read")
     if "RANGE" in getattr(event.get("RECURRENCE-ID"), "params", ()):
-        raise ValueError(f"event {title} changes all later occurrences (RANGE), which isn't read; export it anew")
+        raise ValueError(f"event {title} changes all later occurrences (RANGE), which isn't read; export it as events of its own")
 
 
 def _length(event: Any, start: When, zone: ZoneInfo) -> timedelta:
-    """How long the event is by the clock on the wall. Its end doesn't count; without one a day lasts a day, and a time no time."""
+    """How long the event is by the clock on the wall. Its end doesn't count. If it has no end, a day lasts a day, and a time no time."""
     end = _when(event["DTEND"], zone) if "DTEND" in event else start
     if isinstance(start, datetime) != isinstance(end, datetime):
         raise ValueError("an event begins with a day and ends with a time, or the other way round")
@@ -173,7 +173,7 @@ def _key(when: When) -> When:
     return when.astimezone(UTC) if isinstance(when, datetime) else when
 
 
-def _instant(when: When, zone: ZoneInfo) -> datetime:
+def instant(when: When, zone: ZoneInfo) -> datetime:
     """In UTC; a day begins at midnight, or at the first instant after a gap in the clocks."""
     local = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day, tzinfo=zone)
     return local.astimezone(UTC)

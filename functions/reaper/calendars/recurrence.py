@@ -1,6 +1,6 @@
 """The days of a recurring event near now, by RFC 5545, section 3.3.10. Pure.
 
-dateutil's own expansion doesn't end if a rule never matches, such as one for 30 February. So the days that a rule may mean are looked at one by one, and
+dateutil's own expansion doesn't end if a rule never matches, such as one for 30 February. So the days that a rule may mean are examined one by one, and
 counted. Rules within a day, and parts of rules that days don't need, are refused.
 """
 
@@ -20,7 +20,7 @@ MAX_STEPS = 200_000
 
 @dataclass(slots=True)
 class Steps:
-    """The days that may still be looked at, over all events of one file."""
+    """The days that may still be examined, over all events of one file."""
 
     left: int = MAX_STEPS
 
@@ -78,7 +78,7 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
 
 
 def recurring_days(rule: Recurrence, first: date, last: date, steps: Steps) -> Iterator[date]:
-    """The days of the rule from first to last, both included. Raises ValueError once too many days were looked at."""
+    """The days of the rule from first to last, both included. Raises ValueError once it has examined too many days."""
     left = rule.count
     for period in _periods(rule, rule.start if left is not None else max(first, rule.start), last):
         steps.take()

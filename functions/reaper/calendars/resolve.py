@@ -1,4 +1,4 @@
-"""Reads a policy's calendars. One that can't be read hides no other: it says why, and whoever uses it takes the safe side."""
+"""Reads a policy's calendars. One that can't be read hides no other: it says why, and what uses it takes the safe side."""
 
 from __future__ import annotations
 
