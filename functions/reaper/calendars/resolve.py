@@ -89,7 +89,7 @@ def _read_calendar(calendar: Calendar, spec: CalendarSpec, folder: Path, now: da
         stretches = _read_stretches(calendar, spec, folder, now)
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         is_ours = isinstance(error, ReaperError) or type(error) is ValueError
-        because = str(error) if is_ours else f"it can't be understood ({error!r})"
+        because = str(error) if is_ours else f"it can't be understood ({type(error).__name__})"  # never its content
         return replace(calendar, unreadable_because=clean_line(because, MAX_BECAUSE))
     return replace(calendar, stretches=tuple(stretches), days=whole_days(stretches, calendar.tz))
 
