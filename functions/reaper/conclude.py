@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import memory_updates
+from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
@@ -86,7 +87,7 @@ def _conclude_run(
     parts, acted = phases
     findings = join_findings(parts, decided, acted)
     cloud_rows, own_rows = run_coverage(parts, decided, acted)
-    rows = [*context.failures, *own_rows]
+    rows = [*context.failures, *calendar_rows(context.policy), *own_rows]
     if context.outcomes_only and any(f.step.name in NOTICES for f in findings):
         findings = [left_alone(f, context.outcomes_only) if f.step.name in NOTICES else f for f in findings]
         rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))

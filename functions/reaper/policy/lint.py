@@ -5,7 +5,7 @@ differ only in case. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, islice
@@ -16,6 +16,7 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
+from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
@@ -31,9 +32,9 @@ COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
 Problem = tuple[KeyPath, str]
 
 
-def lint_policy(policy: Policy, text: str, source: str) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS."""
-    problems = chain.from_iterable(check(policy) for check in CHECKS)
+def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
+    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were."""
+    problems = chain.from_iterable([*(check(policy) for check in CHECKS), calendar_problems(policy, now) if now else ()])
     _, lines = parse_with_lines(text, source)
     return [
         shorten(f"{source}:{lines.line(path)}: {message}", MAX_LINE_LENGTH) for path, message in islice(problems, MAX_PROBLEMS)

@@ -23,7 +23,7 @@ from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validat
 
 MAX_PROBLEMS = 100
 """The most problems in one error."""
-MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets"})
+MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
     "model": "expected keys and values, such as `{example}`",
@@ -36,7 +36,7 @@ EXPECTED_BY_ERROR = {
 }
 """Our words for pydantic's errors about types, by the first word of their names: `int_type`, `int_parsing`, `int_from_float`."""
 TYPE_ERROR = re.compile(r"(model|dict|list|string|int|float|bool)_(type|attributes_type|parsing|from_float)")
-PYDANTIC_STEPS = ("list[", "function-", "literal")
+PYDANTIC_STEPS = ("list[", "function-", "literal", "[key]")
 """How parts of a location begin that name pydantic's validators and not a key."""
 
 
@@ -168,7 +168,7 @@ def _value_problem(error: ErrorDetails, value: Any, example: str) -> str:
 def _model_at(path: KeyPath) -> type[BaseModel] | None:
     """The section whose keys are at `path`; None if there is none."""
     model: type[BaseModel] | None = Policy
-    for part in path:
+    for part in path[:1] + path[2:] if path[:1] == ("calendars",) else path:  # without the calendar's name, which is no key
         if model and isinstance(part, str):
             model = _model_of(model.model_fields[part].annotation) if part in model.model_fields else None
     return model
