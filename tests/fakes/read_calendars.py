@@ -1,4 +1,4 @@
-"""Calendars as a run would have read them, and the policies that use them."""
+"""Calendars as a run would have read them, and freezes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.terms import Freeze
-from reaper.policy.schema import Policy
 
 DAY = timedelta(days=1)
 
@@ -37,13 +36,3 @@ def frozen(first: str, last: str, name: str = "year-end") -> Freeze:
     """A freeze from and to these days, in UTC."""
     [(start, end)] = calendar(name, f"{first}/{last}").stretches
     return Freeze(calendar=name, start=start, end=end)
-
-
-def with_dates(policy: Policy) -> Policy:
-    """The policy with its calendars of dates, as a run reads them."""
-    spans = {
-        name: [span if isinstance(span, str) else "/".join(map(str, span)) for span in spec.dates or ()]
-        for name, spec in policy.calendars.items()
-    }
-    named = {name: calendar(name, *spans[name], tz=spec.tz or policy.owners.tz) for name, spec in policy.calendars.items()}
-    return policy.with_calendars(named)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fakes.fake_deployment import policy
-from fakes.read_calendars import with_dates
 from on_aws.actions.deployment import ENDPOINT, NOTEBOOK, AwsDeployment
 from on_aws.conftest import DAY, HOUR
+from reaper.calendars.resolve import with_calendars
 from reaper.policy.schema import Policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -22,7 +22,8 @@ LEE = {"owner": "lee@example.com"}
 def example(name: str) -> Policy:
     """The example policy, with addresses and its calendars read."""
     lines = (Path(__file__).parents[3] / "policies" / name).read_text().splitlines()
-    return with_dates(policy("\n".join([*(line for line in lines if not line.startswith("owners:")), OWNERS])))
+    text = "\n".join([*(line for line in lines if not line.startswith("owners:")), OWNERS])
+    return with_calendars(policy(text), None, utc(17, 8))
 
 
 def utc(day: int, hour: int) -> datetime:
