@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reaper.calendars.adding import add_length
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import AnnouncedAction, Memory, Result, State, StepName, Verdict
@@ -124,12 +125,12 @@ def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
     last = last_notice_at(memory)
     if last is None or memory.announced_action is None:
         return False
-    return now > max(last, memory.act_not_before or last) + notice_valid_for(case)
+    return now > valid_until(case, max(last, memory.act_not_before or last))
 
 
-def notice_valid_for(case: Case) -> timedelta:
-    """How long after its date or its last mail a notice counts."""
-    return max(MIN_VALID_FOR, 2 * case.rule.remind_every)
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
 
 
 def notice_was_for_another(case: Case, memory: Memory) -> bool:

@@ -228,7 +228,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. If other resources live inside, the snooze stays while a notice about them could still count: it
     answers that notice too, and their rows may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
+    counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
     stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 

@@ -43,10 +43,12 @@ def test_the_example_policies_exist():
         "canary.yaml",
         "chat.yaml",
         "default.yaml",
+        "holidays.yaml",
         "office-hours.yaml",
         "own-prices.yaml",
         "production-safe.yaml",
         "two-timers.yaml",
+        "year-end-freeze.yaml",
     }
 
 

@@ -55,15 +55,16 @@ NOTHING_ON_HOLD = OnHold()
 
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", each exceeded budget, and what is missing from the coverage.
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each freeze, each jump of an idle
+    share, each "not mine", each exceeded budget, and what is missing from the coverage.
     """
+    frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_lines(report)}
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -134,6 +135,7 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
+    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
     coming = coming_actions(report.findings)
     own_failures = list(map(summary.failure_text, report.own_failures))
     failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
@@ -157,6 +159,7 @@ def compose_summary(
         coming=coming,
         comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
+        frozen=frozen,
         breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
@@ -290,6 +293,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     due = len(actions.planned) if mode.announces and not mode.acts else 0
     saved = _saved_text(actions, context, brief=brief)
     first = ["stop switch on"] if report.run.pause else []
+    first += ["a calendar can't be read"] if any(f.case.rule.waits_because for f in report.findings) else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
     first += [saved or idle_text(report, context, brief=brief)]

@@ -167,6 +167,21 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
             yield ("rules", index, "idle_after"), f"rule {spec.name!r}: {length}, so {advice}"
 
 
+def _freezes_without_effect(policy: Policy) -> Iterator[Problem]:
+    """Freezes that hold nothing, and those of the defaults that a rule drops."""
+    defaults = policy.defaults
+    actions = [defaults.action, *(spec.action or defaults.action for spec in policy.rules)]
+    if defaults.freeze and all(action.rank < Ceiling.STOP.rank for action in actions):
+        yield ("defaults", "freeze"), "defaults: freeze has no effect, since no rule stops or deletes anything"
+    for index, (spec, action) in enumerate(zip(policy.rules, actions[1:], strict=True)):
+        if action.rank < Ceiling.STOP.rank:
+            if spec.freeze:
+                yield ("rules", index, "freeze"), f"rule {spec.name!r}: freeze has no effect, since its action is {action}"
+        elif spec.freeze is not None and (dropped := [name for name in defaults.freeze if name not in spec.freeze]):
+            instead = f"its freeze replaces that of the defaults, so {first_few(dropped)} doesn't hold it; list it too, if you want that"
+            yield ("rules", index, "freeze"), f"rule {spec.name!r}: {instead}"
+
+
 def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
     """Rules whose action has no effect on a kind that they name."""
     default_is_set = "act_on" in policy.defaults.model_fields_set
@@ -314,6 +329,7 @@ CHECKS = (
     _unknown_regions,
     _prices_without_effect,
     _hours_without_effect,
+    _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
     _then_without_effect,

@@ -15,8 +15,9 @@ from pydantic_core import ErrorDetails
 from reaper.errors import PolicyError
 from reaper.policy import channel_settings
 from reaper.policy.own_prices import Budget, PriceRule
-from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.schema import Defaults, Policy, RuleSpec
 from reaper.policy.two_timers import then_problems
+from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
@@ -51,6 +52,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
         errors = error.errors()
         raise _policy_error([_problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
     problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
+    problems += islice(_calendar_problems(policy, lines), MAX_PROBLEMS + 1)
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
     problems += [f"{lines.place(path)}: {because}" for path, because in then_problems(policy)]
@@ -76,6 +78,22 @@ def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> It
             if not any(fnmatchcase(kind, name) for kind in kinds):
                 place = lines.place((*path, index, "match", "kind"))
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
+
+
+def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Names of no calendar, and a grace in business days that has no calendar."""
+    sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
+    sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
+    for path, spec in sections:
+        hours = spec.hours if isinstance(spec, RuleSpec) else None
+        business = [spec.business_days] if spec.business_days is not None else []
+        keys = {("freeze",): spec.freeze or [], ("hours", "except"): hours.except_ if hours else [], ("business_days",): business}
+        for key, name in ((key, name) for key, names in keys.items() for name in names if name not in policy.calendars):
+            known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
+            yield f"{lines.place((*path, *key))}: unknown calendar {short_repr(name)}{known}"
+        if isinstance(spec.grace, BusinessDayCount) and not (spec.business_days or policy.defaults.business_days):
+            fix = "add business_days: and the name of a calendar, here or in the defaults"
+            yield f"{lines.place((*path, 'grace'))}: {spec.grace.count}bd needs the calendar of its business days; {fix}"
 
 
 def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
