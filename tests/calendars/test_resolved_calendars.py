@@ -16,7 +16,6 @@ from reaper.calendars.entries import next_entries
 from reaper.calendars.resolve import calendar_rows, resolve_calendars, with_calendars, with_fresh_freezes
 from reaper.model import Status
 from reaper.policy.parse import parse_policy
-from reaper.policy.schema import Defaults
 from reaper.registry import kind_names
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.fault import Fault, denied, on
@@ -165,7 +164,6 @@ def test_a_denied_change_calendar_names_the_missing_permission(server: Server, o
     assert f"grant ssm:{operation} on it" in str(because)
 
 
-@pytest.mark.skipif("freeze" not in Defaults.model_fields, reason="this version's rules have no freezes")
 def test_a_fresh_reading_can_only_add_to_a_freeze(tmp_path: Path):
     where, freeze = str(tmp_path / "policy.yaml"), tmp_path / "c.ics"
     rules = policy("{ics: c.ics, tz: UTC}", "{dates: [2026-12-24]}", more="defaults: {freeze: [c0]}")

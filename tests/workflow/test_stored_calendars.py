@@ -11,7 +11,6 @@ from reaper.case import Coverage, Report
 from reaper.coverage import OWN
 from reaper.model import Mode
 from reaper.policy.file import load_policy
-from reaper.policy.schema import Defaults
 from reaper.report.summary import exit_status
 from reaper.run import run
 from reaper.workflow.store import ACT_ITEMS
@@ -55,7 +54,6 @@ def test_an_unreadable_calendar_is_one_failure_of_the_whole_run(scene: Scene, ca
         assert exit_status(report, None) == 3
 
 
-@pytest.mark.skipif("freeze" not in Defaults.model_fields, reason="this version's rules have no freezes")
 @pytest.mark.parametrize(
     ("content", "stops"),
     [
