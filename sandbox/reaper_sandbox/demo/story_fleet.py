@@ -27,20 +27,28 @@ FLEET_CREATED_AT = STORY_START - 30 * DAY
 RESTORED_TAG = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
 STORY_POLICY = """\
-# The story's policy: three days of notice, then stop. Only `legacy-*` may be deleted, and dev notebooks keep office hours.
+# The story's policy: three days of notice, then stop. What a stop leaves of `recommender-*` is deleted later. Only `legacy-*` may be deleted at
+# once, and dev notebooks keep office hours. Nothing is stopped or deleted in the weekend of a release.
 version: 1
-defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d}
+defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d, freeze: [release]}
+calendars:
+  company-day: {dates: [2026-11-10, 2027-11-10]}
+  release: {dates: [2026-11-14/2026-11-15]}
 limits: {max_acts: 20, max_share: 25%, max_jump: 25%}
 owners: {tags: [owner], domains: [example.com], fallback: ml-admins@example.com}
 rules:
   - name: legacy may go
     match: {name: "legacy-*"}
     action: delete
+  - name: one instance is too many
+    match: {name: "recommender-*"}
+    grace: 3d
+    then: {action: delete, after: 5d}
   - name: dev machines keep office hours
     match: {name: "dev-*"}
     idle_after: 2h
     grace: 1h
-    hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours}
+    hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours, except: [company-day]}
 """
 BUSY_ENDPOINTS = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
 """Endpoints in use day and night."""

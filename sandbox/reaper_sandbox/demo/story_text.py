@@ -25,9 +25,11 @@ MARGIN, WIDEST = 20, 118
 MAX_ITEMS_PER_MAIL = 3
 """How many resources of one mail are printed one by one."""
 HOLD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
+ADMINS_SUBJECT = "[ML Idle Reaper]"
 STYLES = {
     "": "",
     "mail": "cyan",
+    "slack": "cyan",
     "stopped": "green",
     "started": "green",
     "deleted": "magenta",
@@ -55,13 +57,18 @@ class StoryPrinter:
         """Print what a person or a cloud did."""
         self._print_labelled(when, who, text, "bold")
 
-    def print_sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
-        """Print what a sweep finding and did. A sweep that isn't the `daily` one is printed only if something happened."""
+    def print_sweep(
+        self, report: Report, mails: Sequence[Mail], cards: Sequence[str], memories: dict[str, Memory], *, daily: bool
+    ) -> None:
+        """Print what a sweep found and did. A sweep that isn't the `daily` one is printed only if something happened.
+
+        `cards`: the titles of those in the admins' room, which are printed only if something is on hold.
+        """
         when = report.run.started_at
         lines = [
             *self._notice_lines(mails),
             *self._action_lines(report),
-            *self._hold_lines(report, mails),
+            *self._hold_lines(report, mails, cards),
             *self._no_longer_idle_lines(report, memories),
         ]
         if daily or lines:
@@ -92,7 +99,7 @@ class StoryPrinter:
         """The notices in owners' mails, with their costs and dates."""
         for mail in mails:
             items = list(mail_items(mail.text))
-            if not items:
+            if not items or mail.subject.startswith(ADMINS_SUBJECT):
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
             shown = items if len(items) <= MAX_ITEMS_PER_MAIL else items[:1]
@@ -112,7 +119,7 @@ class StoryPrinter:
             if not finding.case.rule.hours or self._is_first_time(f"{name} {label}"):
                 yield label, f"{name}: {why}"
 
-    def _hold_lines(self, report: Report, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
+    def _hold_lines(self, report: Report, mails: Sequence[Mail], cards: Sequence[str]) -> Iterator[tuple[str, str]]:
         on_hold = [f for f in report.findings if f.step.name is StepName.HOLD]
         names = ", ".join(f.case.resource.name for f in on_hold)
         if not on_hold or not self._is_first_time(f"on hold {names}"):
@@ -121,6 +128,8 @@ class StoryPrinter:
         for mail in mails:
             if "\nON HOLD (" in mail.text:
                 yield "mail", f"{mail.to}: {mail.subject}"
+        for title in cards:
+            yield "slack", f"the admins' room: {title}"
 
     def _no_longer_idle_lines(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
         """Resources that are no longer idle, one line for each reason."""
