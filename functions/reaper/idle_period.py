@@ -35,7 +35,9 @@ def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
     """
     seen = _last_seen_idle_at(memory, now)
     fresh = seen is not None and now - seen < (now - proven_idle_since(case, now)) / 2
-    base = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
+    base = memory
+    if notice_expired(case, memory, now):
+        base = without_reminders(memory) if notice_outlasts_use(case, memory) else without_notice(memory)
     return replace(
         base, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
     )
@@ -235,7 +237,7 @@ def without_void_times(memory: Memory, now: datetime) -> Memory:
 def without_notice(memory: Memory) -> Memory:
     """The memory as if no notice had been sent."""
     return replace(
-        memory,
+        without_reminders(memory),
         warned_at=None,
         reminded_at=None,
         notice_receipt=None,
@@ -245,6 +247,11 @@ def without_notice(memory: Memory) -> Memory:
         act_not_before=None,
         enrolment_digest=None,
     )
+
+
+def without_reminders(memory: Memory) -> Memory:
+    """The memory without its series of reminders: the count for an escalation begins at zero."""
+    return replace(memory, reminders=None, escalated_at=None, escalated_to=None)
 
 
 def after_answered_notice(memory: Memory) -> Memory:
