@@ -108,7 +108,8 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
-        mails = send_escalations(notices, mails)
+    if may_notify and (escalate := context.policy.escalate):
+        mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
     mails = replace(mails, rows=(*mails.rows, *unsent))

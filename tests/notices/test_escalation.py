@@ -112,17 +112,9 @@ def test_the_mail_says_what_its_reader_needs_and_has_no_owners_link():
     for one in (mail, to_admins):
         assert one.visit is None
         assert not re.search(r"keep\.example\.com|Not mine|Keep it", one.text + one.html)
-    assert mail.attributes == {
-        "audience": "owners",
-        "owner": LEE,
-        "action": ("escalate",),
-        "kind": ("sagemaker-endpoint",),
-        "cloud": ("aws",),
-        "account": ("123456789012",),
-        "resources": 1,
-        "usd_per_hour": 1.408,
-    }
-    assert (to_admins.audience, to_admins.attributes["owner"]) == (Audience.ADMINS, "")
+    assert mail.attributes == {"audience": "owners", "owner": LEE, "action": ("escalate",), "resources": 1}
+    assert to_admins.attributes == {"audience": "admins", "owner": "", "action": ("escalate",), "resources": 1}
+    assert to_admins.audience is Audience.ADMINS
 
 
 def _used(deployment: FakeDeployment) -> None:
@@ -172,7 +164,9 @@ def test_what_ends_a_series_begins_the_count_at_zero(end_series, hours):
     deployment.channel.messages.clear()
     while not addressees(deployment):
         sweep_weeks(deployment, 1)
-    owners = [m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS and m not in escalations(deployment)]
+    owners = [
+        m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS and m not in escalations(deployment)
+    ]
     assert [subject.startswith("Reminder") for subject in owners].count(True) == 2
 
 
@@ -372,7 +366,9 @@ def test_a_run_that_may_not_notify_leaves_it_to_the_next(trouble):
 def test_while_an_idle_share_is_unusual_only_new_reminders_escalate():
     deployment = deployed(NOTIFY + ESCALATE, count=2)
     for number in range(8):
-        deployment.cloud.add(f"busy-{number}", tags={"owner": f"o{number}@example.com"}, uses=[NOW + n * DAY for n in range(-30, 16)])
+        deployment.cloud.add(
+            f"busy-{number}", tags={"owner": f"o{number}@example.com"}, uses=[NOW + n * DAY for n in range(-30, 16)]
+        )
     for _ in range(2):
         deployment.sweep(Mode.NOTIFY)
         deployment.now += 7 * DAY

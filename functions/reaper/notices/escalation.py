@@ -32,11 +32,8 @@ from reaper.prices import price_basis
 from reaper.text import count_noun, tidy_line
 
 
-def send_escalations(notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
+def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
     """Send each addressee one mail about up to MAX_RESOURCES resources. An addressee that no mail may go to is a row in the report."""
-    escalate = mails.context.policy.escalate
-    if escalate is None:
-        return mails
     waiting: dict[str, list[Finding]] = defaultdict(list)
     unsent: dict[str, list[str]] = defaultdict(list)
     for finding in (f for f in mails.findings.values() if _is_due(f, None, escalate, mails)):
@@ -66,58 +63,46 @@ def send_escalations(notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
 
 def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Message:
     """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
-    to_admins, owners, resources = addressee == ADMINS, context.owners, [f.case.resource for f in findings]
+    to_admins, money = addressee == ADMINS, money_of(findings)
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
     context = replace(context, audience=audience, memories={f.case.resource.id: f.memory or Memory() for f in findings})
-    money, contact = money_of(findings), owners.contact or owners.fallback or ""
     verb = (" costs " if money.count == 1 else " cost ") if has_cost(money) else ", "
     headline = f"{count_noun(money.count, 'idle ML resource')}{verb}{rate_text(money, context)}"
-    name = f": {resources[0].name}" if len(resources) == 1 else ""
-    subject = tidy_line(f"Escalation: {headline} despite reminders{name}", MAX_SUBJECT, joiners=False)
+    which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
+    subject = tidy_line(f"Escalation: {headline} despite reminders{which}", MAX_SUBJECT, joiners=False)
     text, html = render_mail(
         "escalation",
         subject=subject,
         headline=headline,
         wasted=wasted_text(findings, context),
         items=[(notice_item(f, context), f.owner, f.memory) for f in findings],
+        addressee=addressee,
         named_by=dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS),
-        to_admins=to_admins,
-        contact="" if to_admins or contact.lower() == addressee else contact,
         tag=keep_tag(context.now),
         basis=price_basis(findings, context.currency),
-        run_id=context.run_id,
+        context=context,
     )
+    owner = "" if to_admins else addressee
     return Message(
-        to=(owners.fallback or "") if to_admins else addressee,
+        to=(context.owners.fallback or "") if to_admins else addressee,
         subject=subject,
         text=text,
         html=html,
         audience=audience,
-        attributes={
-            "audience": audience.value,
-            "owner": "" if to_admins else addressee,
-            "action": ("escalate",),
-            "kind": tuple(sorted({resource.kind for resource in resources})),
-            "cloud": tuple(sorted({resource.target.cloud for resource in resources})),
-            "account": tuple(sorted({resource.target.account for resource in resources})),
-            "resources": money.count,
-            "usd_per_hour": round(money.usd_per_hour, 4),
-        },
-        resource_ids=tuple(resource.id for resource in resources),
+        attributes={"audience": audience.value, "owner": owner, "action": ("escalate",), "resources": money.count},
+        resource_ids=tuple(f.case.resource.id for f in findings),
     )
 
 
 def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: NoticeRound) -> bool:
-    """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it.
-
-    While the idle share of its kind is unusual, only what is reminded in this very run is escalated.
-    """
+    """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it."""
     memory, step, now = finding.memory or Memory(), finding.step.name, mails.context.clock()
     case = mails.decisions[finding.case.resource.id].case
-    is_quiet = step is StepName.NONE and all(jump.kind != case.resource.kind for jump in mails.jumps)
+    has_jumped = any(jump.kind == case.resource.kind for jump in mails.jumps)
     return (
         (memory.reminders or 0) >= escalate.after
-        and (step is StepName.REMIND or is_quiet)
+        # While an idle share is unusual, only what is reminded in this very run is escalated.
+        and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
         and possible_actions.may_act(finding.case)
         and possible_actions.may_act(possible_actions.with_snooze(case, memory, now, host))
         and not idle_period.dated_ahead_because(memory, now)
@@ -135,9 +120,8 @@ def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> t
         if has_admins if to == ADMINS else is_deliverable(address, owners.domains, owners.fallback):
             allowed.append(address.lower())
         elif address:
-            refused.append(
-                f"to {to}, because {'no channel is for them' if to == ADMINS else 'its address is not in owners.domains'}"
-            )
+            why = "no channel is for them" if to == ADMINS else "its address is not in owners.domains"
+            refused.append(f"to {to}, because {why}")
         else:
             lacking.append(f"to {to}, because there is no such tag")
     return list(dict.fromkeys(allowed)), refused if allowed or refused else lacking

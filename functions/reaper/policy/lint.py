@@ -269,8 +269,7 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
     by_tag = [to for to in (policy.escalate.to if policy.escalate else ()) if to.startswith(TAG_ADDRESSEE)]
     if by_tag and not owners.domains:
-        fix = "list your mail domain, such as owners: {domains: [example.com]}"
-        yield ("escalate", "to"), f"owners.domains is empty, so no escalation goes to {first_few(by_tag)}; {fix}"
+        yield ("escalate", "to"), f"owners.domains is empty, so no escalation goes to {first_few(by_tag)}; list your mail domain"
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:

@@ -182,12 +182,9 @@ class Notices(Section):
 class Escalate(Section):
     """Who else gets a mail once an owner was reminded so often. It moves no date and is sent once for one idle period and owner."""
 
-    after: Reminders = Field(
-        description="how many reminders an owner gets first, 1 to 20; summaries of office hours don't count",
-        examples=["2 reminders"],
-    )
+    after: Reminders = Field(description="how many reminders an owner gets first, 1 to 20", examples=["2 reminders"])
     to: Addressees = Field(
-        description="who gets it: tag:KEY (the address in that tag of the resource), admins, or an address; always within owners.domains",
+        description="tag:KEY (the address in that tag, in owners.domains), admins, or an address",
         examples=[["tag:manager", "admins"]],
     )
 

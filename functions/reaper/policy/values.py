@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from annotated_types import Len, MinLen
+from annotated_types import MinLen
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from reaper import duration
@@ -154,7 +154,7 @@ Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 Addressee = Annotated[str, BeforeValidator(_require_addressee)]
-Addressees = Annotated[list[Addressee], BeforeValidator(as_list), Len(1, 10), WithJsonSchema(_WORDS_SCHEMA)]
+Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 _REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
 Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
 TagKeys = Annotated[
