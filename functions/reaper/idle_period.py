@@ -35,9 +35,7 @@ def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
     """
     seen = _last_seen_idle_at(memory, now)
     fresh = seen is not None and now - seen < (now - proven_idle_since(case, now)) / 2
-    base = memory
-    if notice_expired(case, memory, now):
-        base = without_reminders(memory) if notice_outlasts_use(case, memory) else without_notice(memory)
+    base = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
     return replace(
         base, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
     )

@@ -121,6 +121,10 @@ def _used(deployment: FakeDeployment) -> None:
     deployment.cloud.things["churn"].uses.append(deployment.now - HOUR)
 
 
+def _used_between_sweeps(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].uses.append(deployment.now - 3 * DAY)
+
+
 def _protected(deployment: FakeDeployment) -> None:
     tags = deployment.cloud.things["churn"].tags
     deployment.cloud.things["churn"].tags = {**(tags or {}), "reaper:keep": "true"}
@@ -151,7 +155,9 @@ def _recreated(deployment: FakeDeployment) -> None:
 
 
 @pytest.mark.parametrize(
-    "end_series", [_used, _protected, _snoozed, _disowned, _has_another_owner, _recreated], ids=lambda end: end.__name__
+    "end_series",
+    [_used, _used_between_sweeps, _protected, _snoozed, _disowned, _has_another_owner, _recreated],
+    ids=lambda end: end.__name__,
 )
 @pytest.mark.parametrize("hours", [False, True], ids=["idleness", "under office hours"])
 def test_what_ends_a_series_begins_the_count_at_zero(end_series, hours):
@@ -295,17 +301,23 @@ def test_a_write_that_is_repeated_after_a_lost_reply_counts_once():
 
 
 def test_summaries_of_office_hours_do_not_count():
-    office = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"
+    office = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
     deployment = deployed(NOTIFY.replace("action: notify", "action: stop") + ESCALATE.replace("2", "1") + office)
     deployment.cloud.kind_name = STARTABLE
-    deployment.now = NOW.replace(day=16, hour=9)
     steps = []
-    for _ in range(60):
-        deployment.cloud.things["churn"].uses.append(deployment.now - timedelta(minutes=20))
-        steps.append(only(deployment.sweep(Mode.ENFORCE)).step.name)
-        deployment.now += 12 * HOUR
+    for _ in range(29):
+        steps.append(only(deployment.sweep(Mode.ANNOUNCE)).step.name)
+        assert (deployment.memory("churn").reminders, addressees(deployment)) == (None, [])
+        deployment.now += DAY
     assert steps.count(StepName.REMIND) >= 3
-    assert (deployment.memory("churn").reminders, addressees(deployment)) == (None, [])
+
+
+def test_a_notice_that_announces_more_begins_the_count_at_zero():
+    deployment = deployed(NOTIFY + ESCALATE)
+    sweep_weeks(deployment, 2)
+    deployment.policy = policy(NOTIFY.replace("action: notify", "action: stop").replace("3d", "60d") + ESCALATE)
+    sweep_weeks(deployment, 2, Mode.ANNOUNCE)
+    assert (deployment.memory("churn").reminders, addressees(deployment)) == (1, [])
 
 
 def test_many_resources_of_one_manager_go_into_one_mail_of_thirty():
@@ -317,21 +329,26 @@ def test_many_resources_of_one_manager_go_into_one_mail_of_thirty():
     assert max(len(m.html.encode()) for m in mails) < 102_000
 
 
-def test_what_is_snoozed_since_the_decision_is_not_escalated():
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"snoozed_at": NOW + 14 * DAY, "snoozed_until": NOW + 20 * DAY, "snoozed_by": JO}, id="snoozed"),
+        pytest.param({"disowned_by": JO, "disowned_at": NOW + 14 * DAY}, id="not mine"),
+        pytest.param({"escalated_to": f"admins {LEE}"}, id="sent by another conclude"),
+        pytest.param({"last_call_at": NOW + 15 * DAY}, id="dated ahead"),
+    ],
+)
+def test_the_row_is_read_again_right_before_each_mail(fields):
     deployment = deployed()
     sweep_weeks(deployment, 2)
-    kept: list[Message] = []
 
-    def keep(message: Message) -> None:
-        if message.to == JO and not kept:
-            kept.append(message)
-        elif message.subject.startswith("Escalation") and len(kept) == 1:
-            kept.append(message)
-            _write(deployment, snoozed_at=deployment.now, snoozed_until=deployment.now + DAY, snoozed_by=JO)
+    def write(message: Message) -> None:
+        if message.to == LEE:
+            _write(deployment, **fields)
 
-    deployment.channel.on_message = keep
+    deployment.channel.on_message = write
     sweep_weeks(deployment, 1)
-    assert addressees(deployment) == [LEE], "the snooze came before the admins' mail"
+    assert addressees(deployment) == [LEE], "the write came before the admins' mail"
 
 
 @pytest.mark.parametrize("trouble", ["another run", "time is over", "only outcomes"])
@@ -404,8 +421,13 @@ def _without_escalation(memory: Memory) -> Memory:
     return replace(memory, escalated_at=None, escalated_to=None, notice_receipt=None, version=0)
 
 
+def _refuse_escalations(message: Message) -> None:
+    if message.subject.startswith("Escalation"):
+        raise CloudError(Reason.REFUSED, "post:Send", "no such user")
+
+
 EVENTS = st.lists(
-    st.tuples(st.integers(1, 9), st.sampled_from(["none", "none", "none", "use", "snooze", "owner", "closed"])),
+    st.tuples(st.integers(1, 9), st.sampled_from(["none", "none", "none", "use", "snooze", "owner", "closed", "refused"])),
     min_size=8,
     max_size=22,
 )
@@ -428,6 +450,7 @@ def test_an_escalation_never_changes_what_is_planned_or_done(events, mode, after
             elif event == "owner":
                 deployment.cloud.things["churn"].tags = {**TAGS, "owner": f"o{days}@example.com"}
             deployment.channel.is_closed = event == "closed"
+            deployment.channel.on_message = _refuse_escalations if event == "refused" else lambda message: None
             report = deployment.sweep(mode)
             row = report_json.report_json(report)["findings"][0]
             outcomes.append((row["step"], row["step_because"], row["outcome"], row["next"], row["memory"]))

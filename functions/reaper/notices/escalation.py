@@ -103,7 +103,6 @@ def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: No
         (memory.reminders or 0) >= escalate.after
         # While an idle share is unusual, only what is reminded in this very run is escalated.
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
-        and possible_actions.may_act(finding.case)
         and possible_actions.may_act(possible_actions.with_snooze(case, memory, now, host))
         and not idle_period.dated_ahead_because(memory, now)
         and not idle_period.notice_expired(case, memory, now)
