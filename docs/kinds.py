@@ -64,7 +64,8 @@ def _actions(kind: Kind[Any]) -> str:
 
 def _action(action: StepName, spec: ActionSpec) -> str:
     permissions = ", ".join(f"`{p}`" for p in spec.permissions)
-    return f"\n`{action}` {spec.effect}. Undoing it {spec.undo}. Needs: {permissions}\n"
+    billed = f" Still billed after it: {spec.still_billed}." if spec.still_billed else ""
+    return f"\n`{action}` {spec.effect}.{billed} Undoing it {spec.undo}. Needs: {permissions}\n"
 
 
 def _undo_permissions(kind: Kind[Any]) -> set[str]:
@@ -113,8 +114,20 @@ def readme() -> str:
 
 
 def _table() -> str:
-    rows = "".join(f"| {k.title} | {_can_be(k)} |\n" for k in kinds())
-    return f"| [what it checks](docs/kinds.md) | can be |\n| --- | --- |\n{rows}"
+    rows = "".join(f"| {k.title} | {_stop(k)} | {_besides(k)} |\n" for k in kinds())
+    return f"| [what it checks](docs/kinds.md) | `stop` | can also be |\n| --- | --- | --- |\n{rows}"
+
+
+def _stop(kind: Kind[Any]) -> str:
+    """What a stop does to it, and what may still be billed then."""
+    spec = kind.actions.get(StepName.STOP)
+    if spec is None:
+        return "reported only"
+    return f"{spec.participle}; still billed: {spec.still_billed}" if spec.still_billed else spec.participle
+
+
+def _besides(kind: Kind[Any]) -> str:
+    return ", ".join(spec.participle for action, spec in kind.actions.items() if action is not StepName.STOP)
 
 
 def _can_be(kind: Kind[Any]) -> str:

@@ -15,10 +15,10 @@ from reaper.idle_period import (
     MAX_CLOCK_SKEW,
     idle_period_start,
     notice_expired,
+    notice_followed_action,
     notice_lapsed,
     notice_led_to_snooze,
     notice_was_for_another,
-    notice_was_for_part,
 )
 from reaper.model import AnnouncedAction, Memory, Result, StepName
 
@@ -107,7 +107,7 @@ def test_notice_lapses_after_two_weeks_or_two_reminder_intervals(remind_every: t
 )
 def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], expected: bool):
     memory = Memory(warned_at=NOW, last_action_told_at=NOW, last_action_part="1 of 2 variants", last_action_result=Result.DONE)
-    assert notice_was_for_part(replace(memory, **changes)) is expected
+    assert notice_followed_action(replace(memory, **changes)) is expected
 
 
 @pytest.mark.parametrize(

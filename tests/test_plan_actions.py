@@ -14,9 +14,9 @@ from reaper.case import Blocked, Case, Owner, Step
 from reaper.memory_updates import (
     BegunAction,
     after_action,
+    after_action_mail,
     after_judging,
     after_notice,
-    after_part_notice,
     after_undo,
     before_action,
     is_unfinished,
@@ -165,7 +165,7 @@ def test_action_after_an_undo_needs_a_new_notice():
 def test_office_hours_delay_an_announced_stop_to_their_end():
     of = case(idle_for=10 * DAY, acts=BOTH, hours=HOURS, grace=HOUR)
     assert step(of, enrolled(4 * DAY, DAYTIME), DAYTIME) is StepName.NONE
-    assert earliest_action_at(of, DAYTIME) == datetime(2026, 11, 20, 20, 0, tzinfo=UTC)
+    assert earliest_action_at(of, DAYTIME, StepName.STOP) == datetime(2026, 11, 20, 20, 0, tzinfo=UTC)
     assert step(of, enrolled(HOUR), NIGHT) is StepName.STOP
 
 
@@ -512,7 +512,7 @@ PART = Memory(
 
 def test_mail_about_a_part_is_the_notice_for_the_rest():
     of = case(idle_for=10 * DAY, acts=BOTH)
-    memory = after_part_notice(of, PART, "r", NOW - 4 * DAY)
+    memory = after_action_mail(of, PART, StepName.STOP, "r", NOW - 4 * DAY)
     assert (memory.announced_action, memory.act_not_before, memory.last_action_told_at) == (
         AnnouncedAction.STOP,
         NOW - DAY,
@@ -556,7 +556,7 @@ def test_notify_only_rule_ends_an_enrolment():
     ],
 )
 def test_use_or_change_after_the_mail_about_a_part_voids_the_mail(fields):
-    memory = after_part_notice(case(acts=BOTH), PART, "r", NOW - 4 * DAY)
+    memory = after_action_mail(case(acts=BOTH), PART, StepName.STOP, "r", NOW - 4 * DAY)
     assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **fields), memory) is StepName.WARN
 
 

@@ -107,9 +107,9 @@ class Evidence:
 class Case:
     """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
 
-    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `wasted_usd`: its cost while idle. `busy_hours`: the hours
-    of use that this look proved and that had ended by then, as bits; bit 0 is the hour that begins at `busy_from`. `excess_usd_per_hour`: what
-    of its cost autoscaling may end without any action.
+    `saves_usd_per_hour`: US dollars an hour that an action would save, if known. `stop_leaves_cost`: a stop leaves something to pay for.
+    `wasted_usd`: its cost while idle. `busy_hours`: the hours of use that this look proved and that had ended by then, as bits; bit 0 is the
+    hour that begins at `busy_from`. `excess_usd_per_hour`: what of its cost autoscaling may end without any action.
     """
 
     resource: Resource
@@ -122,6 +122,7 @@ class Case:
     evidence: tuple[Evidence, ...] = ()
     blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
     saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
+    stop_leaves_cost: bool = False
     busy_from: datetime | None = None
     busy_hours: int = 0
     excess_usd_per_hour: float = 0.0
@@ -236,8 +237,7 @@ class Coverage:
 class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
-    `currency`: what people read money in. `budgets`: the policy's, each with what was idle.
-    `gb_seconds`: what its function is billed for, if that is known.
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle. `gb_seconds`: what its function is billed for, if known.
     """
 
     finished_at: datetime

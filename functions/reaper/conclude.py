@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import memory_updates
+from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
@@ -46,6 +47,7 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
+from reaper.planning import possible_actions
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 from reaper.savings.record import Sweep, record_savings
 
@@ -86,7 +88,7 @@ def _conclude_run(
     parts, acted = phases
     findings = join_findings(parts, decided, acted)
     cloud_rows, own_rows = run_coverage(parts, decided, acted)
-    rows = [*context.failures, *own_rows]
+    rows = [*context.failures, *calendar_rows(context.policy), *own_rows]
     if context.outcomes_only and any(f.step.name in NOTICES for f in findings):
         findings = [left_alone(f, context.outcomes_only) if f.step.name in NOTICES else f for f in findings]
         rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))
@@ -233,12 +235,12 @@ def _is_failed_notice(finding: Finding) -> bool:
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
     """Whether the mail about this run's action is left to the next run.
 
-    A mail about one part announces the date of the rest, which depends on the memory. If that can't be read, the next run sends the mail.
+    A mail that announces the date of what follows depends on the memory. If that can't be read, the next run sends the mail.
     The mail about an interrupted action waits until it is settled.
     """
     if not finding.is_action or not is_reportable(finding):
         return False
-    if finding.outcome.part_done and mails.memories is None:
+    if possible_actions.announced_by_mail(finding) and mails.memories is None:
         return True
     memory = finding.memory or Memory()
     return memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reaper.calendars.adding import add_length
 from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import AnnouncedAction, Memory, Result, State, Verdict
+from reaper.model import AnnouncedAction, Memory, Result, State, StepName, Verdict
 
 HOUR = timedelta(hours=1)
 MAX_CLOCK_SKEW = timedelta(minutes=10)
@@ -78,7 +79,7 @@ def _last_seen_idle_at(memory: Memory, now: datetime) -> datetime | None:
 
 def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
     """Everything known that ends an idle period: the last use, creation, and the last change unless the reaper's own action made it."""
-    changed = None if notice_was_for_part(memory) and _was_changed_by_reaper(case, memory) else case.resource.changed
+    changed = None if own_change_at(case, memory) else case.resource.changed
     return [t for t in (case.verdict.last_busy, case.resource.created, changed) if t]
 
 
@@ -116,7 +117,7 @@ def _idle_period_ended_after(case: Case, memory: Memory, last: datetime) -> bool
 
 def _is_from_unseen_period(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
     """Whether the last notice is older than the idle period, of which the memory has no trace."""
-    return not notice_was_for_part(memory) and memory.last_seen_idle_at is None and last < idle_period_start(case, memory, now)
+    return not notice_followed_action(memory) and memory.last_seen_idle_at is None and last < idle_period_start(case, memory, now)
 
 
 def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
@@ -124,12 +125,12 @@ def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
     last = last_notice_at(memory)
     if last is None or memory.announced_action is None:
         return False
-    return now > max(last, memory.act_not_before or last) + notice_valid_for(case)
+    return now > valid_until(case, max(last, memory.act_not_before or last))
 
 
-def notice_valid_for(case: Case) -> timedelta:
-    """How long after its date or its last mail a notice counts."""
-    return max(MIN_VALID_FOR, 2 * case.rule.remind_every)
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
 
 
 def notice_was_for_another(case: Case, memory: Memory) -> bool:
@@ -149,10 +150,11 @@ def has_new_owner(case: Case, memory: Memory) -> bool:
     return is_older or is_theirs or (bool(told) and bool(present) and told != present)
 
 
-def notice_was_for_part(memory: Memory) -> bool:
-    """Whether the last notice is the mail about the first part of an action, which announced the rest."""
-    done = memory.last_action_part is not None and memory.last_action_result is Result.DONE
-    return done and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
+def notice_followed_action(memory: Memory) -> bool:
+    """Whether the last notice is the mail about the reaper's own action: it announced the rest of that, or the delete by `then` after a stop."""
+    is_deleted_next = memory.last_action is StepName.STOP and memory.announced_action is AnnouncedAction.DELETE
+    announced = memory.last_action_result is Result.DONE and (memory.last_action_part is not None or is_deleted_next)
+    return announced and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
 
 
 def notice_was_about_hours(memory: Memory) -> bool:
@@ -263,13 +265,14 @@ def without_snooze(memory: Memory) -> Memory:
 
 
 def _has_joined_since(case: Case, memory: Memory) -> bool:
-    """Whether a resource was added inside it since the action whose rest the notice announced. The reaper never adds any."""
+    """Whether a resource was added inside it since the action whose mail is the notice. The reaper never adds any."""
     acted_at = memory.last_action_at
     joined_at = max((inner.created for inner in case.resource.contained if inner.created), default=None)
-    return notice_was_for_part(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
+    return notice_followed_action(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
 
 
-def _was_changed_by_reaper(case: Case, memory: Memory) -> bool:
-    """Whether the reaper's own last action made the last change."""
+def own_change_at(case: Case, memory: Memory) -> datetime | None:
+    """When it last changed, if the reaper's own action did that, and the mail about it is the last notice."""
     acted_at, changed = memory.last_action_at, case.resource.changed
-    return acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
+    is_own = acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
+    return changed if is_own and notice_followed_action(memory) else None

@@ -48,7 +48,7 @@ class ActionSpec:
     """What one action does to a resource of a kind, and how to undo it, for people.
 
     `participle` completes "It will be ...". `noun`: what it is called, if not by its name. `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
-    `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then.
+    `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then. `still_billed`: what a stop may leave to pay for.
     """
 
     participle: str
@@ -56,6 +56,7 @@ class ActionSpec:
     undo: str
     permissions: tuple[str, ...]
     no_effect_where: str = ""
+    still_billed: str = ""
     noun: str = ""
 
 

@@ -65,7 +65,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         notified_owner=case.owner.address,
         notified_fingerprint=case.resource.fingerprint,
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
-        act_not_before=dates.earliest_action_at(case, now) if action else None,
+        act_not_before=dates.earliest_action_at(case, now, action) if action else None,
         enrolment_digest=dates.hours_digest(hours) if enrols and hours else None,
     )
     return idle_period.without_claim(warned) if enrols else _with_claim(case, warned, now)
@@ -76,15 +76,15 @@ def after_take_back(memory: Memory, hour: datetime | None) -> Memory:
     return replace(memory, wrong_hour=None, wrong_notice_at=None, wrong_notice_to=None) if memory.wrong_hour == hour else memory
 
 
-def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
-    """The memory once a channel has accepted the mail about the first part of an action: it is the notice for the rest."""
+def after_action_mail(case: Case, memory: Memory, action: StepName, receipt: str, now: datetime) -> Memory:
+    """The memory once a channel has accepted the mail about an action: it is the notice of what follows, the rest or a delete by `then`."""
     return replace(
         idle_period.without_notice(memory),
         warned_at=now,
         notice_receipt=receipt,
         notified_owner=case.owner.address,
-        announced_action=AnnouncedAction(memory.last_action or StepName.STOP),
-        act_not_before=dates.earliest_action_at(case, now),
+        announced_action=AnnouncedAction(action),
+        act_not_before=dates.earliest_action_at(case, now, action),
         last_action_told_at=now,
     )
 
@@ -231,18 +231,18 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. If other resources live inside, the snooze stays while a notice about them could still count: it
     answers that notice too, and their rows may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
+    counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
     stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 
 
 def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether a notice lasts although the resource isn't idle now: a notice of office hours, or of the rest of an action that made it young.
+    """Whether a notice lasts although the resource isn't idle now: a notice of office hours, or of what follows an action that made it young.
 
     A notice of office hours lasts even while the hours only protect, for example under a rule with a price condition while the price is
     unknown. `dates.enrolled_since` decides each time whether the enrolment counts.
     """
     if idle_period.notice_outlasts_use(case, memory):
         return case.rule.hours is not None
-    rest = case.verdict.state is State.YOUNG and idle_period.notice_was_for_part(memory) and not case.rule.protected_because
+    rest = case.verdict.state is State.YOUNG and idle_period.notice_followed_action(memory) and not case.rule.protected_because
     return rest and not idle_period.notice_expired(case, memory, now)

@@ -40,7 +40,9 @@ owners: {{tags: [owner], domains: [example.com], fallback: admins@example.com}}
 channels:
   - {{type: ses, from: reaper@example.com, region: us-east-1, configuration_set: ours}}
   - {{type: sns, topic: "{topic}"}}
-  - {{type: webhook, url: "{url}", secret: "secretsmanager:reaper/hook"}}
+  - {{type: webhook, url: "{url}/hook", secret: "secretsmanager:reaper/hook"}}
+  - {{type: slack, secret: "secretsmanager:reaper/rooms#slack", for: [owners, admins]}}
+  - {{type: teams, secret: "secretsmanager:reaper/rooms#teams"}}
 """
 SWEEP, PAGE = "reaper.aws.functions.sweep.handler", "reaper.aws.functions.snooze.handler"
 LINK = re.compile(r"https://keep\.example\.com/[^\s\"\\<>]+")
@@ -145,13 +147,17 @@ def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, se
         plain = runtime.invoke({})
     forget(server)
     with serving() as hook:
-        hook.answers["/hook"] = {}
-        policy = EVERY_CHANNEL.format(topic=topic, url=f"{hook.url}/hook")
+        hook.answers |= {"/hook": {}, "/slack": "ok", "/teams": {}}
+        rooms = json.dumps({room: f"{hook.url}/{room}" for room in ("slack", "teams")})
+        with unguarded(server):
+            boto3.client("secretsmanager", **aws_settings).create_secret(Name="reaper/rooms", SecretString=rooms)
+        policy = EVERY_CHANNEL.format(topic=topic, url=hook.url)
         settings = environ | {"REAPER_POLICY": policy, "REAPER_SECRETS": NAMES["ChannelSecrets"]}
         with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, settings) as runtime:
             invocation = runtime.invoke({})
     assert (plain.error, invocation.error) == (None, None), plain.log[-3000:] + invocation.log[-3000:]
-    assert [path for path, _, _ in hook.requests] == ["/hook"]
+    assert [path for path, _, _ in hook.requests] == ["/slack", "/hook", "/slack", "/teams"]
+    assert [row for row in invocation.answer["coverage"] if row["kind"].startswith("channel")] == []
     assert {call.params["TopicArn"] for call in server.calls if call.action == "sns:Publish"} == {NAMES["SummaryTopic"], topic}
     assert sweeping.denied == []
     ours = ("dynamodb:", "ses:", "sns:", "secretsmanager:", "kms:", "s3:", "ssm:")

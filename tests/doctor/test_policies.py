@@ -210,3 +210,19 @@ def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
     assert only(stores.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
     end_pause(ledger, "ana", NOW)
     assert only(stores.examine_pause(asked)).status is CheckStatus.OK
+
+
+def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text(
+        "version: 1\ncalendars:\n  year-end: {dates: [2099-12-24/2099-12-26]}\n  soon: {dates: ["
+        f"{NOW + 30 * DAY:%Y-%m-%d}]}}\n  company: {{ics: company.ics}}\n"
+    )
+    opened = Opened()
+    asked = context(settings={"policy": str(tmp_path / "policy.yaml")})
+    assert [check.check for check in policies.open_policy(asked, opened)] == ["policy"]
+    far, soon, company = policies.examine_calendars(asked, opened)
+    assert (far.check, far.status) == ("calendar.year-end", CheckStatus.FIX)
+    assert "has no entry from 400 days ago to two years ahead" in far.because
+    assert (soon.status, soon.because) == (CheckStatus.OK, f"its next entries: {NOW + 30 * DAY:%Y-%m-%d} (UTC)")
+    assert (company.check, company.status) == ("calendar.company", CheckStatus.FIX)
+    assert company.fix.startswith("Correct it: `reaper policy check` reads it again.")

@@ -75,7 +75,10 @@ def posts() -> Iterator[Posts]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             new_posts.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-            status, headers, answer = new_posts.answer
+            status, headers, answer = new_posts.first.pop(0) if new_posts.first else new_posts.answer
+            if not status:
+                self.wfile.write(answer)
+                return
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(answer))}.items():
                 self.send_header(name, value)

@@ -108,10 +108,11 @@ def free_port() -> int:
 
 @dataclass
 class Posts:
-    """A server on loopback that keeps what is posted and gives one answer."""
+    """A server on loopback that keeps what is posted and gives one answer, after those in `first`. Status 0: it sends these bytes alone."""
 
     url: str = ""
     answer: tuple[int, dict[str, str], bytes] = (200, {"X-Request-Id": "req-7"}, b"{}")
+    first: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
 

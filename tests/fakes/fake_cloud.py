@@ -50,7 +50,7 @@ class FakeResource:
     `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
     with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
 
-    `minimum`: what autoscaling keeps of it. An action that ends it lowers that to 0 first.
+    `least`: so many of its variants a stop leaves running. `minimum`: what autoscaling keeps of it. An action that ends it lowers that to 0 first.
 
     In `metric_gaps` it has no metrics. `without_heartbeat`: it only has indirect evidence. `incomplete_replies`: its metric replies are cut.
     """
@@ -71,6 +71,7 @@ class FakeResource:
     account: str = TARGET.account
     variants: int = 1
     whole: int = 1
+    least: int = 0
     host: str = ""
     slow: bool = False
     refused: bool = False
@@ -136,7 +137,15 @@ class FakeSession:
         return now.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
+def _details(thing: FakeResource, parts: tuple[BilledPart, ...]) -> EndpointDetails:
+    blocked = Blocked(because=thing.blocked_because) if thing.blocked_because else None
+    if thing.least and thing.variants <= thing.least:
+        blocked = blocked or Blocked(because="it runs one variant already", already_done=True)
+    return EndpointDetails(scale_in=ScaleInPlan(blocked=blocked), parts_after_stop=parts if thing.least else ())
+
+
 def resource(yard: FakeSession, thing: FakeResource) -> Resource:
+    parts = (BilledPart(component="Hosting", instance=thing.instance),) if thing.running_since else ()
     return Resource(
         kind=yard.cloud.kind_name,
         id=yard.cloud.id(thing.name),
@@ -147,11 +156,9 @@ def resource(yard: FakeSession, thing: FakeResource) -> Resource:
         changed=thing.changed,
         status=thing.status,
         size=f"{thing.instance} with at least {thing.minimum}" if thing.minimum else thing.instance,
-        parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.running_since else (),
+        parts=parts,
         tags=None if thing.tags is None else dict(thing.tags),
-        details=EndpointDetails(
-            scale_in=ScaleInPlan(blocked=Blocked(because=thing.blocked_because) if thing.blocked_because else None)
-        ),
+        details=_details(thing, parts),
         host_id=yard.cloud.id(thing.host) if thing.host else None,
         contained=thing.contained or tuple(resource(yard, inner) for inner in yard.cloud.inside(thing.name)),
         fingerprint=thing.fingerprint,
@@ -210,8 +217,9 @@ def _alive(thing: FakeResource, hour: datetime) -> bool:
 
 def able(one: Resource) -> dict[StepName, Blocked | None]:
     busy = Blocked(because=f"its status is {one.status}") if one.status != "InService" else None
-    busy = one.details.scale_in.blocked or busy
-    stopped = Blocked(because="it is stopped already", already_done=True) if not one.parts else None
+    scale_in = one.details.scale_in.blocked
+    busy = busy if scale_in and scale_in.already_done else scale_in or busy
+    stopped = Blocked(because="it is stopped already", already_done=True) if not one.parts else scale_in
     running = None if not one.parts else Blocked(because="it is running already", already_done=True)
     return {StepName.STOP: busy or stopped, StepName.DELETE: busy, StepName.START: busy or running}
 
@@ -329,6 +337,8 @@ def _start(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
 def _stop(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
     thing.variants -= 1
     thing.changed = cloud.clock()
+    if thing.variants and thing.variants == thing.least:
+        return ActionResult(because="it was scaled in")
     if thing.variants:
         return ActionResult(
             because="one variant was scaled in", part_done=f"{thing.whole - thing.variants} of {thing.whole} variants"
@@ -368,6 +378,7 @@ FAKE_KIND = Kind(
     discover=discover,
     observe=observe,
     blocked_actions=able,
+    parts_after=lambda one, action: (one.details.parts_after_stop if action is StepName.STOP else None) or (),
     details=EndpointDetails,
     actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )

@@ -51,10 +51,12 @@ def azure() -> Iterator[Server]:
         yield server
 
 
-def examined(tmp_path: Path, mode: str = "enforce", *, undo: bool = True, subscription: str = SUB) -> list[Check]:
+def examined(
+    tmp_path: Path, mode: str = "enforce", *, undo: bool = True, subscription: str = SUB, policy: str = POLICY
+) -> list[Check]:
     environ = {
         "REAPER_MODE": mode,
-        "REAPER_POLICY": POLICY,
+        "REAPER_POLICY": policy,
         "REAPER_SUBSCRIPTIONS": subscription,
         "REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db",
         "REAPER_MANIFESTS": str(tmp_path),
@@ -90,6 +92,16 @@ def test_a_permission_taken_away_is_named_and_no_other(azure: Server, tmp_path: 
     assert named(checks, CheckStatus.FIX) == {permission}
     assert named(checks, CheckStatus.UNKNOWN) <= {permission}
     assert all(permission in check.fix and PRINCIPAL in check.fix for check in checks if check.missing == permission)
+
+
+@pytest.mark.parametrize(
+    ("then", "missing"), [("then: {action: delete, after: 14d}", True), ("act_on: proven", False)], ids=["then", "no then"]
+)
+def test_a_then_needs_the_permission_to_delete(azure: Server, tmp_path: Path, then: str, missing: bool):
+    permission = "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/delete"
+    azure.rules[:] = [deny(permission)]
+    policy = POLICY.replace("action: delete", f"action: stop, {then}")
+    assert (permission in named(examined(tmp_path, undo=False, policy=policy), CheckStatus.FIX)) is missing
 
 
 def test_each_subscription_has_a_grant_of_its_own_whose_role_no_other_has(azure: Server, tmp_path: Path):

@@ -22,7 +22,9 @@ EVERY = """\
   - {type: acs, endpoint: "https://mail.communication.azure.com", from: reaper@example.com, to: [ops@example.com]}
   - {type: sns, topic: "arn:aws:sns:us-east-1:123456789012:reaper"}
   - {type: webhook, url: "https://hooks.example.com/reaper", secret: "secretsmanager:reaper/hook#key", for: [owners, admins]}
-  - {type: apprise, secret: "keyvault:https://vault.vault.azure.net/secrets/slack", name: slack}
+  - {type: slack, secret: env:REAPER_SECRET_SLACK}
+  - {type: teams, secret: "keyvault:https://vault.vault.azure.net/secrets/teams", for: [owners, admins], host: flow.example.com}
+  - {type: apprise, secret: "keyvault:https://vault.vault.azure.net/secrets/discord", name: discord}
   - {type: apprise, url: "json://localhost:8080/chat"}
   - {type: folder, path: mails}
 """
@@ -44,6 +46,7 @@ def test_every_channel_type_parses_and_fits_the_schema():
     data = yaml_lines.parse_with_lines(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")[0]
     jsonschema.validate(data, Policy.model_json_schema())
     assert [list(c.readers) for c in policy.channels[1:4]] == [["owners"], ["owners", "admins"], ["admins"]]
+    assert [list(c.readers) for c in policy.channels[5:7]] == [["admins"], ["owners", "admins"]]
 
 
 SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
@@ -63,6 +66,9 @@ SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
         '{type: apprise, url: "hunter2hunter2://x"}',
         '{type: apprise, secret: "slack://T1/B2/hunter2hunter2"}',
         '{type: webhook, url: "https://hooks.slack.com/services/hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: slack, secret: "https://hooks.slack.com/services/hunter2hunter2"}',
+        '{type: slack, url: "https://hooks.slack.com/services/hunter2hunter2"}',
+        '{type: teams, url: "https://x.environment.api.powerplatform.com/invoke?sp=1&sig=hunter2hunter2"}',
         '{type: webhook, url: "https://x.example.com/?code=hunter2hunter2", secret: env:REAPER_SECRET_K}',
         '{type: webhook, url: "https://x.example.com/?a=1&sig=hunter2hunter2", secret: env:REAPER_SECRET_K}',
         '{type: acs, endpoint: "https://x.example.com", from: r@example.com, access_key: hunter2hunter2}',
@@ -80,7 +86,9 @@ def test_an_inline_secret_is_an_error_that_does_not_repeat_it(line: str):
     ("line", "message"),
     [
         ("{type: smpt, host: a}", "channels[0]: unknown channel type 'smpt'; did you mean smtp?"),
-        ("{host: a}", "valid here: smtp, ses, acs, sns, webhook, apprise, folder"),
+        ("{host: a}", "valid here: smtp, ses, acs, sns, webhook, slack, teams, apprise, folder"),
+        ("{type: slack}", "channels[0].secret: this key is missing"),
+        ("{type: teams, secret: env:REAPER_SECRET_T, host: 'https://x.example.com'}", "channels[0].host: "),
         (f"{{{SMTP}, prot: 25}}", "channels[0].prot: unknown key; did you mean port?"),
         (f"{{{SMTP}, fron: a@b.cd}}", "channels[0].fron: unknown key; did you mean from?"),
         ("{type: smtp, from: r@example.com}", "channels[0].host: this key is missing"),
@@ -106,8 +114,16 @@ def test_a_channel_error_names_line_and_fix(line: str, message: str):
 
 
 @pytest.mark.parametrize(
-    "type_", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
+    ("type_", "meant"),
+    [("Slack", "slack"), ("Teams", "teams"), ("ms-teams", "teams"), ("msteams", "teams"), ("Microsoft Teams", "teams")],
 )
+def test_a_misspelled_room_gets_a_working_example(type_: str, meant: str):
+    [line] = re.findall(r"write `(- \{.*?\})`", problem(f"{{type: {type_}, url: 'https://hooks.example.com/x'}}"))
+    [channel] = parse(f"  {line}\n").channels
+    assert channel.type == meant
+
+
+@pytest.mark.parametrize("type_", ["discord", "telegram", "pagerduty", "google-chat", "webex"])
 def test_a_chat_as_channel_type_gets_a_working_example(type_: str):
     error = problem(f"{{type: {type_}, url: 'https://hooks.example.com/x'}}")
     assert error.startswith(f"policy.yaml:4: channels[0]: unknown channel type {type_!r}; chats use Apprise")

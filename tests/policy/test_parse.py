@@ -39,12 +39,17 @@ def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
 
 def test_the_example_policies_exist():
     assert {p.name for p in EXAMPLES} >= {
+        "calendars.yaml",
         "canary.yaml",
+        "chat.yaml",
         "default.yaml",
         "escalation.yaml",
+        "holidays.yaml",
         "office-hours.yaml",
         "own-prices.yaml",
         "production-safe.yaml",
+        "two-timers.yaml",
+        "year-end-freeze.yaml",
     }
 
 

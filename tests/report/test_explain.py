@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -119,6 +120,18 @@ def test_a_forbidden_action_is_not_called_possible(fields: dict[str, Any], stop:
     explanation = explained(finding(**fields))
     assert f"kind can  stop{stop}" in explanation
     assert f"kind can  delete{delete}" in explanation
+
+
+def test_a_rule_with_then_explains_when_it_deletes():
+    done = Blocked(because="it already runs no more than one instance per variant", already_done=True)
+
+    def text(stop: Blocked | None) -> str:
+        item = finding(rule=rule(delete_after=14 * DAY), acts={StepName.STOP: stop, StepName.DELETE: None})
+        return explained(replace(item, case=replace(item.case, stop_leaves_cost=True)))
+
+    assert "rule      test: at most stop, idle after 1d, grace 3d, then delete after 2w\n" in text(None)
+    assert "delete, not allowed because its rule's then deletes only what still costs money after a stop\n" in text(None)
+    assert "kind can  delete, possible now\n" in text(done)
 
 
 def test_a_start_needs_office_hours():

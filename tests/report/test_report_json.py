@@ -73,12 +73,20 @@ def test_the_rule_is_written_as_in_a_policy():
         "action": "delete",
         "idle_after": "36h",
         "grace": "3d",
-        "hours": {"on": "mon-fri 07:00-21:00", "tz": "Europe/Berlin", "start": "all", "force": True},
+        "freezes": [],
+        "waits_because": None,
+        "hours": {"on": "mon-fri 07:00-21:00", "tz": "Europe/Berlin", "start": "all", "force": True, "except": []},
+        "then": None,
     }
+    followed = written(finding(rule=rule(delete_after=10 * DAY)))["rule_detail"]
+    assert followed["then"] == {"action": "delete", "after": "10d"}
     assert written(finding(rule=rule(idle_after=timedelta(minutes=30))))["rule_detail"] == {
         "action": "stop",
         "idle_after": "30m",
         "grace": "3d",
+        "freezes": [],
+        "waits_because": None,
+        "then": None,
         "hours": None,
     }
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reaper import registry
+from reaper.cli.options import current_time
 from reaper.cli.output import print_warning
 from reaper.policy.file import load_policy
 from reaper.text import count_noun
@@ -20,15 +21,21 @@ app = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its 
 def check_policy(
     where: Annotated[str, typer.Argument(help="Policy file, s3:// or ssm: address, or blob URL", metavar="FILE|URI")],
 ) -> None:
-    """Validate a policy and warn about rules that never match and other mistakes."""
+    """Validate a policy and warn about rules that never match and other mistakes. Reads its calendars."""
+    from reaper.calendars.entries import next_entries
+    from reaper.calendars.resolve import with_calendars
     from reaper.policy import lint
 
-    source = load_policy(where)
-    warnings = lint.lint_policy(source.policy, source.text, source.name)
+    source, now = load_policy(where), current_time()
+    policy = with_calendars(source.policy, source.where, now)
+    warnings = lint.lint_policy(policy, source.text, source.name, now)
     for warning in warnings:
         print_warning(warning)
     rules = count_noun(len(source.policy.rules), "rule")
     sys.stdout.write(f"{source.name}: valid: {rules}, {count_noun(len(warnings), 'warning')}\n")
+    for calendar in policy.resolved.values():
+        coming = "can't be relied on" if calendar.unreadable_because else next_entries(calendar, now)
+        sys.stdout.write(f"Calendar {calendar.name}: {coming}\n")
     if canary := source.policy.enforce_only:
         sys.stdout.write(f"Only {canary.description} can be stopped, deleted or started. Everything else gets notices.\n")
 

@@ -44,6 +44,7 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
         mode=Mode.ENFORCE,
         owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
         run_id="sample",
+        has_room=True,
         open_visit=partial(links.open_visit, SIGNER, now),
     )
 

@@ -182,7 +182,7 @@ def _possible_actions(opened: Opened) -> Collection[StepName]:
         return ACTIONS
     policy = opened.policy.policy
     ceilings = {policy.defaults.action, *(rule.action for rule in policy.rules)}
-    if Ceiling.DELETE in ceilings:
+    if Ceiling.DELETE in ceilings or policy.defaults.then or any(rule.then for rule in policy.rules):
         return ACTIONS
     return {StepName.STOP, StepName.START} if Ceiling.STOP in ceilings else ()
 

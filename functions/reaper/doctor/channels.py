@@ -17,6 +17,7 @@ from reaper.doctor.stores import folder_checks
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
+from reaper.notices.channels.webhook import AnyStatus
 from reaper.notices.message import Audience
 from reaper.snooze.links import LinkSigner, link_address, open_signer
 from reaper.snooze.request import PAGE_PATH
@@ -73,7 +74,7 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     except ImportError as error:
         yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
-        advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy.").format(spec)
+        advice = CHANNEL_ADVICE.get(spec.type, "Correct the channel in the policy, or its secret.").format(spec)
         yield of_error(name, error, advice_for(error, "", advice))
 
 
@@ -84,6 +85,8 @@ def _examiner(channel_type: str) -> Callable[[Any, str, DoctorContext], Iterator
     return {
         "smtp": _examine_smtp,
         "webhook": _examine_webhook,
+        "slack": _examine_room,
+        "teams": _examine_room,
         "apprise": _examine_apprise,
         "folder": lambda spec, name, context: folder_checks(name, spec.path),
     }[channel_type]
@@ -108,6 +111,14 @@ def _examine_webhook(spec: Any, name: str, context: DoctorContext) -> Iterator[C
         yield to_fix(name, f"{host} answered {status}", f"Check the service at {host}.")
     else:
         yield ok(name, f"{host} answers ({status} to OPTIONS)")
+
+
+def _examine_room(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+    """Asks nothing of the service: it would take any request for a message."""
+    from reaper.notices.channels.rooms import Channel
+
+    host = split_address(Channel(spec, channel_context(context)).url()).netloc
+    yield ok(name, f"its secret has the form of a webhook at {host}; reaper notify test sends a sample")
 
 
 def _examine_apprise(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
@@ -154,22 +165,13 @@ def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> 
     return ok("links.page", f"{url} accepts links that are signed here" if signer else f"{url} answers ({status})")
 
 
-class _AnyStatus(urllib.request.HTTPErrorProcessor):
-    """Returns every reply as it is: no status is an error, and no redirect is followed."""
-
-    def http_response(self, request: urllib.request.Request, response: HTTPResponse) -> HTTPResponse:
-        return response
-
-    https_response = http_response
-
-
 def http_reply(url: str, method: str) -> HTTPResponse:
     """The reply, already closed, to a request without a body and without credentials. Raises CloudError if nothing answers."""
     parts = split_address(url)
     if parts.scheme not in {"http", "https"}:
         raise CloudError(Reason.REFUSED, "http", f"{parts.netloc or 'the address'} isn't on the web")
     request = urllib.request.Request(url, method=method, headers={"User-Agent": f"ml-idle-reaper/{__version__} doctor"})
-    opener = urllib.request.build_opener(_AnyStatus, urllib.request.HTTPSHandler(context=tls_context()))
+    opener = urllib.request.build_opener(AnyStatus, urllib.request.HTTPSHandler(context=tls_context()))
     try:
         with opener.open(request, timeout=TIMEOUT_S) as reply:
             closed: HTTPResponse = reply

@@ -14,7 +14,7 @@ from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import STORE_ADVICE
 from reaper.duration import format_duration
-from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError
+from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError, named_permission
 from reaper.ledger import opening
 from reaper.model import State
 from reaper.policy.file import load_policy
@@ -23,6 +23,9 @@ from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
+CALENDAR_ADVICE = (
+    "Correct it: `reaper policy check` reads it again. Until then its freezes hold, and its days off are working days."
+)
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
 REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
@@ -52,9 +55,28 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     except ReaperError as error:
         yield of_error("policy", error, advice_for(error, where or "", ACCESS_ADVICE))
         return
-    warnings = lint.lint_policy(source.policy, source.text, source.name)
+    warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
     hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
+
+
+def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Each calendar of the policy: its next entries, or why it can't be relied on."""
+    if not opened.policy or not opened.policy.policy.calendars:
+        return
+    from reaper.calendars import entries, resolve
+
+    now, source = context.clock(), opened.policy
+    policy = resolve.with_calendars(source.policy, source.where, now)
+    problems = resolve.unreadable_texts(policy)
+    for name, calendar in policy.resolved.items():
+        check, spec = f"calendar.{name}", policy.calendars[name]
+        if because := problems.get(name):
+            address = (spec.ics or spec.change_calendar or "").partition("?")[0]
+            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE)
+            yield to_fix(check, because, advice, named_permission(because))
+        else:
+            yield ok(check, f"its next entries: {entries.next_entries(calendar, now)}")
 
 
 def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from reaper.case import Actions, Finding, Report, money_of
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
+from reaper.notices.chat_card import admin_card
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
@@ -54,15 +55,16 @@ NOTHING_ON_HOLD = OnHold()
 
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", each exceeded budget, and what is missing from the coverage.
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each freeze, each jump of an idle
+    share, each "not mine", each exceeded budget, and what is missing from the coverage.
     """
+    frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_lines(report)}
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over})
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -136,8 +138,13 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
+    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
     coming = coming_actions(report.findings)
     own_failures = list(map(summary.failure_text, report.own_failures))
+    failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
+    over_budget = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
+    details = _idle_sentences(report, actions, context)
+    jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -149,28 +156,29 @@ def compose_summary(
         sums=report.totals,
         basis=price_basis(report.findings, context.currency),
         headline=_saved_text(actions, context) or idle_text(report, context),
-        details=_idle_sentences(report, actions, context),
+        details=details,
         remedies=summary.access_remedies(report),
         saved=summary.saved_notes(report),
         coming=coming,
         comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
+        frozen=frozen,
         breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
             for name, options in (("release", _release_options(actions.on_hold)), ("plan", ""), ("apply", ""))
         },
-        jumps=[_jump_line(jump, context) for jump in jumps[:MAX_ROWS]],
+        jumps=jumped,
         more_jumps=max(0, len(jumps) - MAX_ROWS),
-        failures=[tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]],
+        failures=failed,
         on_hold=[
             (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
             for reason, held in list(holds.items())[:MAX_ROWS]
         ],
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
-        over_budget=[f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]],
+        over_budget=over_budget,
         escalated=[(notice_item(f, context, for_admins=True), f.memory) for f in escalated],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
@@ -193,6 +201,7 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
+        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *failed, *jumped, *over_budget]),
     )
 
 
@@ -294,6 +303,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     due = len(actions.planned) if mode.announces and not mode.acts else 0
     saved = _saved_text(actions, context, brief=brief)
     first = ["stop switch on"] if report.run.pause else []
+    first += ["a calendar can't be read"] if any(f.case.rule.waits_because for f in report.findings) else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
     first += [saved or idle_text(report, context, brief=brief)]

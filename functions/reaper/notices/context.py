@@ -24,6 +24,7 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
 from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
+from reaper.policy.channel_settings import Room
 from reaper.policy.schema import Policy
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
@@ -127,7 +128,11 @@ def attempt(*writes: Callable[[], object]) -> list[ReaperError]:
 
 
 def open_context(
-    address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]
+    address: str | None,
+    policy: Policy,
+    environ: Mapping[str, str],
+    clock: Callable[[], datetime],
+    deadline: datetime | None = None,
 ) -> ConcludeContext:
     """The context that the policy's channels and the environment describe. Raises SettingsError if there is no channel at all."""
     specs = with_deployment_channels(policy.channels, environ)
@@ -142,7 +147,7 @@ def open_context(
             "the configured ones are for admins only"
         )
     _require_granted_secrets(policy, environ)
-    channels = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock)
+    channels = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock, deadline=deadline)
     signer, failures = _open_signer(environ, clock())
     return ConcludeContext(
         policy=policy,
@@ -151,6 +156,7 @@ def open_context(
         links=signer,
         clock=clock,
         failures=failures,
+        deadline=deadline,
     )
 
 
@@ -166,9 +172,10 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
         memories=dict(mails.known),
         location_settings=mails.context.location_settings,
     )
+    rooms = [spec for spec in mails.context.policy.channels if isinstance(spec, Room) and Audience.OWNERS in spec.readers]
     if signer := mails.context.links:
         signer = replace(signer, currency=context.currency)
-        context = replace(context, open_visit=partial(links.open_visit, signer, mails.now))
+        context = replace(context, open_visit=partial(links.open_visit, signer, mails.now), has_room=bool(rooms))
     history, errors = _hours_history(findings, context, mails.ledger)
     return replace(context, hours_history=history), Part(errors=errors)
 

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
+from reaper.calendars.adding import add_length
 from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
+from reaper.notices import calendar_words
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
@@ -29,6 +31,7 @@ ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
 UNLESS = "unless it is used or kept before then"
 NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
+STORED = "Its settings are saved first, so it can be recreated."
 COSTS_ON = "It keeps costing money until you stop it."
 
 
@@ -39,7 +42,7 @@ class NoticeContext:
 
     `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
-    `sample`: nothing in it is real. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
+    `sample`: nothing in it is real. `has_room`: owners' messages go to a chat, too. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
 
     now: datetime
@@ -53,6 +56,7 @@ class NoticeContext:
     sample: bool = False
     currency: Currency = DOLLARS
     audience: Audience = Audience.OWNERS
+    has_room: bool = False
     open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
     def memory(self, finding: Finding) -> Memory:
@@ -98,21 +102,39 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     if when is None:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
-    time = f"on or after {format_time(when, context.time_zone(finding))}" if when > now else "at any time"
-    stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
+    rule, zone = finding.case.rule, context.time_zone(finding)
+    time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
+    is_grace = finding.step.name is StepName.WARN and dates.notice_length(finding.case, action) == rule.grace
+    leaves = f" That leaves {reasons.grace_words(rule)}." if rule.business_days and is_grace else ""
+    stored = f" {STORED}" if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
-    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
+    later = _later_sentences(finding, max(when, now), context) if action is StepName.STOP else ""
+    frozen = calendar_words.freeze_sentence(rule, now, when, zone)
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{frozen}{stored}{saving}{later}"
+
+
+def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeContext) -> str:
+    """That `then` deletes it after that stop, and when at the earliest; empty if it doesn't. The date itself is in the mail about the stop."""
+    case = finding.case
+    if not possible_actions.may_be_followed(case) or case.blocked[StepName.DELETE]:
+        return ""
+    at, zone = dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding)
+    frozen = "" if case.rule.waits_because else calendar_words.freeze_sentence(case.rule, stopped_at, at, zone)
+    deleted = f"{will_or_may(context.mode)} {participle(finding, StepName.DELETE)}"
+    return f" If it is still idle after that, it {deleted}, not before {format_time(at, zone)}.{frozen} {STORED}"
 
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
-    """The earliest time at which the policy allows an action; None if it never does automatically."""
+    """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
     case, memory, now = finding.case, context.memory(finding), context.now
-    if not context.mode.announces or finding.is_action or possible_actions.strongest_action(case, now) is None:
+    action = possible_actions.strongest_action(case, now)
+    if not context.mode.announces or finding.is_action or action is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at), now)
-    return dates.earliest_action_at(case, now)
+        promised = max(memory.act_not_before or memory.warned_at, dates.earliest_action_at(case, memory.warned_at, action))
+        return add_length(max(promised, now), timedelta(), case.rule.freezes)
+    return dates.earliest_action_at(case, now, action)
 
 
 def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
@@ -173,7 +195,8 @@ def next_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionF
 def next_enrolments(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
     """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
     new = [f for f in findings if f.step.name is StepName.WARN and is_about_hours(f, context)]
-    return _forecast_of(_with_dates(new, context), {participle(f, StepName.STOP) for f in new}, context)
+    due = [(f, dates.earliest_action_at(f.case, context.now, StepName.STOP)) for f in new]
+    return _forecast_of(due, {participle(f, StepName.STOP) for f in new}, context)
 
 
 def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
@@ -182,18 +205,16 @@ def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionFo
     return _forecast_of(due, {participle(f, StepName.STOP) for f, _ in due}, context)
 
 
-def remaining_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """The rest of actions that were made in part, with its first date; None if this run announces none of it."""
-    parts = [f for f in findings if f.outcome.result is Result.DONE and f.outcome.part_done and _announces_rest(f, context.mode)]
-    return _forecast_of(_with_dates(parts, context), {participle(f, f.step.name) for f in parts}, context)
+def following_actions(findings: Sequence[Finding], context: NoticeContext, *, rest: bool) -> ActionForecast | None:
+    """What follows the actions that were made, with its first date: the `rest` of parts, or else deletes by `then`. None if nothing follows."""
+    asked = [f for f in findings if (f.outcome.part_done is not None) is rest]
+    known = [(f, action) for f in asked if (action := _following_action(f, context.mode))]
+    due = [(f, dates.earliest_action_at(f.case, context.now, action)) for f, action in known]
+    return _forecast_of(due, {participle(f, action) for f, action in known}, context)
 
 
-def _announces_rest(finding: Finding, mode: Mode) -> bool:
-    return mode.announces and possible_actions.may_keep_hours(finding.case)
-
-
-def _with_dates(findings: Iterable[Finding], context: NoticeContext) -> list[tuple[Finding, datetime]]:
-    return [(f, dates.earliest_action_at(f.case, context.now)) for f in findings]
+def _following_action(finding: Finding, mode: Mode) -> StepName | None:
+    return possible_actions.announced_by_mail(finding) if mode.announces else None
 
 
 def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], context: NoticeContext) -> ActionForecast | None:
@@ -207,7 +228,7 @@ def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], 
         brief=f"{will} {ANY_PARTICIPLE}",
         first=max(context.now, when),
         tz=context.time_zone(first),
-        past=when <= context.now,
+        past=when <= context.now and not first.case.rule.waits_because,
     )
 
 
@@ -220,12 +241,14 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         why = _capitalized(outcome.error or outcome.because or "it isn't known whether the action was carried out")
         return f"It may have been {participle(finding, action)}. {why}. Please check it."
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
-    if outcome.part_done is None:
-        return done
-    if not _announces_rest(finding, context.mode):
-        return f"{done} Already done: {outcome.part_done}."
-    when = format_time(dates.earliest_action_at(finding.case, context.now), context.time_zone(finding))
-    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(context.mode)} {participle(finding, action)} on or after {when} {UNLESS}."
+    part = f" Already done: {outcome.part_done}." if outcome.part_done is not None else ""
+    following = _following_action(finding, context.mode)
+    if following is None:
+        return f"{done}{part}"
+    at, zone = dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding)
+    frozen = calendar_words.freeze_sentence(finding.case.rule, context.now, at, zone)
+    comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
+    return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
 def summary_interval(finding: Finding) -> str:
@@ -251,12 +274,15 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
-    named = f"{text} ({hours.tz})"
+    named = f"{text} ({hours.tz}{calendar_words.hours_exception(hours)})"
+    begins = dates.earliest_action_at(finding.case, now, StepName.STOP)
+    also = calendar_words.freeze_sentence(
+        finding.case.rule, now, max(begins, now + calendar_words.DAYS_OFF_WITHIN), hours.tz
+    ) + calendar_words.days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
-        when = format_time(dates.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {when} on, it {become} outside its office hours ({text}, {hours.tz}){even}.{restart} After this you get a summary {summary_interval(finding)}."
+        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{calendar_words.hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
@@ -264,7 +290,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""
-    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
+    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}.{also}"
 
 
 def _capitalized(text: str) -> str:
@@ -276,6 +302,7 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
     if mode.announces and rule.action.rank >= Ceiling.STOP.rank:
         if finding.case.verdict.confidence is Confidence.LIKELY and rule.act_on is not Confidence.LIKELY:
             return f"The evidence is indirect, so {wont}. {COSTS_ON}"
-        if blocked := finding.case.blocked.get(StepName.DELETE if rule.action is Ceiling.DELETE else StepName.STOP):
-            return f"It can't be stopped automatically because {blocked.because}. {COSTS_ON}"
+        action = possible_actions.wanted_actions(finding.case)[0]
+        if blocked := finding.case.blocked.get(action):
+            return f"It can't be {reasons.PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
     return f"{_capitalized(wont)}. {COSTS_ON}"

@@ -62,7 +62,7 @@ class Sparkline:
 class Item:
     """One resource for the templates; every text is one printable line of bounded length.
 
-    `tz`: the zone of its times. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
+    `tz`: the zone of its times. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
     can run `undo`.
     """
 
@@ -81,6 +81,7 @@ class Item:
     wasted: str
     cost: Cost
     acted: bool
+    can_keep: bool
     next_sentence: str
     snooze_link: str | None
     tag_command: str | None
@@ -116,6 +117,7 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         wasted=wasted_text([finding], context),
         cost=_item_cost(finding, context),
         acted=acted,
+        can_keep=possible_actions.can_be_kept(finding),
         next_sentence=with_local_times(forecast.next_sentence(finding, context), zone),
         snooze_link=_safe_link(snooze_link),
         tag_command=keep_command(resource, context.now),

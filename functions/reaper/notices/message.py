@@ -52,10 +52,34 @@ AttributeValue = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardItem:
+    """One resource on a card. `about`: its kind, size and place. `lines`: its evidence, its cost and what comes next."""
+
+    name: str
+    about: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a chat shows below the subject: `lines`, the items, how many `more` there are, and `notes`. Each text is one printable line.
+
+    `keep`: the page where the room can keep them. It opens `visit`, to be stored first.
+    """
+
+    lines: tuple[str, ...] = ()
+    items: tuple[CardItem, ...] = ()
+    more: int = 0
+    notes: tuple[str, ...] = ()
+    keep: str | None = None
+    visit: Visit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. Raises ValueError for an address or a subject that
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the same for chats. Raises ValueError for an address or a subject that
     no header may have, and for empty text.
     """
 
@@ -67,6 +91,7 @@ class Message:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()
     visit: Visit | None = None
+    card: Card = field(default_factory=Card)
 
     def __post_init__(self) -> None:
         if self.to and not is_plain_address(self.to):

@@ -16,7 +16,7 @@ from reaper.notices.channels import delivery
 from reaper.notices.context import NoticeRound, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, render_mail
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, render_mail
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis
 from reaper.report.coming import coming_actions, coming_sentence
@@ -72,17 +72,19 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
     whole, coming = saved["kind"], coming_actions(report.findings)
     name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
     subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
+    saved_usd = saved_text(whole, context.currency)
+    comes = coming_sentence(coming, report.run.mode, context.rate, context.owners.tz)
     text, html = render_mail(
         "monthly",
         subject=subject,
         month=name,
         total=total,
-        saved=saved_text(whole, context.currency),
+        saved=saved_usd,
         prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
         idle=idle,
         groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
         coming=coming,
-        comes=coming_sentence(coming, report.run.mode, context.rate, context.owners.tz),
+        comes=comes,
         context=context,
         run=report.run,
         method=METHOD,
@@ -95,6 +97,7 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
         html=html,
         audience=Audience.ADMINS,
         attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
+        card=Card(lines=(f"In {name}, the reaper's actions saved {saved_usd}.", f"Now: {idle}.", f"What comes next: {comes}.")),
     )
 
 

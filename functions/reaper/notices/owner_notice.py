@@ -14,6 +14,7 @@ from urllib.parse import quote
 from reaper.case import Finding, Money, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
+from reaper.notices.chat_card import owner_card
 from reaper.notices.forecast import ActionForecast, NoticeContext
 from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
@@ -134,9 +135,12 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
 def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Message:
     findings, context = letter.findings, letter.context
     zones = {context.time_zone(f) for f in findings}
-    links = context.open_visit(address, letter.to_owner, zones.pop() if len(zones) == 1 else context.owners.tz, findings)
+    zone = zones.pop() if len(zones) == 1 else context.owners.tz
+    links = context.open_visit(address, letter.to_owner, zone, findings)
     keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
     items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
+    whose = f"Owner: {address}." if letter.to_owner else "No known owner. To set one, add the tag reaper:owner."
+    wasted = f"{letter.wasted}." if letter.wasted and not letter.only_hours else ""
     subject = _subject_line(letter, part)
     text, html = render_mail(
         "owner",
@@ -175,6 +179,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         },
         resource_ids=tuple(f.case.resource.id for f in findings),
         visit=links.visit if links else None,
+        card=owner_card(f"{whose} {wasted}".strip(), items, findings, zone, context),
     )
 
 
@@ -345,6 +350,8 @@ def _actions_headline(letter: Letter, *, brief: bool) -> str:
         return f"{_count_phrase(len(unsure))} may have been {verbs}; please check{ending}"
     saved = "" if brief else _saving_phrase(letter)
     also = f"; {len(unsure)} more may have been" if unsure else ""
-    rest = forecast.remaining_actions(done, letter.context)
+    rest, deleted = (forecast.following_actions(done, letter.context, rest=rest) for rest in (True, False))
     then = f"; the rest {_how_phrase(rest, brief)} {rest.day}" if rest else ""
+    which = "it" if len(done) == 1 else "all" if deleted and deleted.count == len(done) else deleted.count if deleted else ""
+    then += f"; {which} {_how_phrase(deleted, brief)} {deleted.day}" if deleted else ""
     return f"{_count_phrase(len(done), 'idle ')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}{ending}"

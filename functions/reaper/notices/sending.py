@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from reaper import idle_period, memory_updates
 from reaper.case import Coverage, Finding, Outcome
@@ -23,7 +24,7 @@ from reaper.notices.channels.delivery import Delivery, Misses
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, render_mail
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
@@ -100,8 +101,8 @@ def send_owner_notices(
 
 def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound) -> tuple[Message, Part]:
     """The message, once the ledger has what its links open. If that can't be stored, the message without links, which offers the tag alone."""
-    visit = message.visit
-    if visit is None or not (errors := attempt(lambda: mails.ledger.add_visit(visit))):
+    visits = [visit for visit in (message.visit, message.card.visit) if visit]
+    if not (errors := attempt(*(partial(mails.ledger.add_visit, visit) for visit in visits))):
         return message, Part()
     [plain] = owner_notices(about, replace(notices, open_visit=lambda *_: None))
     return plain, Part(errors=errors)
@@ -210,14 +211,14 @@ def record_verdict(finding: Finding, mails: NoticeRound) -> Part:
 
 
 def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
-    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest.
+    """Record that its owner got the outcome of the action. The mail is the notice of what follows.
 
     `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
     """
     now = mails.context.clock()
     if is_open:
         return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, hint, now)))
-    announced = mails.run.mode.announces and finding.outcome.part_done is not None
+    announced = mails.run.mode.announces and possible_actions.announced_by_mail(finding) is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else intents.unchanged
 
     def with_result(memory: Memory) -> Memory:
@@ -343,6 +344,9 @@ def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Mess
         html=html,
         attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(corrections)},
         resource_ids=tuple(each.resource.id for each in corrections),
+        card=Card(
+            lines=(f"Owner: {address}. Nothing will be stopped because of that notice.", *(each.line for each in corrections))
+        ),
     )
 
 

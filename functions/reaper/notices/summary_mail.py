@@ -112,9 +112,11 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
 
 
 def _with_rows(report: Report, rows: Sequence[Coverage], mails: NoticeRound) -> Report:
-    """The report with these rows, and those that came while the summary was sent."""
+    """The report with these rows, and those that came while the summary was sent. What a row of the same kind says already isn't repeated."""
     since = [row for row in mails.rows if row not in report.coverage]
-    return replace(report, coverage=(*report.coverage, *rows, *since))
+    said = [(row.kind, str(row.error)) for row in report.coverage]
+    new = [row for row in rows if not any(row.kind == kind and text.startswith(str(row.error)) for kind, text in said)]
+    return replace(report, coverage=(*report.coverage, *new, *since))
 
 
 def _run_columns(report: Report) -> dict[str, str]:

@@ -196,9 +196,9 @@ def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
-    """How a mail about an action, accepted at `when`, changes its row: if a part was done, the mail is the notice for the rest."""
-    announces_rest = finding.outcome.part_done is not None and possible_actions.may_keep_hours(finding.case)
-    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if announces_rest else memory
+    """How a mail about an action, accepted at `when`, changes its row: it is the notice of what follows."""
+    action, case = possible_actions.announced_by_mail(finding), finding.case
+    return lambda memory: memory_updates.after_action_mail(case, memory, action, receipt, when) if action else memory
 
 
 def history_reason(entry: Unfinished, *, rest: bool = False) -> str:

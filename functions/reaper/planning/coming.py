@@ -16,14 +16,13 @@ from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
-    WANTED_ACTIONS,
     is_proven_enough,
     is_unconfirmed,
     manual_start_at,
     may_act,
     strongest_action,
+    wanted_actions,
 )
-from reaper.policy import office_hours
 from reaper.text import DOLLARS, Currency, format_usd
 
 
@@ -35,8 +34,7 @@ def next_action(
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
     `currency`: that of amounts in sentences.
     """
-    wanted = WANTED_ACTIONS.get(case.rule.action, ())
-    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
+    wanted = wanted_actions(case)
     if not wanted or not may_act(case):
         return None
     action = strongest_action(case, now)
@@ -48,12 +46,14 @@ def next_action(
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
     waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
-    if waits:
+    if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {format_duration(case.rule.grace)}"
-        return _next(case, action, dates.earliest_action_at(case, now), first_notice)
-    return _next(case, action, _outside_hours(case, max(due, now), now), None)
+        length = dates.notice_length(case, action)
+        words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
+        because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
+        return _next(case, action, dates.earliest_action_at(case, now, action), because)
+    return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:
@@ -66,7 +66,7 @@ def possible_action(case: Case, now: datetime) -> NextAction | None:
     if not options or case.verdict.state is not State.IDLE:
         return None
     name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
-    return _next(case, name, None if blocked else dates.earliest_action_at(case, now), blocked.because if blocked else None)
+    return _next(case, name, None if blocked else dates.earliest_action_at(case, now, name), blocked.because if blocked else None)
 
 
 def _rank(name: StepName, blocked: Blocked | None, saves: Mapping[StepName, float]) -> tuple[bool, bool, float, bool]:
@@ -97,11 +97,9 @@ def _unproven_because(case: Case) -> str:
     return "the evidence is indirect, and its rule doesn't set act_on: likely"
 
 
-def _outside_hours(case: Case, at: datetime, now: datetime) -> datetime:
-    """The time, or later: not within office hours, nor while a start outside them is respected."""
+def _allowed_at(case: Case, at: datetime, now: datetime) -> datetime:
+    """The time, or later: not in a freeze, not within office hours, nor while a start outside them is respected."""
     hours: Hours | None = case.rule.hours
-    if hours is None:
-        return at
-    if started := manual_start_at(case, now):
+    if hours and (started := manual_start_at(case, now)):
         at = max(at, started + hours.override)
-    return office_hours.next_close(hours, at) or at if office_hours.is_open(hours, at) else at
+    return dates.first_allowed_at(case, at)

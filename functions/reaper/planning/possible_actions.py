@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
 from reaper.calendars.terms import Hours
-from reaper.case import Case
+from reaper.case import Case, Finding
 from reaper.model import Ceiling, Confidence, Memory, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 
@@ -64,9 +64,36 @@ def strongest_action(case: Case, now: datetime) -> StepName | None:
     """The strongest action that policy, evidence and kind allow: the one a warning announces. None if no action is possible."""
     if not is_proven_enough(case) and not is_forced(case, now):
         return None
-    wanted = WANTED_ACTIONS.get(case.rule.action, ())
-    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
-    return next((action for action in wanted if action in case.blocked and case.blocked[action] is None), None)
+    return next((action for action in wanted_actions(case) if action in case.blocked and case.blocked[action] is None), None)
+
+
+def wanted_actions(case: Case) -> tuple[StepName, ...]:
+    """The actions that the policy leads to, the strongest first. By `then` it is a delete, once a stop has nothing left to do."""
+    wanted, stop = WANTED_ACTIONS.get(case.rule.action, ()), case.blocked.get(StepName.STOP)
+    if stop and stop.already_done and may_be_followed(case):
+        return (StepName.DELETE,)
+    return (StepName.STOP,) if wanted and case.rule.hours else wanted
+
+
+def may_be_followed(case: Case) -> bool:
+    """Whether `then` deletes what a stop leaves. Something must still be paid for: what costs nothing is left alone."""
+    return case.rule.delete_after is not None and case.stop_leaves_cost and StepName.DELETE in case.blocked
+
+
+def announced_by_mail(finding: Finding) -> StepName | None:
+    """What the mail about its action announces: the rest of the action, or the delete by `then` after a stop. None if nothing follows."""
+    case, outcome = finding.case, finding.outcome
+    if outcome.result is not Result.DONE or not may_keep_hours(case):
+        return None
+    if outcome.part_done is not None:
+        return finding.step.name
+    follows = finding.step.name is StepName.STOP and may_be_followed(case) and case.blocked[StepName.DELETE] is None
+    return StepName.DELETE if follows else None
+
+
+def can_be_kept(finding: Finding) -> bool:
+    """Whether its owner can still keep it: it wasn't acted on, or something follows."""
+    return not finding.is_action or announced_by_mail(finding) is not None
 
 
 def is_proven_enough(case: Case) -> bool:

@@ -140,10 +140,21 @@ class Webhook(_Channel):
     readers: Readers = [Audience.ADMINS]
 
 
-class Apprise(_Channel):
-    """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is nearly always a secret."""
+class Room(_Channel):
+    """A room in Slack by an incoming webhook, or a channel in Teams by a workflow that posts the card it gets."""
 
-    type: Literal["apprise"] = Field(description="Slack, Teams and other chats")
+    type: Literal["slack", "teams"] = Field(description="a room in Slack or Microsoft Teams")
+    secret: SecretRef = Field(description=f"where the webhook's URL, which is the secret, is stored: {SECRET_PLACES}")
+    host: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9.-]+$", description="the URL's host, if it is your own gateway", examples=["chat.example.com"]
+    )
+    readers: Readers = [Audience.ADMINS]
+
+
+class Apprise(_Channel):
+    """PagerDuty, Discord and a hundred more by an Apprise address, which is nearly always a secret."""
+
+    type: Literal["apprise"] = Field(description="other chats and pagers")
     secret: SecretRef | None = Field(None, description=f"where the Apprise address is stored: {SECRET_PLACES}")
     url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
     readers: Readers = [Audience.ADMINS]
@@ -166,14 +177,11 @@ class Folder(_Channel):
     path: str = Field(min_length=1, description="the directory", examples=["mail"])
 
 
-Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Apprise | Folder, Field(discriminator="type")]
+Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Room | Apprise | Folder, Field(discriminator="type")]
 CHANNEL_MODELS: dict[str, type[_Channel]] = {
-    "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "apprise": Apprise, "folder": Folder,
+    "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "slack": Room, "teams": Room, "apprise": Apprise, "folder": Folder,
 }  # fmt: skip
 CHATS = {
-    "slack": ("slack", "slack://TokenA/TokenB/TokenC/#channel"),
-    "teams": ("teams", "workflows://host/workflow/signature"),
-    "msteams": ("teams", "workflows://host/workflow/signature"),
     "discord": ("discord", "discord://webhook-id/webhook-token"),
     "telegram": ("telegram", "tgram://bot-token/chat-id"),
     "pagerduty": ("pagerduty", "pagerduty://integration-key@api-key"),
@@ -192,7 +200,11 @@ def channel_advice(channel_type: str) -> str:
     if name in MAILS:
         line = "{type: smtp, host: smtp.example.com, from: reaper@example.com}"
         return f"; for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
-    if chat := CHATS.get(re.sub("[ _-]|^microsoft|^ms(?=-)", "", name)):
+    chat_name = re.sub("[ _-]|^microsoft|^ms(?=[ _-]?teams)", "", name)
+    if chat_name in {"slack", "teams"}:
+        where = f"env:{secret_grants.SECRET_PREFIX}{chat_name.upper()}"
+        return f"; write `- {{type: {chat_name}, secret: {where}}}` and put the webhook's URL in that variable"
+    if chat := CHATS.get(chat_name):
         where = f"{secret_grants.SECRET_PREFIX}{chat[0].upper()}"
         line = f"{{type: apprise, name: {chat[0]}, secret: env:{where}}}"
         put = f"put its address, {chat[1]}, in the variable {where} and write `- {line}`"
@@ -227,5 +239,7 @@ def _inline_secret_problem(key: str, value: object) -> str | None:
     if key == "url" and (
         parts.scheme not in HARMLESS_SCHEMES | {"http", "https"} or SECRET_HOSTS.fullmatch(parts.hostname or "")
     ):
-        return f"an address like this is itself a secret; for a chat use type: apprise, and {SECRET_ADVICE}"
+        return (
+            f"an address like this is itself a secret; use type: slack or teams, or apprise for other chats, and {SECRET_ADVICE}"
+        )
     return None

@@ -5,7 +5,7 @@ differ only in case. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, islice
@@ -15,10 +15,14 @@ from reaper import prices, registry
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
+from reaper.notices.message import Audience
+from reaper.policy.calendar_lint import calendar_problems
+from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.two_timers import is_deleted_by_then, then_warnings
 from reaper.policy.values import TAG_ADDRESSEE
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
@@ -29,9 +33,9 @@ COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
 Problem = tuple[KeyPath, str]
 
 
-def lint_policy(policy: Policy, text: str, source: str) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS."""
-    problems = chain.from_iterable(check(policy) for check in CHECKS)
+def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
+    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were."""
+    problems = chain.from_iterable([*(check(policy) for check in CHECKS), calendar_problems(policy, now) if now else ()])
     _, lines = parse_with_lines(text, source)
     return [
         shorten(f"{source}:{lines.line(path)}: {message}", MAX_LINE_LENGTH) for path, message in islice(problems, MAX_PROBLEMS)
@@ -164,6 +168,21 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
             yield ("rules", index, "idle_after"), f"rule {spec.name!r}: {length}, so {advice}"
 
 
+def _freezes_without_effect(policy: Policy) -> Iterator[Problem]:
+    """Freezes that hold nothing, and those of the defaults that a rule drops."""
+    defaults = policy.defaults
+    actions = [defaults.action, *(spec.action or defaults.action for spec in policy.rules)]
+    if defaults.freeze and all(action.rank < Ceiling.STOP.rank for action in actions):
+        yield ("defaults", "freeze"), "defaults: freeze has no effect, since no rule stops or deletes anything"
+    for index, (spec, action) in enumerate(zip(policy.rules, actions[1:], strict=True)):
+        if action.rank < Ceiling.STOP.rank:
+            if spec.freeze:
+                yield ("rules", index, "freeze"), f"rule {spec.name!r}: freeze has no effect, since its action is {action}"
+        elif spec.freeze is not None and (dropped := [name for name in defaults.freeze if name not in spec.freeze]):
+            instead = f"its freeze replaces that of the defaults, so {first_few(dropped)} doesn't hold it; list it too, if you want that"
+            yield ("rules", index, "freeze"), f"rule {spec.name!r}: {instead}"
+
+
 def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
     """Rules whose action has no effect on a kind that they name."""
     default_is_set = "act_on" in policy.defaults.model_fields_set
@@ -172,14 +191,17 @@ def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
         if action.rank < Ceiling.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
             continue
         for kind in _kinds_of(spec.match):
-            for key, because in no_effect_reasons(kind, spec, action, default_is_set):
+            is_ended = is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
+            for key, because in no_effect_reasons(kind, spec, action, default_is_set, stop_is_ended=is_ended):
                 yield ("rules", index, key), f"rule {spec.name!r}, {key}: {because}"
 
 
-def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_is_set: bool) -> Iterator[tuple[str, str]]:
+def no_effect_reasons(
+    kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_is_set: bool, *, stop_is_ended: bool = False
+) -> Iterator[tuple[str, str]]:
     """Why the rule's action has no effect on one kind: the key to change, and what to write instead.
 
-    `default_is_set`: the policy's defaults set `act_on`, so its author knows about evidence.
+    `default_is_set`: the policy's defaults set `act_on`, so its author knows about evidence. `stop_is_ended`: the file says what follows a stop.
     """
     stop, delete = kind.actions.get(StepName.STOP), kind.actions.get(StepName.DELETE)
     spec_of_action = delete if action is Ceiling.DELETE and delete and not spec.hours else stop
@@ -187,7 +209,7 @@ def no_effect_reasons(kind: Kind[Any], spec: RuleSpec, action: Ceiling, default_
         instead = "use `action: delete`" if delete and not spec.hours else "use `action: notify`"
         yield "action", f"{kind.name} can't be stopped; {instead}"
         return
-    if spec_of_action is stop and spec_of_action.no_effect_where:
+    if spec_of_action is stop and spec_of_action.no_effect_where and not stop_is_ended:
         yield "action", f"stop has no effect on some {kind.name} resources: {spec_of_action.no_effect_where}"
     if not spec_of_action.undo:
         yield "action", f"a {kind.name} that was {spec_of_action.participle} can't be restored; use `action: notify`"
@@ -207,7 +229,7 @@ def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
     if defaults.action is Ceiling.DELETE:
         yield ("defaults", "action"), f"defaults: {_delete_warning(Match())} without a rule that sets another action"
     if defaults.action.rank >= Ceiling.STOP.rank:
-        for warning in _default_action_warnings(defaults.action, "act_on" in defaults.model_fields_set):
+        for warning in _default_action_warnings(policy):
             yield ("defaults", "action"), f"defaults: {warning}"
     for index, spec in enumerate(policy.rules):
         if spec.action is Ceiling.DELETE and not spec.hours and "*" in (spec.match.kind or ["*"]):
@@ -223,19 +245,24 @@ def _delete_warning(match: Match) -> str:
     return f"delete names no kind: {' and '.join(parts) or 'no kind fits'}"
 
 
-def _default_action_warnings(action: Ceiling, is_set: bool) -> Iterator[str]:
-    """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle.
-
-    `is_set`: the defaults set `act_on`.
-    """
+def _default_action_warnings(policy: Policy) -> Iterator[str]:
+    """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle, unless the defaults set `act_on`."""
+    action, is_set, then = policy.defaults.action, "act_on" in policy.defaults.model_fields_set, policy.defaults.then
     kinds = [kind for kind in registry.kinds() if not (action is Ceiling.DELETE and StepName.DELETE in kind.actions)]
-    unaffected = [k.name for k in kinds if StepName.STOP in k.actions and k.actions[StepName.STOP].no_effect_where]
+    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and is_deleted_by_then(kind))]
+    unaffected = [kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where]
     if unaffected:
         names = ", ".join(unaffected)
         yield f"stop has no effect on some {names} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
     if setups and not is_set:
         yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
+
+
+def _then_without_effect(policy: Policy) -> Iterator[Problem]:
+    yield from then_warnings(policy, ("defaults",), None, registry.kinds())
+    for index, spec in enumerate(policy.rules):
+        yield from then_warnings(policy, ("rules", index), spec, _kinds_of(spec.match))
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
@@ -272,6 +299,15 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
         yield ("escalate", "to"), f"owners.domains is empty, so no escalation goes to {first_few(by_tag)}; list your mail domain"
 
 
+def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
+    for_owners = [(index, spec) for index, spec in enumerate(policy.channels) if Audience.OWNERS in spec.readers]
+    if for_owners and all(isinstance(spec, Room) for _, spec in for_owners):
+        because = (
+            "an owner may not be in that room, and a post may be lost although it was accepted; add a mail channel for owners"
+        )
+        yield ("channels", for_owners[0][0]), f"owners get notices only by {for_owners[0][1].type}: {because}"
+
+
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
     """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
@@ -297,8 +333,11 @@ CHECKS = (
     _unknown_regions,
     _prices_without_effect,
     _hours_without_effect,
+    _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
+    _then_without_effect,
     _missing_domains,
+    _owners_in_rooms_only,
     _canary_problems,
 )

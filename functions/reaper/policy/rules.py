@@ -6,34 +6,48 @@ rule applies, so that a missing price never costs anyone a resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import duration, registry
-from reaper.calendars.terms import Hours
+from reaper.calendars.adding import AND, merged
+from reaper.calendars.terms import BusinessDays, Hours
 from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import office_hours, tags
+from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
-from reaper.policy.values import TagPermission
+from reaper.policy.two_timers import delete_after
+from reaper.policy.values import BusinessDayCount, TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
 """The note on a rule that the policy's canary limits."""
 DEFAULTED_FIELDS = ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
-OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields)
+OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields and name != "business_days")
 
 
 def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
     """The rule for `resource` at `now`. If its tags are unreadable, the file alone decides; `judge` then says `unknown`.
 
-    What `enforce_only` leaves out gets notices at most.
+    What `enforce_only` leaves out gets notices at most. What has office hours, by a tag or a rule, has no `then`.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
     rule = _combined_rule(policy, resource, specs, now, tags.read_tags(resource.tags or {}, now))
+    if rule.hours:
+        rule = replace(rule, delete_after=None)
     if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
         return rule
-    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True), NOT_IN_ENFORCE_ONLY)
+    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
+
+
+def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
+    """The rule of a resource under which whatever freezes those inside it holds its own actions, too: they would affect both."""
+    rules = [rule, *others]
+    if len(rules) == 1:
+        return rule
+    freezes = merged(freeze for each in rules for freeze in each.freezes)
+    return replace(rule, freezes=freezes, waits_because=next((each.waits_because for each in rules if each.waits_because), None))
 
 
 def idle_after_range(
@@ -54,7 +68,8 @@ def idle_after_range(
 
 def may_delete(policy: Policy, resource: Resource, usd_per_hour: float | None) -> bool:
     """Whether any rule that may apply to `resource` allows its deletion. Its own tags can only allow less."""
-    return any(_rule_of_spec(policy, spec).action is Ceiling.DELETE for spec in _candidate_specs(policy, resource, usd_per_hour))
+    candidates = [_rule_of_spec(policy, spec) for spec in _candidate_specs(policy, resource, usd_per_hour)]
+    return any(rule.action is Ceiling.DELETE or rule.delete_after for rule in candidates)
 
 
 def explain_matches(
@@ -83,7 +98,7 @@ def _combined_rule(
     policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime, requests: TagRequests
 ) -> Rule:
     """The rule for `resource` if any of `specs` may apply, with the requests of its own tags."""
-    rules = [_rule_of_spec(policy, spec) for spec in specs]
+    rules = [with_calendar_terms(_rule_of_spec(policy, spec), policy, spec, now) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
     if rule.hours and not registry.can_be_started(resource.kind):
         rule = replace(rule, hours=_protecting(rule.hours))
@@ -129,9 +144,11 @@ def _idle_after_outside_hours(specs: Sequence[RuleSpec | None]) -> timedelta:
 def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
     own = {} if spec is None else {k: v for k in OWN_FIELDS if (v := getattr(spec, k)) is not None}
     fields = {name: getattr(policy.defaults, name) for name in DEFAULTED_FIELDS} | own
+    if isinstance(fields["grace"], BusinessDayCount):
+        fields["grace"] = fields["grace"].least
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.to_hours if spec and spec.hours else None
-    return Rule(**{**fields, "name": name, "hours": hours})
+    return Rule(**{**fields, "name": name, "hours": hours, "delete_after": delete_after(policy, spec)})
 
 
 def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
@@ -148,19 +165,45 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules),
-        delete_after=None,
-        business_days=next((r.business_days for r in rules if r.business_days), None),
-        freezes=tuple(dict.fromkeys(freeze for r in rules for freeze in r.freezes)),
+        delete_after=_longest_if_all([r.delete_after for r in rules]),
+        business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
+        freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 
 
+def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
+    """The most of them, and only days that are business days in all. If their zones differ, a date may be the next one elsewhere."""
+    if not graces:
+        return None
+    return replace(
+        graces[0],
+        count=max(grace.count for grace in graces) + (len({grace.tz for grace in graces}) > 1),
+        calendar=AND.join(dict.fromkeys(grace.calendar for grace in graces)),
+        weekend=frozenset.union(*(grace.weekend for grace in graces)),
+        days_off=frozenset.union(*(grace.days_off for grace in graces)),
+    )
+
+
+def _longest_if_all(lengths: Sequence[timedelta | None]) -> timedelta | None:
+    known = [length for length in lengths if length]
+    return max(known) if len(known) == len(lengths) else None
+
+
 def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
-    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them."""
+    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them.
+
+    So do days off: others are working days.
+    """
     present = [hours for hours in calendars if hours]
     if not present:
         return None
+    shared = frozenset.intersection(*(hours.days_off if hours else frozenset() for hours in calendars))
+    named = frozenset.intersection(*(frozenset(hours.calendars if hours else ()) for hours in calendars))
+    present = [
+        replace(hours, days_off=shared, calendars=tuple(name for name in hours.calendars if name in named)) for hours in present
+    ]
     chosen = next((hours for hours in present if office_hours.is_open(hours, now)), present[0])
     is_shared = all(hours and _calendar_key(hours) == _calendar_key(chosen) for hours in calendars)
     return replace(
@@ -190,7 +233,7 @@ def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
     if requested is None:
         return rule
     if requested.rank <= rule.action.rank:
-        return replace(rule, action=requested)
+        return replace(rule, action=requested, delete_after=None)
     return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
 
 

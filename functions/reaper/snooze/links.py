@@ -94,10 +94,10 @@ def link_address(base: str, token: str) -> str:
 
 
 def _may_be_kept(finding: Finding) -> bool:
-    """Whether it is idle or gets a notice about office hours, and wasn't acted on."""
+    """Whether it is idle or gets a notice about office hours, and wasn't acted on, or something is to follow."""
     has_notice = finding.step.name in {StepName.WARN, StepName.REMIND}
     by_hours = has_notice and possible_actions.is_stopped_by_hours(finding.case)
-    return not finding.is_action and (finding.case.verdict.state is State.IDLE or by_hours)
+    return possible_actions.can_be_kept(finding) and (finding.case.verdict.state is State.IDLE or by_hours)
 
 
 def _visit_resource(finding: Finding, now: datetime) -> VisitResource:

@@ -25,6 +25,8 @@ from reaper.text import validation_text
 MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
     "webhook": ("reaper.notices.channels.webhook", "cli"),
+    "slack": ("reaper.notices.channels.rooms", "cli"),
+    "teams": ("reaper.notices.channels.rooms", "cli"),
     "apprise": ("reaper.notices.channels.apprise", "chat"),
     "folder": ("reaper.notices.channels.folder", "cli"),
     "sns": ("reaper.aws.channels.sns", "aws"),
@@ -49,10 +51,11 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What channels need from outside: a way to read a secret by its place, and the clock for signatures and dates."""
+    """What channels need from outside: a way to read a secret by its place, the clock, and until when one may wait."""
 
     read_secret: Callable[[str], str]
     clock: Callable[[], datetime]
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

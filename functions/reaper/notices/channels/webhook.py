@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hmac
 import json
-import urllib.error
 import urllib.request
-from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import IO, Any
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
+from typing import Any
 from urllib.parse import urlsplit
 
 from reaper import __version__
@@ -39,21 +40,11 @@ class Channel:
         content = json.dumps(message_json(message), ensure_ascii=False, sort_keys=True).encode()
         stamp = int(self._context.clock().timestamp())
         secret = self._context.read_secret(self._spec.secret)
-        headers = {
-            "Content-Type": "application/json; charset=utf-8",
-            "Reaper-Signature": f"t={stamp},v1={content_signature(secret, stamp, content)}",
-            "User-Agent": f"ml-idle-reaper/{__version__}",
-        }
-        request = urllib.request.Request(self._spec.url, data=content, headers=headers, method="POST")
-        host = urlsplit(self._spec.url).netloc
-        opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=delivery.tls_context()))
-        try:
-            with opener.open(request, timeout=TIMEOUT_S) as reply:
-                return _receipt(reply)
-        except urllib.error.HTTPError as error:
-            raise _refusal(host, error) from error
-        except (OSError, HTTPException) as error:
-            raise CloudError(Reason.UNREACHABLE, OPERATION, f"{host}: {error}") from error
+        headers = {"Reaper-Signature": f"t={stamp},v1={content_signature(secret, stamp, content)}"}
+        reply, _ = post_json(self._spec.url, content, headers, OPERATION)
+        if not 200 <= reply.status < 300:
+            raise _refusal(urlsplit(self._spec.url).netloc, reply.status)
+        return f"HTTP {reply.status} {tidy_line(reply.headers.get('X-Request-Id', ''), 80)}".strip()
 
 
 def message_json(message: Message) -> dict[str, Any]:
@@ -74,23 +65,34 @@ def content_signature(secret: str, stamp: int, content: bytes) -> str:
     return hmac.digest(secret.encode(), f"{stamp}.".encode() + content, "sha256").hex()
 
 
-def _receipt(reply: HTTPResponse) -> str:
-    name = tidy_line(reply.headers.get("X-Request-Id", ""), 80)
-    return f"HTTP {reply.status} {name}".strip()
-
-
-def _refusal(host: str, error: urllib.error.HTTPError) -> CloudError:
-    reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(error.code, Reason.REFUSED)
+def _refusal(host: str, status: int) -> CloudError:
+    reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(status, Reason.REFUSED)
     missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
-    error.close()
-    return CloudError(reason, OPERATION, f"{host} answered {error.code}", code=str(error.code), missing=missing)
+    return CloudError(reason, OPERATION, f"{host} answered {status}", code=str(status), missing=missing)
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        """Never follow: the reply stays a refusal."""
+def post_json(url: str, content: bytes, headers: Mapping[str, str], operation: str) -> tuple[HTTPResponse, str]:
+    """Post it once and return the reply, already closed, whatever its status, and the beginning of its body. Raises CloudError if there is none."""
+    named = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"ml-idle-reaper/{__version__}", **headers}
+    request = urllib.request.Request(url, data=content, headers=named, method="POST")
+    opener = urllib.request.build_opener(AnyStatus, urllib.request.HTTPSHandler(context=delivery.tls_context()))
+    text = b""
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as reply:
+            with suppress(OSError, HTTPException):  # the status alone says whether it was accepted
+                text = reply.read1(2000)
+            return reply, text.decode("utf-8", "replace")
+    except (OSError, HTTPException) as error:
+        raise CloudError(Reason.UNREACHABLE, operation, f"{urlsplit(url).netloc}: {error}") from error
+
+
+class AnyStatus(urllib.request.HTTPErrorProcessor):
+    """Returns every reply as it is: no status is an error, and no redirect is followed."""
+
+    def http_response(self, request: urllib.request.Request, response: HTTPResponse) -> HTTPResponse:
+        return response
+
+    https_response = http_response
 
 
 CHANNEL = Channel

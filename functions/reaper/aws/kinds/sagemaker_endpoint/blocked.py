@@ -312,7 +312,8 @@ ACTION_SPECS = {
             "application-autoscaling:RegisterScalableTarget",
         ),
         no_effect_where="one that runs one instance per variant, and is not asynchronous with a policy that would wake it, stays and costs as "
-        "before; only `action: delete` ends that",
+        "before; `then: {action: delete, after: 14d}` or `action: delete` ends that",
+        still_billed="one instance per variant, unless a request would wake it from zero",
     ),
     StepName.DELETE: ActionSpec(
         participle="deleted",

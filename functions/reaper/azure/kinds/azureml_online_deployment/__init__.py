@@ -276,8 +276,9 @@ ACTION_SPECS = {
         "that adds instances under load will undo it",
         undo="scales it back to as many instances as it had",
         permissions=(f"{listing.DEPLOYMENT_ROOT}/write",),
-        no_effect_where="a deployment with one instance stays as it is and costs the same, because Azure allows no fewer; only "
-        "`action: delete` ends that",
+        no_effect_where="a deployment with one instance stays as it is and costs the same, because Azure allows no fewer; "
+        "`then: {action: delete, after: 14d}` or `action: delete` ends that",
+        still_billed="that instance",
     ),
     StepName.DELETE: ActionSpec(
         participle="deleted",
