@@ -19,13 +19,15 @@ from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Misses
+from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import has_cost, keep_tag, notice_item, rate_text, shown_name, wasted_text
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, render_mail
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
 from reaper.planning import possible_actions
+from reaper.policy.owners import shown
 from reaper.policy.schema import Escalate
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
 from reaper.prices import price_basis
@@ -70,12 +72,13 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     headline = f"{count_noun(money.count, 'idle ML resource')}{verb}{rate_text(money, context)}"
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
     subject = tidy_line(f"Escalation: {headline} despite reminders{which}", MAX_SUBJECT, joiners=False)
+    items = [(notice_item(f, context), f.owner, f.memory or Memory()) for f in findings]
     text, html = render_mail(
         "escalation",
         subject=subject,
         headline=headline,
         wasted=wasted_text(findings, context),
-        items=[(notice_item(f, context), f.owner, f.memory) for f in findings],
+        items=items,
         addressee=addressee,
         named_by=dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS),
         tag=keep_tag(context.now),
@@ -83,6 +86,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
         context=context,
     )
     owner = "" if to_admins else addressee
+    lines = [f"{count_noun(known.reminders or 0, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
     return Message(
         to=(context.owners.fallback or "") if to_admins else addressee,
         subject=subject,
@@ -91,6 +95,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
         audience=audience,
         attributes={"audience": audience.value, "owner": owner, "action": ("escalate",), "resources": money.count},
         resource_ids=tuple(f.case.resource.id for f in findings),
+        card=Card(items=tuple(card_item(item, line) for (item, _, _), line in zip(items, lines, strict=True))),
     )
 
 
