@@ -25,6 +25,7 @@ from reaper.model import NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
+from reaper.notices.escalation import send_escalations
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.monthly_mail import send_monthly_mail
 from reaper.notices.owner_notice import is_reportable
@@ -109,6 +110,8 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
+    if may_notify and (escalate := context.policy.escalate):
+        mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
     mails = replace(mails, rows=(*mails.rows, *unsent))

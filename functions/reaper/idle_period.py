@@ -237,7 +237,7 @@ def without_void_times(memory: Memory, now: datetime) -> Memory:
 def without_notice(memory: Memory) -> Memory:
     """The memory as if no notice had been sent."""
     return replace(
-        memory,
+        without_reminders(memory),
         warned_at=None,
         reminded_at=None,
         notice_receipt=None,
@@ -247,6 +247,11 @@ def without_notice(memory: Memory) -> Memory:
         act_not_before=None,
         enrolment_digest=None,
     )
+
+
+def without_reminders(memory: Memory) -> Memory:
+    """The memory without its series of reminders: the count for an escalation begins at zero."""
+    return replace(memory, reminders=None, escalated_at=None, escalated_to=None)
 
 
 def after_answered_notice(memory: Memory) -> Memory:

@@ -71,7 +71,9 @@ def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """Everything this report has to say, by key. Pass it to the next summary as `known_topics`, and only later topics are new."""
     unknown = {f"unknown:{f.case.resource.id}" for f in report.unknown}
     due = {f"due:{f.case.resource.id}" for f in report.findings if _waits_for_person(f, report) and _is_unusual(f)}
-    return frozenset({*urgent_topics(report, on_hold), *unknown, *due, *(f.case.resource.id for f in report.idle)})
+    return frozenset(
+        {*urgent_topics(report, on_hold), *unknown, *due, *_escalated(report), *(f.case.resource.id for f in report.idle)}
+    )
 
 
 def _hold_topics(report: Report, on_hold_since: OnHoldSince) -> set[str]:
@@ -123,6 +125,7 @@ def compose_summary(
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
+    escalated = [f for topic, f in _escalated(report).items() if topic not in told]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
         "would": () if mode.writes else actions.planned,
@@ -176,6 +179,7 @@ def compose_summary(
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
         over_budget=over_budget,
+        escalated=[(notice_item(f, context, for_admins=True), f.memory) for f in escalated],
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -263,6 +267,12 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
 
 def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
+
+
+def _escalated(report: Report) -> Mapping[str, Finding]:
+    """What was escalated, by topic."""
+    remembered = [(f, f.memory.escalated_at) for f in report.findings if f.memory]
+    return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
 
 
 def budget_mark(name: str) -> str:

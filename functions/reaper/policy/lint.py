@@ -23,6 +23,7 @@ from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.two_timers import is_deleted_by_then, then_warnings
+from reaper.policy.values import TAG_ADDRESSEE
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
@@ -293,6 +294,9 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
             "notices go to owners.fallback" if owners.fallback else "no owner gets mail, since owners.fallback is empty, too"
         )
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
+    by_tag = [to for to in (policy.escalate.to if policy.escalate else ()) if to.startswith(TAG_ADDRESSEE)]
+    if by_tag and not owners.domains:
+        yield ("escalate", "to"), f"owners.domains is empty, so no escalation goes to {first_few(by_tag)}; list your mail domain"
 
 
 def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from reaper.errors import PolicyError
+from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.schema import Defaults, Policy, RuleSpec
@@ -55,6 +56,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     problems += islice(_calendar_problems(policy, lines), MAX_PROBLEMS + 1)
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
+    problems += _forbidden_addressees(policy, lines)
     problems += [f"{lines.place(path)}: {because}" for path, because in then_problems(policy)]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
@@ -106,6 +108,14 @@ def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection
                 f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
                 f"kind that can be, such as {' or '.join(sorted(startable))}"
             )
+
+
+def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Addresses of `escalate` that no mail may go to."""
+    for index, to in enumerate(policy.escalate.to if policy.escalate else ()):
+        if is_plain_address(to) and not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
+            place, domain = lines.place(("escalate", "to", index)), to.rpartition("@")[2]
+            yield f"{place}: no mail may go to {to}: add {domain} to owners.domains, or remove the address"
 
 
 def _problem_line(lines: LineMap, error: ErrorDetails) -> str:

@@ -23,6 +23,7 @@ from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, Prices
 from reaper.policy.two_timers import Then
 from reaper.policy.values import (
+    Addressees,
     CalendarNames,
     Domain,
     Grace,
@@ -30,6 +31,7 @@ from reaper.policy.values import (
     Length,
     Percentage,
     PlainAddress,
+    Reminders,
     Section,
     SnoozeLength,
     TagKeys,
@@ -194,6 +196,16 @@ class Notices(Section):
     )
 
 
+class Escalate(Section):
+    """Who else gets a mail once an owner was reminded so often. It moves no date and is sent once for one idle period and owner."""
+
+    after: Reminders = Field(description="how many reminders an owner gets first, 1 to 20", examples=["2 reminders"])
+    to: Addressees = Field(
+        description="tag:KEY (the address in that tag, in owners.domains), admins, or an address",
+        examples=[["tag:manager", "admins"]],
+    )
+
+
 class ReportKeys(Section):
     """What reports show of the resources' own tags."""
 
@@ -227,6 +239,9 @@ class Policy(Section):
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     savings: Savings = Field(Savings(), description="how savings are counted")
     notices: Notices = Field(Notices(), description="when messages are sent")
+    escalate: Escalate | None = Field(
+        None, description="who else gets a mail once an owner was reminded so often. Default: no one"
+    )
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
     budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")

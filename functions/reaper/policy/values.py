@@ -16,6 +16,9 @@ from reaper.notices.message import is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.tags import MIN_IDLE_AFTER
 
+ADMINS, TAG_ADDRESSEE = "admins", "tag:"
+"""Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
+
 
 class TagPermission(StrEnum):
     """What a resource's own tags may do to its rule. They may always protect, whatever the list says."""
@@ -79,6 +82,19 @@ def _parse_percentage(value: object) -> float:
 def _require_plain_address(value: object) -> object:
     if isinstance(value, str) and not is_plain_address(value):
         raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
+    return value
+
+
+def _parse_reminders(value: object) -> int:
+    match = re.fullmatch(r"([0-9]{1,2}) reminders?", value.strip()) if isinstance(value, str) else None
+    if not match or not 1 <= int(match[1]) <= 20:
+        raise ValueError("expected 1 to 20 reminders, such as 2 reminders")
+    return int(match[1])
+
+
+def _require_addressee(value: object) -> object:
+    if not isinstance(value, str) or not (value == ADMINS or re.fullmatch(r"tag:\s*\S.*", value) or is_plain_address(value)):
+        raise ValueError("expected tag:KEY such as tag:manager, admins, or one plain email address such as lead@example.com")
     return value
 
 
@@ -170,6 +186,10 @@ PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+Addressee = Annotated[str, BeforeValidator(_require_addressee)]
+Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+_REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
+Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
 TagKeys = Annotated[
     list[str],
     BeforeValidator(as_list),

@@ -254,6 +254,8 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         ("idle since", utc_text(memory.idle_since)),
         ("notified", _notice_text(memory)),
         ("reminded", utc_text(memory.reminded_at)),
+        ("reminders since the notice:", memory.reminders),
+        ("escalated", f"{utc_text(memory.escalated_at)} to {memory.escalated_to}" if memory.escalated_at else None),
         ("snoozed until", snoozed),
         ("not theirs,", f"says {clean_line(memory.disowned_by)}, {utc_text(memory.disowned_at)}" if memory.disowned_by else None),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
