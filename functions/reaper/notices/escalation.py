@@ -71,7 +71,8 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     verb = (" costs " if money.count == 1 else " cost ") if has_cost(money) else ", "
     headline = f"{count_noun(money.count, 'idle ML resource')}{verb}{rate_text(money, context)}"
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
-    subject = tidy_line(f"Escalation: {headline} despite reminders{which}", MAX_SUBJECT, joiners=False)
+    about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
     items = [(notice_item(f, context), f.owner, f.memory or Memory()) for f in findings]
     text, html = render_mail(
         "escalation",

@@ -24,6 +24,8 @@ STORY_END = STORY_START + 14 * DAY
 OUTAGE_START = STORY_START + 9 * DAY + 6 * HOUR
 """The second Wednesday. From then on CloudWatch gets no Invocations of the shop, although it is in use."""
 FLEET_CREATED_AT = STORY_START - 30 * DAY
+MANAGER = "nina@example.com"
+"""Of everyone with an endpoint."""
 RESTORED_TAG = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
 STORY_POLICY = """\
@@ -36,6 +38,7 @@ calendars:
   release: {dates: [2026-11-14/2026-11-15]}
 limits: {max_acts: 20, max_share: 25%, max_jump: 25%}
 owners: {tags: [owner], domains: [example.com], fallback: ml-admins@example.com}
+escalate: {after: 1 reminder, to: [tag:manager]}
 rules:
   - name: legacy may go
     match: {name: "legacy-*"}
@@ -90,7 +93,7 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
 
 def add_endpoint(account: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
     """An endpoint with an owner, whose instances report for the whole story."""
-    account.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
+    account.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com", "manager": MANAGER})
     for variant in variants:
         account.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
 

@@ -25,7 +25,7 @@ MARGIN, WIDEST = 20, 118
 MAX_ITEMS_PER_MAIL = 3
 """How many resources of one mail are printed one by one."""
 HOLD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
-ADMINS_SUBJECT = "[ML Idle Reaper]"
+ADMINS_SUBJECT, ESCALATION = "[ML Idle Reaper]", "Escalation: "
 STYLES = {
     "": "",
     "mail": "cyan",
@@ -99,6 +99,8 @@ class StoryPrinter:
         """The notices in owners' mails, with their costs and dates."""
         for mail in mails:
             items = list(mail_items(mail.text))
+            if mail.subject.startswith(ESCALATION):
+                yield "mail", f"{mail.to}: {mail.subject}"
             if not items or mail.subject.startswith(ADMINS_SUBJECT):
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
