@@ -93,7 +93,9 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
 
 def add_endpoint(account: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
     """An endpoint with an owner, whose instances report for the whole story."""
-    account.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com", "manager": MANAGER})
+    account.endpoint(
+        name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com", "manager": MANAGER}
+    )
     for variant in variants:
         account.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
 
