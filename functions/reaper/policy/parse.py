@@ -16,6 +16,7 @@ from reaper.errors import PolicyError
 from reaper.policy import channel_settings
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.send_window import send_problems
 from reaper.policy.two_timers import then_problems
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
@@ -53,7 +54,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
-    problems += [f"{lines.place(path)}: {because}" for path, because in then_problems(policy)]
+    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy
