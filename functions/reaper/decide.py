@@ -293,7 +293,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         untold += recall_left_targets(whole.coverage, leases, phase.run.id, phase.now, failures)
     limited = _apply_limits(whole, phase)
     planned = [replace(each, decision=_with_reminders(each, phase)) for each in limited.planned]
-    planned = quiet.hold_back(planned, phase.context.policy, phase.run.mode, phase.opens_at)
+    planned = quiet.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)
     return Decided(
         run=phase.run,
         decided_at=phase.now,

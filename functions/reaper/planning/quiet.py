@@ -1,6 +1,6 @@
 """First notices that aren't sent, because their mail is about too little money, and notices that wait for the hours of `notices.send`. Pure.
 
-What is held back is never an action, so it only takes actions away: without a notice there is none. Nothing is recorded as notified.
+Actions stay, so this only takes actions away: without a notice there is none. Nothing is recorded as notified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Policy
 
 
-def hold_back(planned: list[Planned], policy: Policy, mode: Mode, opens_at: datetime | None) -> list[Planned]:
+def without_unsent(planned: list[Planned], policy: Policy, mode: Mode, opens_at: datetime | None) -> list[Planned]:
     """The plan without the notices that aren't sent in this run. `opens_at`: when notices go out next; None if they go out now."""
     planned = _above_floor(planned, policy, mode)
     return [_waiting(each, policy, opens_at) for each in planned] if opens_at else planned
@@ -61,20 +61,20 @@ def _below_floor(planned: Planned, usd_per_day: float, to_owner: bool, policy: P
     worth, least = (format_usd(usd, currency=policy.prices.shown_in).removesuffix(".00") for usd in (usd_per_day, floor))
     whose = "its owner's notice" if to_owner else "the notice about what has no known owner"
     below = f"below notify_above: {least} a day"
-    return replace(_held_back(planned, f"{whose} is worth {worth} a day, {below}", below), is_blocked=True)
+    return replace(_unsent(planned, f"{whose} is worth {worth} a day, {below}", below), is_blocked=True)
 
 
 def _waiting(planned: Planned, policy: Policy, opens_at: datetime) -> Planned:
-    """The notice, held back until notices go out again."""
+    """The plan of one resource without a notice that waits until notices go out again."""
     hours = send_window.send_hours(policy)
     if planned.decision.step.name not in NOTICES or hours is None:
         return planned
     opens = f"{opens_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     because = f"its notice waits until {opens}, because notices are sent {office_hours.hours_text(hours)} {hours.tz} only"
-    return _held_back(planned, because, f"waiting until {opens}")
+    return _unsent(planned, because, f"waiting until {opens}")
 
 
-def _held_back(planned: Planned, because: str, briefly: str) -> Planned:
+def _unsent(planned: Planned, because: str, briefly: str) -> Planned:
     held = planned.decision.step.name
     step = Step(name=StepName.NONE, because=because, held=held, hold_reasons=(HoldReason(because=briefly),))
     return replace(planned, decision=replace(planned.decision, step=step))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MIN_WINDOW = 60
 """Minutes a day. Schedules aren't exact to the minute, so a sweep could miss anything shorter."""
-SAMPLE_YEAR = [datetime(2026, 1, 1) + timedelta(days=day) for day in range(366)]  # noqa: DTZ001 - local dates, with every clock change
+SAMPLE_YEAR = [datetime(2024, 1, 1) + timedelta(days=day) for day in range(366)]  # noqa: DTZ001 - local dates, with every clock change
 """The days on which the hours of two time zones are compared."""
 
 
