@@ -29,6 +29,7 @@ REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report rep
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
 SENDING_ADVICE = "Sweep within these hours, or change notices.send in the policy."
+SENDING_UNKNOWN = "Set REAPER_LEDGER to the deployment's, or ask again after a few days of sweeps."
 MAX_DAYS = 8
 """Days to look back for a report."""
 MAX_REPORTS = 6
@@ -161,7 +162,7 @@ def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     elif began and (opens := office_hours.next_open(hours, min(began))) and opens < max(began):
         yield to_fix("notices", f"{sent}, and no sweep of the last week began then, so no owner gets a notice", SENDING_ADVICE)
     else:
-        yield unknown("notices", f"{sent}, and the ledger doesn't say whether a sweep begins then", "Set REAPER_LEDGER.")
+        yield unknown("notices", f"{sent}, and the ledger doesn't say whether a sweep begins then", SENDING_UNKNOWN)
 
 
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from reaper.case import Step
 from reaper.handover import Decision
@@ -17,11 +16,9 @@ from reaper.notices.owner_notice import notice_address
 from reaper.planning.holding import Planned
 from reaper.planning.possible_actions import is_in_weekly_summary
 from reaper.policy import office_hours, send_window
+from reaper.policy.schema import Policy
 from reaper.report.run_report import finding_of
 from reaper.text import format_usd
-
-if TYPE_CHECKING:
-    from reaper.policy.schema import Policy
 
 
 def without_unsent(planned: list[Planned], policy: Policy, mode: Mode, opens_at: datetime | None) -> list[Planned]:
