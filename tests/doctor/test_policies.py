@@ -184,6 +184,30 @@ def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
+@pytest.mark.parametrize(
+    ("began", "status"),
+    [
+        pytest.param([1, 25, 49], CheckStatus.FIX, id="always before the hours"),
+        pytest.param([1, 25, 48], CheckStatus.OK, id="one of them within the hours"),
+        pytest.param([1, 25, 8 * 24], CheckStatus.FIX, id="the one within them is too old"),
+        pytest.param([1], CheckStatus.UNKNOWN, id="no hours have passed since the first sweep"),
+        pytest.param([], CheckStatus.UNKNOWN, id="no sweep is known"),
+    ],
+)
+def test_a_sweep_must_begin_while_notices_are_sent(began: list[int], status: CheckStatus, tmp_path: Path):
+    address = f"sqlite://{tmp_path}/ledger.db"
+    for hours in began:
+        row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - hours * HOUR, seen=1, idle=0)
+        opening.open_ledger(address, {}).record_statistics(row)
+    sends = "version: 1\nnotices: {send: 'mon-sun 10:00-11:00'}\n"
+    known = opened(policy=sends)
+    known.sessions = {"aws": [TargetOnly()]}
+    check = only(policies.examine_sending(context(settings={"ledger": address}), known))
+    assert (check.check, check.status) == ("notices", status)
+    assert "notices are sent mon-sun 10:00-11:00 UTC" in check.because
+    assert list(policies.examine_sending(context(settings={"ledger": address}), opened())) == []
+
+
 def test_with_neither_it_is_unknown():
     assert only(policies.examine_schedule(context(), Opened())).status is CheckStatus.UNKNOWN
 

@@ -48,6 +48,7 @@ def test_the_example_policies_exist():
         "office-hours.yaml",
         "own-prices.yaml",
         "production-safe.yaml",
+        "quiet-notices.yaml",
         "two-timers.yaml",
         "year-end-freeze.yaml",
     }

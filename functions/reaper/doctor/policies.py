@@ -17,6 +17,7 @@ from reaper.duration import format_duration
 from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError, named_permission
 from reaper.ledger import opening
 from reaper.model import State
+from reaper.policy import office_hours, send_window
 from reaper.policy.file import load_policy
 from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
@@ -30,6 +31,8 @@ ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
 REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
+SENDING_ADVICE = "Sweep within these hours, or change notices.send in the policy."
+SENDING_UNKNOWN = "Set REAPER_LEDGER to the deployment's, or ask again after a few days of sweeps."
 MAX_DAYS = 8
 """Days to look back for a report."""
 MAX_REPORTS = 6
@@ -169,6 +172,21 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield ok("schedule", said)
 
 
+def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Whether any sweep of the last week began while notices are sent, by the ledger's statistics. Otherwise no owner gets a notice."""
+    hours, now = send_window.send_hours(opened.policy.policy) if opened.policy else None, context.clock()
+    if hours is None:
+        return
+    began = [started for started in _statistics(context, opened, 24 * 7) if started > now - timedelta(days=7)]
+    sent = f"notices are sent {office_hours.hours_text(hours)} {hours.tz}"
+    if any(office_hours.is_open(hours, started) for started in began):
+        yield ok("notices", f"{sent}, and a sweep of the last week began then")
+    elif began and (opens := office_hours.next_open(hours, min(began))) and opens < max(began):
+        yield to_fix("notices", f"{sent}, and no sweep of the last week began then, so no owner gets a notice", SENDING_ADVICE)
+    else:
+        yield unknown("notices", f"{sent}, and the ledger doesn't say whether a sweep begins then", SENDING_UNKNOWN)
+
+
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
     if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
@@ -191,17 +209,21 @@ def _sweep_advice(context: DoctorContext) -> str:
 
 def _last_statistics(context: DoctorContext, opened: Opened) -> datetime | None:
     """When the last sweep began that recorded statistics; None if that isn't known."""
+    return max(_statistics(context, opened, 1), default=None)
+
+
+def _statistics(context: DoctorContext, opened: Opened, limit: int) -> list[datetime]:
+    """When the last `limit` sweeps of each place and kind began that recorded statistics."""
     if not context.settings.ledger:
-        return None
+        return []
     sessions = [session for some in opened.sessions.values() for session in some][:MAX_PLACES]
     try:
         ledger = opening.open_ledger(context.settings.ledger, context.environ, read_only=True)
-        rows = [
-            row
+        return [
+            row.started
             for session in sessions
             for kind in context.kinds_of(session.target.cloud)
-            for row in ledger.statistics(session.target, kind.name, 1)
+            for row in ledger.statistics(session.target, kind.name, limit)
         ]
     except ReaperError:
-        return None  # `stores` says so
-    return max((row.started for row in rows), default=None)
+        return []  # `stores` says so

@@ -1,6 +1,6 @@
 """What comes next for an idle resource: which action the policy leads to, from when on, what it saves and what blocks it. Pure.
 
-A date assumes that a notice is accepted now and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
+A date assumes that a notice is accepted as soon as notices are sent and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
 enforcement would do.
 """
 
@@ -27,12 +27,17 @@ from reaper.text import DOLLARS, Currency, format_usd
 
 
 def next_action(
-    case: Case, memory: Memory, now: datetime, blocked: Step | None = None, currency: Currency = DOLLARS
+    case: Case,
+    memory: Memory,
+    now: datetime,
+    blocked: Step | None = None,
+    currency: Currency = DOLLARS,
+    notice_at: datetime | None = None,
 ) -> NextAction | None:
     """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
 
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
-    `currency`: that of amounts in sentences.
+    `currency`: that of amounts in sentences. `notice_at`: when a notice that is still missing would be sent, if not now.
     """
     wanted = wanted_actions(case)
     if not wanted or not may_act(case):
@@ -52,12 +57,12 @@ def next_action(
         length = dates.notice_length(case, action)
         words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
         because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
-        return _next(case, action, dates.earliest_action_at(case, now, action), because)
+        return _next(case, action, dates.earliest_action_at(case, notice_at or now, action), because)
     return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:
-    """The best that its kind could do about an idle resource, whatever the policy; None if its kind only notifies.
+    """The best that its kind could do about an idle resource, whatever the policy; None if its kind only notifies. `now`: when a notice could be sent.
 
     An action that is possible comes before one of which the sweep didn't read enough, and that before one that is blocked; then what saves most;
     then a stop.

@@ -112,6 +112,11 @@ def next_close(hours: Hours, at: datetime) -> datetime | None:
     return min((end for _, end in _nearby_stretches(hours, at) if _to_utc(at) < end < NEVER), default=None)
 
 
+def next_open(hours: Hours, at: datetime) -> datetime | None:
+    """The first opening after `at`. None if the hours never close."""
+    return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
+
+
 def is_same_day(hours: Hours, a: datetime, b: datetime) -> bool:
     """Whether both instants (aware) are on the same calendar date in the zone of the hours."""
     return _local_date(hours, a) == _local_date(hours, b)

@@ -17,6 +17,7 @@ from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.schema import Defaults, Policy, RuleSpec
+from reaper.policy.send_window import send_problems
 from reaper.policy.two_timers import then_problems
 from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
@@ -57,7 +58,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
     problems += _forbidden_addressees(policy, lines)
-    problems += [f"{lines.place(path)}: {because}" for path, because in then_problems(policy)]
+    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy

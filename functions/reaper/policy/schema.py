@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.terms import Hours
@@ -21,6 +21,7 @@ from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, Prices
+from reaper.policy.send_window import checked_send
 from reaper.policy.two_timers import Then
 from reaper.policy.values import (
     Addressees,
@@ -194,6 +195,20 @@ class Notices(Section):
         False,
         description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
     )
+    send: Annotated[str, AfterValidator(checked_send)] | None = Field(
+        None,
+        description="when first notices, reminders and summaries of office hours are sent. Default: at any time",
+        examples=["mon-fri 09:00-17:00"],
+    )
+    tz: Zone | None = Field(None, description="the IANA time zone of send. Default: owners.tz", examples=["Europe/Berlin"])
+
+
+class Floor(Section):
+    """How much a mail must be about for its first notices to be sent."""
+
+    usd_per_day: float = Field(
+        gt=0, allow_inf_nan=False, description="what everything in the mail costs, in US dollars a day", examples=[5]
+    )
 
 
 class Escalate(Section):
@@ -238,6 +253,9 @@ class Policy(Section):
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     savings: Savings = Field(Savings(), description="how savings are counted")
+    notify_above: Floor | None = Field(
+        None, description="the cost from which on a mail's first notices are sent; what has no price always counts. Default: any"
+    )
     notices: Notices = Field(Notices(), description="when messages are sent")
     escalate: Escalate | None = Field(
         None, description="who else gets a mail once an owner was reminded so often. Default: no one"
