@@ -16,8 +16,9 @@ from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.chat_card import admin_card
+from reaper.notices.cost_breakdown import cost_breakdown
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
+from reaper.notices.item import Item, has_cost, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
@@ -29,8 +30,6 @@ from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
-MAX_GROUPS = 6
-"""Teams, owners and kinds with a line of their own."""
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
@@ -354,56 +353,3 @@ def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) ->
 
 def _count_text(findings: Sequence[Finding], brief: bool) -> str:
     return str(len(findings)) if brief else count_noun(len(findings), "action")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCost:
-    """What one team, owner or kind has idle.
-
-    `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
-    it also has others.
-    """
-
-    name: str
-    count: int
-    unpriced: int
-    rate: str
-    percent: int
-    others: int = 0
-    mixed: str = ""
-
-
-def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
-    idle, keys = report.idle, report.run.report_tags
-    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
-    groups = {
-        **teams,
-        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
-        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
-    }
-    return {heading: [_group_cost(g, same, context, mixed=heading in teams) for g in same] for heading, same in groups.items()}
-
-
-def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
-    idle = summary.idle_money(findings)
-    return f"{count_noun(len(findings), 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
-
-
-def _group_cost(
-    group: summary.CostGroup, groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool
-) -> GroupCost:
-    """Resources without a price count, but not as money."""
-    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
-    money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
-    has_bar = top and money.unpriced < money.count
-    return GroupCost(
-        name=name,
-        count=money.count,
-        unpriced=money.unpriced if has_cost(money) else 0,
-        rate=rate_text(money, context),
-        percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
-        others=group.others,
-        mixed=_idle_part(group.findings, context) if mixed else "",
-    )
