@@ -237,7 +237,8 @@ class Coverage:
 class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
-    `currency`: what people read money in. `budgets`: the policy's, each with what was idle. `gb_seconds`: what its function is billed for, if known.
+    `currency`: what people read money in. `budgets`: the policy's, each with what was idle. `expiring_acceptances`: sentences about
+    those that have expired or soon will; `unmatched_acceptances`: in a complete sweep, about those that matched nothing. `gb_seconds`: what its function is billed for, if known.
     """
 
     finished_at: datetime
@@ -245,6 +246,8 @@ class FinishedRun(Run):
     report_tags: tuple[str, ...] = ()
     currency: Currency = DOLLARS
     budgets: tuple[BudgetUse, ...] = ()
+    expiring_acceptances: tuple[str, ...] = ()
+    unmatched_acceptances: tuple[str, ...] = ()
     gb_seconds: float | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reaper import registry
+from reaper.cli.options import current_time
 from reaper.cli.output import print_warning
 from reaper.policy.file import load_policy
 from reaper.text import count_noun
@@ -24,7 +25,7 @@ def check_policy(
     from reaper.policy import lint
 
     source = load_policy(where)
-    warnings = lint.lint_policy(source.policy, source.text, source.name)
+    warnings = lint.lint_policy(source.policy, source.text, source.name, current_time())
     for warning in warnings:
         print_warning(warning)
     rules = count_noun(len(source.policy.rules), "rule")

@@ -52,7 +52,7 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     except ReaperError as error:
         yield of_error("policy", error, advice_for(error, where or "", ACCESS_ADVICE))
         return
-    warnings = lint.lint_policy(source.policy, source.text, source.name)
+    warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
     hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
 

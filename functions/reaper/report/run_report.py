@@ -29,10 +29,11 @@ from reaper.coverage import (
 )
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import BudgetUse, Memory, State, StepName
+from reaper.model import BudgetUse, Memory, State, Status, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
+from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
 from reaper.savings.overview import Overview, read_overview
 
@@ -74,6 +75,7 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
     pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
     if pause and pause.unreadable_because:
         add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
+    cases, is_complete = (f.case for f in findings), all(row.status is Status.OK for row in rows)
     finished = FinishedRun(
         id=run.id,
         started_at=run.started_at,
@@ -85,6 +87,8 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         report_tags=tuple(context.policy.report.tags),
         currency=context.policy.prices.shown_in,
         budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
+        expiring_acceptances=tuple(note for _, note in expiry_notes(context.policy, run.started_at)),
+        unmatched_acceptances=tuple(unmatched_notes(context.policy, cases, run.started_at)) if is_complete else (),
     )
     savings = _read_savings(context, rows)
     return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)
