@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Policy
 
 SOON, LONGEST = timedelta(days=14), timedelta(days=2 * 366)
-"""How long before its end admins are told, and how far ahead that may be before `policy check` warns."""
+"""The time before its end in which reports name it, and the longest time ahead before `policy check` warns."""
 ACCEPTED = "accepted until "
 """How the reason of an acceptance begins."""
 

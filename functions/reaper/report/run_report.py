@@ -75,7 +75,8 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
     pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
     if pause and pause.unreadable_because:
         add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
-    cases, is_complete = (f.case for f in findings), all(row.status is Status.OK for row in rows)
+    ending, is_complete = expiry_notes(context.policy, run.started_at), all(row.status is Status.OK for row in rows)
+    unmatched = unmatched_notes(context.policy, (f.case for f in findings), run.started_at) if is_complete else ()
     finished = FinishedRun(
         id=run.id,
         started_at=run.started_at,
@@ -87,8 +88,7 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         report_tags=tuple(context.policy.report.tags),
         currency=context.policy.prices.shown_in,
         budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
-        expiring_acceptances=tuple(note for _, note in expiry_notes(context.policy, run.started_at)),
-        unmatched_acceptances=tuple(unmatched_notes(context.policy, cases, run.started_at)) if is_complete else (),
+        acceptances={note: True for _, note in ending} | dict.fromkeys(unmatched, False),
     )
     savings = _read_savings(context, rows)
     return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)

@@ -119,7 +119,7 @@ def saved_notes(report: Report) -> list[str]:
 
 def acceptance_notes(report: Report) -> list[str]:
     """The first sentences about acceptances that have expired, soon will, or matched nothing."""
-    notes = [*report.run.expiring_acceptances, *report.run.unmatched_acceptances]
+    notes = [*report.run.acceptances]
     more = [f"{len(notes) - MAX_ACCEPTANCES} more acceptances need a look."] if len(notes) > MAX_ACCEPTANCES else []
     return [*notes[:MAX_ACCEPTANCES], *more]
 
