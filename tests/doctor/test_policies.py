@@ -210,3 +210,9 @@ def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
     assert only(stores.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
     end_pause(ledger, "ana", NOW)
     assert only(stores.examine_pause(asked)).status is CheckStatus.OK
+
+
+def test_an_acceptance_that_is_over_counts_as_a_warning():
+    policy = "version: 1\naccept: [{match: {name: demo}, until: 2020-01-31, reason: a demo, by: Lee}]\n"
+    check = only(policies.open_policy(context(settings={"policy": policy}), Opened()))
+    assert (check.status, "0 rules, 1 warning: `reaper policy check` shows them" in check.because) == (CheckStatus.OK, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.policy import default
@@ -16,10 +17,11 @@ from reaper.case import Report
 from reaper.errors import CloudError, Reason
 from reaper.ledger import opening
 from reaper.model import Mode
+from reaper.notices.message import Audience
 from reaper.policy.file import PolicySource, load_policy
 from reaper.policy.schema import Policy
 from reaper.report import csv, explain, html, json, markdown, text
-from reaper.run import HandedOver, run
+from reaper.run import HandedOver, run, run_phases
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -120,6 +122,7 @@ def test_an_accepted_endpoint_is_exempt_then_notified_then_stopped(aws: Server, 
     last = here.mails("admins@example.com")[-1]
     assert last.startswith("01 Feb")
     assert f"- {expired}" in last
+    assert last.count(SUBJECT) == 1, "what has expired isn't also called unmatched"
     [notice] = here.mails("ana@example.com")
     assert notice.startswith("01 Feb")
     assert "Thu 4 Feb 2027, 10:17 UTC" in notice
@@ -158,11 +161,25 @@ def test_after_an_acceptance_the_old_notice_counts_no_more():
     assert [step(deployment.sweep_after(days=1)) for _ in range(6)] == ["none", "none", "warn", "none", "none", "stop"]
 
 
+def test_mail_page_and_card_of_the_summary_say_what_expired():
+    deployment = FakeDeployment(policy=accepting("{name: a}", "2020-01-31"))
+    deployment.sweep()
+    [summary] = [message for message in deployment.channel.messages if message.audience is Audience.ADMINS]
+    expired = "The acceptance of name a by Lee expired on 2020-01-31. Remove it or renew it."
+    assert f"- {expired}" in summary.text
+    assert expired in summary.html
+    assert summary.card
+    assert expired in summary.card.lines
+
+
 def test_only_a_complete_sweep_says_that_nothing_matched():
     deployment = FakeDeployment(policy=accepting("{name: gone}"))
     deployment.cloud.add("a")
     unmatched = "The acceptance of name gone by Lee matched nothing in this sweep. Correct it or remove it."
     assert deployment.sweep().run.acceptances == {unmatched: False}
+    opened = deployment.open_run()
+    of_one = replace(opened, conclude=replace(opened.conclude, notices_only=True))
+    assert run_phases(of_one, deployment.hand_over).run.acceptances == {}
     deployment.cloud.fail_on = denied
     assert deployment.sweep_after(hours=1).run.acceptances == {}
 

@@ -163,6 +163,7 @@ def test_an_accept_without_entries_accepts_nothing():
             "Write an earlier day; you can renew it.",
             id="more than two years",
         ),
+        pytest.param(entry("{name: a}", "2029-02-01"), "Write an earlier day; you can renew it.", id="a little more"),
         pytest.param(
             entry("{cloud: azure, kind: sagemaker-*}"),
             "p.yaml:3: acceptance 'cloud azure, kind sagemaker-* by Lee' never matches: its kinds are not in cloud azure",

@@ -142,6 +142,7 @@ def compose_summary(
     accepted = [tidy_line(note, 300) for note in summary.acceptance_notes(report)]
     details = _idle_sentences(report, actions, context)
     jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
+    problems = (*failed, *jumped, *over_budget, *accepted)
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -197,9 +198,7 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
-        card=admin_card(
-            report, actions, context, [paused_sentence(report.run.pause), details, *failed, *jumped, *over_budget, *accepted]
-        ),
+        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *problems]),
     )
 
 
