@@ -237,7 +237,7 @@ class Coverage:
 class FinishedRun(Run):
     """The facts of a run, for its report. `pause`: the stop switch, if it was on when the run ended. `report_tags`: the policy's `report.tags`.
 
-    `currency`: what people read money in. `budgets`: the policy's, each with what was idle. `gb_seconds`: what its function is billed for, if known.
+    `currency`: what people read money in. `budgets`: with what was idle. `acceptances`: notes, and whether one ends. `gb_seconds`: billed, if known.
     """
 
     finished_at: datetime
@@ -245,6 +245,7 @@ class FinishedRun(Run):
     report_tags: tuple[str, ...] = ()
     currency: Currency = DOLLARS
     budgets: tuple[BudgetUse, ...] = ()
+    acceptances: Mapping[str, bool] = field(default_factory=dict)
     gb_seconds: float | None = None
 
 
@@ -343,8 +344,7 @@ class Report:
     @cached_property
     def unknown(self) -> list[Finding]:
         """The resources about which nothing could be proven, by name."""
-        unknown = [f for f in self.findings if f.case.verdict.state is State.UNKNOWN]
-        return sorted(unknown, key=lambda f: f.case.resource.name)
+        return sorted((f for f in self.findings if f.case.verdict.state is State.UNKNOWN), key=lambda f: f.case.resource.name)
 
     @cached_property
     def cloud_rows(self) -> list[Coverage]:

@@ -1,4 +1,4 @@
-"""`reaper policy check` says what the canary of a valid policy covers."""
+"""`reaper policy check` says what the canary of a valid policy covers, and which acceptances are over."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ def test_a_sweep_must_begin_while_notices_are_sent(schedule: str, zone: str, pro
     result = CliRunner().invoke(app, ["check", str(file), "--schedule", schedule, "--schedule-timezone", zone])
     assert (result.exit_code == 0) is not bool(problem)
     assert problem in str(result.exception or "")
+
+
+def test_an_acceptance_that_is_over_is_a_warning(tmp_path: Path):
+    file = tmp_path / "policy.yaml"
+    file.write_text("version: 1\naccept:\n  - {match: {name: demo}, until: 2020-01-31, reason: a demo, by: Lee}\n")
+    result = CliRunner().invoke(app, ["check", str(file)])
+    assert result.exit_code == 0
+    assert "policy.yaml:3: The acceptance of name demo by Lee expired on 2020-01-31. Remove it or renew it." in " ".join(
+        result.output.split()
+    )
+    assert "valid: 0 rules, 1 warning" in result.output

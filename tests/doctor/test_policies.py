@@ -250,3 +250,9 @@ def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path:
     assert (soon.status, soon.because) == (CheckStatus.OK, f"its next entries: {NOW + 30 * DAY:%Y-%m-%d} (UTC)")
     assert (company.check, company.status) == ("calendar.company", CheckStatus.FIX)
     assert company.fix.startswith("Correct it: `reaper policy check` reads it again.")
+
+
+def test_an_acceptance_that_is_over_counts_as_a_warning():
+    policy = "version: 1\naccept: [{match: {name: demo}, until: 2020-01-31, reason: a demo, by: Lee}]\n"
+    check = only(policies.open_policy(context(settings={"policy": policy}), Opened()))
+    assert (check.status, "0 rules, 1 warning: `reaper policy check` shows them" in check.because) == (CheckStatus.OK, True)

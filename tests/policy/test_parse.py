@@ -39,6 +39,7 @@ def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
 
 def test_the_example_policies_exist():
     assert {p.name for p in EXAMPLES} >= {
+        "accepted.yaml",
         "calendars.yaml",
         "canary.yaml",
         "chat.yaml",

@@ -55,7 +55,7 @@ NOTHING_ON_HOLD = OnHold()
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each freeze, each jump of an idle
-    share, each "not mine", each exceeded budget, and what is missing from the coverage.
+    share, each "not mine", each exceeded budget, each acceptance that ends, and what is missing from the coverage.
     """
     frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_lines(report)}
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
@@ -63,7 +63,8 @@ def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozense
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over})
+    ending = {f"accept:{note}" for note, ends in report.run.acceptances.items() if ends}
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over, *ending})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -142,8 +143,10 @@ def compose_summary(
     own_failures = list(map(summary.failure_text, report.own_failures))
     failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
     over_budget = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
+    accepted = [tidy_line(note, 300) for note in summary.acceptance_notes(report)]
     details = _idle_sentences(report, actions, context)
     jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
+    problems = (*failed, *jumped, *over_budget, *accepted)
     subject = _subject(report, actions, context, (len(new), len(jumps)))
     text, html = render_mail(
         "admin",
@@ -179,6 +182,7 @@ def compose_summary(
         more_holds=max(0, len(holds) - MAX_ROWS),
         over_budget=over_budget,
         escalated=[(notice_item(f, context, for_admins=True), f.memory) for f in escalated],
+        accepted=accepted,
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
         **{name: _first_items(group, context) for name, group in groups.items()},
@@ -200,7 +204,7 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
-        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *failed, *jumped, *over_budget]),
+        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *problems]),
     )
 
 

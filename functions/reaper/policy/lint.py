@@ -16,6 +16,7 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
+from reaper.policy.accepted import Acceptance, accept_warnings
 from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
@@ -34,8 +35,11 @@ Problem = tuple[KeyPath, str]
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were."""
-    problems = chain.from_iterable([*(check(policy) for check in CHECKS), calendar_problems(policy, now) if now else ()])
+    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. Without it, the
+    days of acceptances aren't checked.
+    """
+    dated = (accept_warnings(policy, now), calendar_problems(policy, now)) if now else ()
+    problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
     _, lines = parse_with_lines(text, source)
     return [
         shorten(f"{source}:{lines.line(path)}: {message}", MAX_LINE_LENGTH) for path, message in islice(problems, MAX_PROBLEMS)
@@ -80,13 +84,19 @@ def _tag_covers(wide_values: list[str] | None, key: str, narrow_tags: dict[str, 
 
 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
-    for index, spec in enumerate(policy.rules):
-        match, never = spec.match, f"rule {spec.name!r} never matches"
+    for path, who, match in _all_matches(policy):
+        never = f"{who} never matches"
         clouds = {kind.cloud for kind in registry.kinds() if _fits_any(kind.name, match.kind or ())}
         if match.cloud and clouds and not clouds & set(match.cloud):
-            yield ("rules", index, "match"), f"{never}: its kinds are not in cloud {first_few(match.cloud)}"
+            yield (*path, "match"), f"{never}: its kinds are not in cloud {first_few(match.cloud)}"
         if match.account and match.subscription and not set(match.account) & set(match.subscription):
-            yield ("rules", index, "match"), f"{never}: account and subscription mean the same, but differ"
+            yield (*path, "match"), f"{never}: account and subscription mean the same, but differ"
+
+
+def _all_matches(policy: Policy) -> Iterator[tuple[KeyPath, str, Match]]:
+    """The matches of rules and acceptances, each with its path and whose it is."""
+    yield from ((("rules", index), f"rule {spec.name!r}", spec.match) for index, spec in enumerate(policy.rules))
+    yield from ((("accept", index), f"acceptance {spec.name!r}", spec.match) for index, spec in enumerate(policy.accept))
 
 
 def _case_traps(policy: Policy) -> Iterator[Problem]:
@@ -105,23 +115,24 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
 
 
 def _repeated_tags(policy: Policy) -> Iterator[Problem]:
-    """Rules that name a tag twice: keys match in any case, so such a rule asks for both values at once."""
-    for index, spec in enumerate(policy.rules):
+    """Rules and acceptances that name a tag twice: keys match in any case, so such a match asks for both values at once."""
+    for path, who, match in _all_matches(policy):
         spellings: dict[str, str] = {}
-        for key in spec.match.tags or {}:
+        for key in match.tags or {}:
             first = spellings.setdefault(key.lower(), key)
             if first != key:
                 same = f"{short_repr(first)} and {short_repr(key)} are the same tag, since keys match in any case"
-                yield ("rules", index, "match", "tags"), f"rule {spec.name!r}: {same}"
+                yield (*path, "match", "tags"), f"{who}: {same}"
 
 
 def _unknown_regions(policy: Policy) -> Iterator[Problem]:
     """Regions in no price list. A new region may be right, so this is no error."""
     known = prices.priced_regions()
-    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget]]] = [
+    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
         ("rule", ("rules",), policy.rules),
         ("price rule", ("prices", "rules"), policy.prices.rules),
         ("budget", ("budgets",), policy.budgets),
+        ("acceptance", ("accept",), policy.accept),
     ]
     for what, path, index, spec in ((what, path, i, spec) for what, path, specs in sections for i, spec in enumerate(specs)):
         for region in spec.match.region or ():

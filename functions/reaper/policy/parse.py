@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from reaper.errors import PolicyError
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
+from reaper.policy.accepted import Acceptance
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.schema import Defaults, Policy, RuleSpec
 from reaper.policy.send_window import send_problems
@@ -25,7 +26,7 @@ from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validat
 
 MAX_PROBLEMS = 100
 """The most problems in one error."""
-MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars"})
+MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars", "accept"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
     "model": "expected keys and values, such as `{example}`",
@@ -71,10 +72,11 @@ def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
 
 
 def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
-    sections: list[tuple[KeyPath, Sequence[RuleSpec | PriceRule | Budget]]] = [
+    sections: list[tuple[KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
         (("rules",), policy.rules),
         (("prices", "rules"), policy.prices.rules),
         (("budgets",), policy.budgets),
+        (("accept",), policy.accept),
     ]
     for path, index, spec in ((path, index, spec) for path, specs in sections for index, spec in enumerate(specs)):
         for name in spec.match.kind or []:

@@ -15,6 +15,7 @@ from reaper.calendars.adding import AND, merged
 from reaper.calendars.terms import BusinessDays, Hours
 from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import office_hours, tags
+from reaper.policy.accepted import accepted_because
 from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
@@ -31,14 +32,17 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     """The rule for `resource` at `now`. If its tags are unreadable, the file alone decides; `judge` then says `unknown`.
 
     What `enforce_only` leaves out gets notices at most. What has office hours, by a tag or a rule, has no `then`.
+    What is accepted is protected, too.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
     rule = _combined_rule(policy, resource, specs, now, tags.read_tags(resource.tags or {}, now))
     if rule.hours:
         rule = replace(rule, delete_after=None)
-    if policy.enforce_only is None or rule.action.rank <= Ceiling.NOTIFY.rank or policy.enforce_only.covers(resource):
-        return rule
-    return _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
+    if policy.enforce_only is not None and rule.action.rank > Ceiling.NOTIFY.rank and not policy.enforce_only.covers(resource):
+        rule = _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
+    if accepted := accepted_because(policy, resource, usd_per_hour, now):
+        rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
+    return rule
 
 
 def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:

@@ -17,6 +17,7 @@ from reaper.calendars.terms import Hours
 from reaper.model import Ceiling, Confidence
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
+from reaper.policy.accepted import Acceptance
 from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
@@ -262,6 +263,9 @@ class Policy(Section):
     )
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
     budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
+    accept: list[Acceptance] = Field(
+        [], max_length=200, description="findings that are accepted until a day, and exempt until then"
+    )
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
     calendars: dict[CalendarName, CalendarSpec] = Field(
         {}, max_length=20, description="calendars by name, for freeze, hours.except and business_days"

@@ -29,10 +29,11 @@ from reaper.coverage import (
 )
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import BudgetUse, Memory, State, StepName
+from reaper.model import BudgetUse, Memory, State, Status, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
+from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
 from reaper.savings.overview import Overview, read_overview
 
@@ -74,6 +75,9 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
     pause = stop_switch.read_pause(context.ledger, context.clock()) if context.ledger else None
     if pause and pause.unreadable_because:
         add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
+    ending = expiry_notes(context.policy, run.started_at)
+    is_complete = not context.notices_only and all(row.status is Status.OK for row in rows)
+    unmatched = unmatched_notes(context.policy, (f.case for f in findings), run.started_at) if is_complete else ()
     finished = FinishedRun(
         id=run.id,
         started_at=run.started_at,
@@ -85,6 +89,7 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         report_tags=tuple(context.policy.report.tags),
         currency=context.policy.prices.shown_in,
         budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
+        acceptances={note: True for _, note in ending} | dict.fromkeys(unmatched, False),
     )
     savings = _read_savings(context, rows)
     return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)

@@ -18,6 +18,7 @@ from reaper.savings.overview import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
 
 Item = TypeVar("Item")
+MAX_ACCEPTANCES = 10
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 
@@ -106,9 +107,16 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was saved, budgets that are exceeded, what was swept if nothing is there, and what it takes to prove more."""
+    """Sentences below the headline: what was saved, budgets that are exceeded, acceptances to renew, what was swept if nothing is there, and what it takes to prove more."""
     over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
-    return [*frozen_lines(report).values(), *saved_notes(report), *over, *_swept_places(report), *_missing_setups(report)]
+    return [
+        *frozen_lines(report).values(),
+        *saved_notes(report),
+        *over,
+        *acceptance_notes(report),
+        *_swept_places(report),
+        *_missing_setups(report),
+    ]
 
 
 def frozen_lines(report: Report) -> dict[str, str]:
@@ -131,6 +139,13 @@ def saved_notes(report: Report) -> list[str]:
     """`Saved this month: $1,204 (list price), 230 unpriced hours.`, unless nothing has been saved lately."""
     savings = report.savings
     return [f"Saved this month: {saved_text(savings.month, report.run.currency)}."] if savings and savings.has_any else []
+
+
+def acceptance_notes(report: Report) -> list[str]:
+    """The first sentences about acceptances that have expired, soon will, or matched nothing."""
+    notes = [*report.run.acceptances]
+    more = [f"{len(notes) - MAX_ACCEPTANCES} more acceptances need a look."] if len(notes) > MAX_ACCEPTANCES else []
+    return [*notes[:MAX_ACCEPTANCES], *more]
 
 
 def _swept_places(report: Report) -> Iterator[str]:

@@ -1,0 +1,98 @@
+"""`accept`: findings that people accept in the policy file, each until a day and with a reason. An acceptance only takes actions away. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from reaper.model import Resource
+from reaper.policy.match import Match
+from reaper.policy.values import Day, Section
+from reaper.policy.yaml_lines import KeyPath
+from reaper.text import clean_line
+
+if TYPE_CHECKING:
+    from reaper.case import Case
+    from reaper.policy.schema import Policy
+
+SOON, LONGEST = timedelta(days=14), timedelta(days=2 * 366)
+"""The time before its end in which reports name it, and the longest time ahead before `policy check` warns."""
+ACCEPTED = "accepted until "
+"""How the reason of an acceptance begins."""
+
+
+def _require_conditions(match: Match) -> Match:
+    if all(getattr(match, key) in (None, {}, ["*"]) for key in match.model_fields_set):
+        raise ValueError("expected a condition such as name, kind or tags; without any, everything would be accepted")
+    return match
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class Acceptance(Section):
+    """Findings that are accepted: until the day is over, what matches is exempt."""
+
+    match: Annotated[Match, AfterValidator(_require_conditions)] = Field(
+        description="which resources are accepted; at least one condition", examples=[{"name": "demo-*"}]
+    )
+    until: Day = Field(description="the last day, as YYYY-MM-DD in owners.tz; at most two years ahead", examples=["2027-01-31"])
+    reason: Text = Field(description="why, for reports", examples=["the demo for the trade fair"])
+    by: Text = Field(description="who accepts them, for reports", examples=["Lee, platform team"])
+
+    @property
+    def name(self) -> str:
+        """What it accepts and who says so, for people: `name demo-*, tag env=dev by Lee`."""
+        found = self.match.model_dump(exclude_none=True)
+        tags = found.pop("tags", {}).items()
+        parts = [f"{key} {' or '.join([value] if isinstance(value, str) else value)}" for key, value in found.items()]
+        parts += [f"no tag {key}" if values is None else f"tag {key}={' or '.join(values)}" for key, values in tags]
+        return f"{clean_line(', '.join(parts), 100)} by {clean_line(self.by, 60)}"
+
+
+def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
+    """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown price or size."""
+    today = _today(policy, now) if policy.accept else date.max
+    matching = [a for a in policy.accept if today <= a.until and a.match.matches(resource, usd_per_hour) is not False]
+    last = max(matching, key=lambda acceptance: acceptance.until, default=None)
+    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}" if last else None
+
+
+def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Iterator[tuple[int, str]]:
+    """A sentence about each acceptance that has expired, or will `soon`, the first to end first, with its index in the file."""
+    today = _today(policy, now)
+    for index, acceptance in sorted(enumerate(policy.accept), key=lambda pair: pair[1].until):
+        if acceptance.until < today:
+            yield index, f"The acceptance of {acceptance.name} expired on {acceptance.until}. Remove it or renew it."
+        elif acceptance.until - today < soon:
+            yield (
+                index,
+                f"The acceptance of {acceptance.name} expires after {acceptance.until}. Renew it, or its resources get notices again.",
+            )
+
+
+def unmatched_notes(policy: Policy, cases: Iterable[Case], now: datetime) -> Iterator[str]:
+    """A sentence about each acceptance that is valid and matches none of the cases, which must be those of a complete sweep."""
+    accepted = [case for case in cases if ACCEPTED in (case.rule.protected_because or "")]
+    for acceptance in policy.accept:
+        matches = (acceptance.match.matches(case.resource, case.usd_per_hour) for case in accepted)
+        if acceptance.until >= _today(policy, now) and all(match is False for match in matches):
+            yield f"The acceptance of {acceptance.name} matched nothing in this sweep. Correct it or remove it."
+
+
+def accept_warnings(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
+    """What `policy check` says of the days: those that are over, and those too far ahead."""
+    for index, note in expiry_notes(policy, now, timedelta(0)):
+        yield ("accept", index, "until"), note
+    for index, acceptance in enumerate(policy.accept):
+        if acceptance.until - _today(policy, now) > LONGEST:
+            far = f"lasts until {acceptance.until}, which is more than two years ahead. Write an earlier day; you can renew it."
+            yield ("accept", index, "until"), f"The acceptance of {acceptance.name} {far}"
+
+
+def _today(policy: Policy, now: datetime) -> date:
+    return now.astimezone(ZoneInfo(policy.owners.tz)).date()

@@ -1,0 +1,190 @@
+"""`accept` in a policy file: what it protects and until when, what is refused, and what `policy check` says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.builders import resource
+from reaper import registry
+from reaper.errors import PolicyError
+from reaper.model import Rule
+from reaper.policy.accepted import expiry_notes
+from reaper.policy.lint import lint_policy
+from reaper.policy.parse import parse_policy
+from reaper.policy.rules import effective_rule, idle_after_range
+from reaper.policy.schema import Policy
+
+NOW = datetime(2027, 1, 20, 12, tzinfo=UTC)
+SAID = "accepted until 2027-01-31 by Lee: the demo"
+
+
+def entry(match: str, until: str = "2027-01-31", reason: str = "the demo", by: str = "Lee") -> str:
+    return f"{{match: {match}, until: {until}, reason: {reason}, by: {by}}}"
+
+
+def parse(*entries: str, more: str = "defaults: {action: delete, act_on: proven}") -> Policy:
+    return parse_policy(f"version: 1\n{more}\naccept: [{', '.join(entries)}]\n", "p.yaml", registry.kind_names())
+
+
+def warnings(*entries: str, now: datetime = NOW) -> list[str]:
+    text = "\n".join(["version: 1", "accept:", *(f"  - {each}" for each in entries), ""])
+    return lint_policy(parse_policy(text, "p.yaml", registry.kind_names()), text, "p.yaml", now)
+
+
+def ruled(policy: Policy, now: datetime = NOW, usd: float | None = 1.0, **tags: str) -> Rule:
+    return effective_rule(policy, resource(tags=tags), usd, now)
+
+
+@pytest.mark.parametrize(
+    ("match", "usd", "because"),
+    [
+        pytest.param("{name: churn}", 1.0, SAID, id="it matches"),
+        pytest.param("{name: Churn}", 1.0, None, id="another name"),
+        pytest.param("{name: churn, tags: {env: dev}}", 1.0, None, id="all conditions must hold"),
+        pytest.param('{usd_per_hour: "< 5"}', None, SAID, id="an unknown price may match"),
+        pytest.param('{usd_per_hour: "< 5"}', 9.0, None, id="a known price doesn't"),
+        pytest.param("{size: ml.g5.*}", 1.0, SAID, id="an unknown size may match"),
+        pytest.param('{usd_per_hour: "< 5", name: other}', None, None, id="an unknown price can't match alone"),
+    ],
+)
+def test_what_an_acceptance_matches_is_protected(match: str, usd: float | None, because: str | None):
+    assert ruled(parse(entry(match)), usd=usd).protected_because == because
+
+
+@pytest.mark.parametrize(
+    ("zone", "end"),
+    [
+        ("UTC", datetime(2027, 2, 1, tzinfo=UTC)),
+        ("America/New_York", datetime(2027, 2, 1, 5, tzinfo=UTC)),
+        ("Pacific/Kiritimati", datetime(2027, 1, 31, 10, tzinfo=UTC)),
+    ],
+)
+def test_the_whole_last_day_counts_in_the_owners_zone(zone: str, end: datetime):
+    policy = parse(entry("{name: churn}"), more=f"owners: {{tz: {zone}, domains: [example.com]}}")
+    assert ruled(policy, end - timedelta(seconds=1)).protected_because == SAID
+    assert ruled(policy, end).protected_because is None
+
+
+def test_another_reason_comes_first_and_both_are_said():
+    policy = parse(entry("{name: churn}"))
+    assert ruled(policy, **{"reaper:keep": "yes"}).protected_because == f"kept by tag reaper:keep='yes'; {SAID}"
+
+
+def test_of_several_acceptances_the_last_to_end_is_said():
+    policy = parse(entry("{name: churn}"), entry("{kind: sagemaker-*}", "2027-03-01", by="Kim"), entry("{name: x}", "2028-01-01"))
+    assert ruled(policy).protected_because == "accepted until 2027-03-01 by Kim: the demo"
+    assert ruled(policy, datetime(2027, 2, 28, tzinfo=UTC)).protected_because == "accepted until 2027-03-01 by Kim: the demo"
+
+
+def test_what_the_canary_leaves_out_is_protected_too():
+    policy = parse(entry("{name: churn}"), more="defaults: {action: stop}\nenforce_only: {tags: {canary: here}}")
+    assert (ruled(policy).only_notices, ruled(policy).protected_because) == (True, SAID)
+
+
+MATCHES = st.sampled_from(
+    ["{name: churn}", "{kind: sagemaker-*}", '{usd_per_hour: ">= 5"}', "{size: ml.p5.*}", "{tags: {env: prod}}", "{name: other}"]
+)
+ENTRIES = st.builds(entry, MATCHES, st.sampled_from(["2026-12-31", "2027-01-20", "2027-01-31", "9999-12-31"]))
+POLICIES = st.sampled_from(
+    [
+        "defaults: {action: delete, act_on: proven}",
+        "rules: [{name: a, match: {tags: {env: prod}}, action: ignore}, {name: b, action: stop}]",
+        'rules: [{name: a, match: {usd_per_hour: ">= 5"}, action: stop, idle_after: 2h}, {name: b, idle_after: 3d}]',
+        'rules: [{name: a, match: {name: churn}, action: stop, hours: {on: "mon-fri 07:00-10:00", tz: UTC, force: true}}]',
+        "defaults: {action: stop}\nenforce_only: {tags: {env: prod}}",
+    ]
+)
+TAGS = st.dictionaries(
+    st.sampled_from(["env", "reaper:keep", "reaper:action", "reaper:idle-after", "reaper:hours"]),
+    st.sampled_from(["prod", "dev", "true", "false", "ignore", "stop", "12h", "mon-fri 07:00-21:00 UTC"]),
+    max_size=3,
+)
+
+
+@given(entries=st.lists(ENTRIES, max_size=3), more=POLICIES, tags=TAGS, usd=st.sampled_from([None, 1.0, 9.0]))
+def test_acceptances_only_add_protection_and_change_nothing_else(
+    entries: list[str], more: str, tags: dict[str, str], usd: float | None
+):
+    accepting, plain = parse(*entries, more=more), parse(more=more)
+    theirs, without = ruled(accepting, usd=usd, **tags), ruled(plain, usd=usd, **tags)
+    assert replace(theirs, protected_because=without.protected_because) == without
+    assert (theirs.protected_because or "").startswith(without.protected_because or "")
+    assert bool(theirs.protected_because) >= bool(without.protected_because)
+    ranges = [idle_after_range(policy, resource(tags=tags), usd, NOW) for policy in (accepting, plain)]
+    assert ranges[0] == ranges[1], "an accepted resource is observed as any other"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(entry("{}"), "accept[0].match: expected a condition such as name, kind or tags", id="an empty match"),
+        pytest.param(entry("{tags: {}}"), "accept[0].match: expected a condition", id="no tags"),
+        pytest.param(entry("{kind: '*', name: ['*']}"), "without any, everything would be accepted", id="every kind and name"),
+        pytest.param(entry(""), "accept[0].match: None is not valid", id="no match"),
+        pytest.param("{match: {name: a}, until: 2027-01-31, by: Lee}", "accept[0].reason: this key is missing", id="no reason"),
+        pytest.param("{match: {name: a}, reason: a, by: b}", "accept[0].until: this key is missing", id="no day"),
+        pytest.param(entry("{name: a}", by='" "'), "accept[0].by: ' ' is not valid", id="a blank name"),
+        pytest.param(entry("{name: a}", "31.1.2027"), "expected a day such as 2026-11-01", id="another form"),
+        pytest.param(entry("{name: a}", "2027-02-30"), "accept[0].until: '2027-02-30' is not valid", id="no such day"),
+        pytest.param(entry("{name: a}", "never"), "accept[0].until: 'never' is not valid", id="no end"),
+        pytest.param(entry("{kind: sagemaker-endpiont}"), "unknown kind 'sagemaker-endpiont'; did you mean", id="unknown kind"),
+        pytest.param("{macth: {name: a}}", "unknown key; did you mean match?", id="a misspelled key"),
+        pytest.param(", ".join([entry("{name: a}")] * 201), "200", id="too many"),
+    ],
+)
+def test_an_acceptance_that_makes_no_sense_is_an_error(text: str, message: str):
+    with pytest.raises(PolicyError) as raised:
+        parse(text)
+    assert message in str(raised.value)
+    assert raised.value.problems[0].startswith("p.yaml:3: accept")
+
+
+def test_an_accept_without_entries_accepts_nothing():
+    assert parse_policy("version: 1\naccept:\n", "p.yaml", registry.kind_names()).accept == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            entry("{name: demo-*, tags: {env: [dev, test], team: null}}", "2027-01-19"),
+            "p.yaml:3: The acceptance of name demo-*, tag env=dev or test, no tag team by Lee expired on 2027-01-19. "
+            "Remove it or renew it.",
+            id="expired",
+        ),
+        pytest.param(
+            entry("{name: demo-*}", "9999-12-31"),
+            "p.yaml:3: The acceptance of name demo-* by Lee lasts until 9999-12-31, which is more than two years ahead. "
+            "Write an earlier day; you can renew it.",
+            id="more than two years",
+        ),
+        pytest.param(entry("{name: a}", "2029-02-01"), "Write an earlier day; you can renew it.", id="a little more"),
+        pytest.param(
+            entry("{cloud: azure, kind: sagemaker-*}"),
+            "p.yaml:3: acceptance 'cloud azure, kind sagemaker-* by Lee' never matches: its kinds are not in cloud azure",
+            id="it contradicts itself",
+        ),
+        pytest.param(entry("{tags: {Env: a, env: b}}"), "'Env' and 'env' are the same tag", id="a tag twice"),
+        pytest.param(entry("{region: us-esat-1}"), "unknown region 'us-esat-1'; did you mean us-east-1?", id="a region"),
+    ],
+)
+def test_policy_check_warns_about_acceptances(text: str, message: str):
+    [warning] = warnings(text)
+    assert message in warning
+
+
+@pytest.mark.parametrize("until", ["2027-01-20", "2027-01-31", "2029-01-19"])
+def test_policy_check_accepts_days_within_two_years(until: str):
+    assert warnings(entry("{name: demo-*}", until)) == []
+
+
+@pytest.mark.parametrize(("days", "said"), [(15, ""), (14, ""), (13, "expires after"), (0, "expires after"), (-1, "expired on")])
+def test_the_end_is_said_two_weeks_before(days: int, said: str):
+    until = (NOW + timedelta(days=days)).date().isoformat()
+    notes = [note for _, note in expiry_notes(parse(entry("{name: churn}", until)), NOW)]
+    assert [said in note for note in notes] == ([True] if said else [])
