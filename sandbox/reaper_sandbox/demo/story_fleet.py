@@ -39,6 +39,9 @@ calendars:
 limits: {max_acts: 20, max_share: 25%, max_jump: 25%}
 owners: {tags: [owner], domains: [example.com], fallback: ml-admins@example.com}
 escalate: {after: 1 reminder, to: [tag:manager]}
+notify_above: {usd_per_day: 3}
+notices: {send: "mon-fri 09:00-20:00"}
+accept: [{match: {name: fair-demo}, until: 2026-11-08, reason: the trade fair, by: pat}]
 rules:
   - name: legacy may go
     match: {name: "legacy-*"}
@@ -60,6 +63,7 @@ SILENT_ENDPOINTS = {
     "churn-model": ("tom", (Variant(instance="ml.m5.2xlarge", count=2),), 4),
     "fraud-scorer": ("ana", (Variant(instance="ml.g4dn.xlarge", count=2),), 3),
     "pricing-ab": ("sam", (Variant(instance="ml.m5.xlarge", count=2),), 5),
+    "fair-demo": ("pat", (Variant(instance="ml.m5.large", count=2),), 3),
     "gb300-trial": ("ana", (Variant(instance="ml.p6e-gb300.36xlarge", count=2),), 2),
     "legacy-ranker": (
         "lee",
@@ -88,6 +92,8 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
         owner="kim@example.com"
     )
     signals.busy(idle_instance, 0, since=FLEET_CREATED_AT)
+    notes = vision.instance("max-notes", size="STANDARD_DS1_V2", created=FLEET_CREATED_AT).tagged(owner="max@example.com")
+    signals.busy(notes, 0, since=FLEET_CREATED_AT)
     add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 
 

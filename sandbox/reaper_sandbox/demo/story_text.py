@@ -18,6 +18,7 @@ from rich.text import Text
 from reaper.case import Finding, Report
 from reaper.model import Memory, Result, State, StepName
 from reaper.planning.reasons import PARTICIPLES as DONE
+from reaper.policy.accepted import ACCEPTED
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
 
@@ -29,6 +30,7 @@ ADMINS_SUBJECT, ESCALATION = "[ML Idle Reaper]", "Escalation: "
 STYLES = {
     "": "",
     "mail": "cyan",
+    "no mail": "dim",
     "slack": "cyan",
     "stopped": "green",
     "started": "green",
@@ -67,6 +69,7 @@ class StoryPrinter:
         when = report.run.started_at
         lines = [
             *self._notice_lines(mails),
+            *self._unsent_lines(report),
             *self._action_lines(report),
             *self._hold_lines(report, mails, cards),
             *self._no_longer_idle_lines(report, memories),
@@ -109,6 +112,15 @@ class StoryPrinter:
                 yield "", f"- {name}: {cost}. {_next_step_clause(following)}"
             if len(items) > len(shown):
                 yield "", f"- and {len(items) - len(shown)} more: {', '.join(name for name, *_ in items[1:])}"
+
+    def _unsent_lines(self, report: Report) -> Iterator[tuple[str, str]]:
+        """First notices that aren't sent, and what is accepted, each once."""
+        for finding in report.findings:
+            step, name, accepted = finding.step, finding.case.resource.name, finding.case.rule.protected_because or ""
+            if step.name is StepName.NONE and step.held is StepName.WARN and self._is_first_time(f"{name} unsent"):
+                yield "no mail", f"{name}: {step.because}"
+            elif accepted.startswith(ACCEPTED) and self._is_first_time(f"{name} accepted"):
+                yield "exempt", f"{name}: {accepted}"
 
     def _action_lines(self, report: Report) -> Iterator[tuple[str, str]]:
         for finding in report.findings:
