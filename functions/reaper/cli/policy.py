@@ -60,8 +60,11 @@ def _require_sweep(schedule: str, zone: str, hours: Hours) -> None:
     from reaper.policy import office_hours
 
     now, cron = current_time(), schedule
-    if aws := re.fullmatch(r"cron\((\S+ \S+ \S+ \S+) (\S+) \S+\)", schedule):
-        weekdays = re.sub(r"(?<!#)\d", lambda day: str(int(day[0]) - 1), aws[2])
+    rate = re.fullmatch(r"rate\((\d+) (minute|hour)s?\)", schedule)
+    if rate and int(rate[1]) * timedelta(**{f"{rate[2]}s": 1}) <= timedelta(minutes=hours.end - hours.start):
+        return  # however it is timed, a sweep begins within each opening
+    if aws := re.fullmatch(r"cron\((\S+ \S+ \S+ \S+) (\S+) \*\)", schedule):
+        weekdays = re.sub(r"(?<![#/])\d", lambda day: str(int(day[0]) - 1), aws[2])
         cron = f"{aws[1]} {weekdays}".replace("?", "*")
     try:
         sweeps = CronSim(cron, now.astimezone(office_hours.time_zone(zone)))
