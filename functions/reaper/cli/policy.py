@@ -35,9 +35,10 @@ def check_policy(
     """Validate a policy and warn about rules that never match and other mistakes. Reads its calendars."""
     from reaper.calendars.entries import next_entries
     from reaper.calendars.resolve import with_calendars
-    from reaper.policy import lint, send_window
+    from reaper.policy import accepted, lint, send_window
 
     source, now = load_policy(where), current_time()
+    accepted.require_near_ends(source, now)
     if schedule and (hours := send_window.send_hours(source.policy)):
         _require_sweep(schedule, schedule_timezone, hours)
     policy = with_calendars(source.policy, source.where, now)
