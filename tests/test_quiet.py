@@ -18,6 +18,7 @@ from reaper.model import ACTIONS, Memory, Mode, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
 from reaper.policy.schema import Policy
+from reaper.report.summary import head_notes
 
 FLOOR = "notify_above: {usd_per_day: 5}\n"
 SMALL, UNPRICED = "ml.t2.medium", "ml.unknown"
@@ -82,8 +83,10 @@ def test_several_accounts_of_one_owner_are_one_mail():
 def test_a_held_back_notice_says_so_everywhere_and_records_nothing():
     deployment = under(FLOOR, "prices: {currency: {code: EUR, rate: 0.5, as_of: 2026-11-01, source: ECB}}\n")
     deployment.cloud.add("a", instance=SMALL, tags=ANA)
-    for mode in (Mode.AUDIT, Mode.ENFORCE):
-        found = only(deployment.sweep(mode))
+    for mode, verb in ((Mode.AUDIT, "wouldn't be"), (Mode.ENFORCE, "wasn't")):
+        report = deployment.sweep(mode)
+        found = only(report)
+        assert f"1 first notice {verb} sent: 1 below notify_above: EUR 2.50 a day." in head_notes(report)
         because = "its owner's notice is worth EUR 0.67 a day, below notify_above: EUR 2.50 a day"
         assert (found.step.name, found.step.because) == (StepName.NONE, because)
         assert found.next
@@ -181,6 +184,19 @@ def test_a_first_notice_waits_and_its_date_counts_from_the_opening():
     deployment.now = MONDAY + HOUR
     assert only(deployment.sweep()).step.name is StepName.WARN
     assert deployment.memory("a").act_not_before == MONDAY + HOUR + 3 * DAY
+
+
+def test_an_escalation_waits_as_its_reminder_does():
+    escalate = "escalate: {after: 1 reminder, to: [boss@example.com]}\n"
+    deployment = under(now=datetime(2026, 11, 24, 10, tzinfo=UTC))
+    deployment.cloud.add("a", tags=ANA, blocked_because="its autoscaling would undo it")
+    deployment.sweep()
+    deployment.sweep_after(days=7)  # the first reminder, not escalated under this policy
+    deployment.policy = policy(POLICY + escalate + WINDOW)
+    deployment.sweep_after(hours=12)
+    assert [mail for mail in mails(deployment) if "boss@" in mail] == []
+    deployment.sweep_after(hours=12)
+    assert len([mail for mail in mails(deployment) if "boss@" in mail]) == 1
 
 
 def test_actions_and_their_mails_dont_wait():

@@ -48,6 +48,7 @@ from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.planning import possible_actions
+from reaper.policy import send_window
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 from reaper.savings.record import Sweep, record_savings
 
@@ -110,7 +111,7 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
-    if may_notify and (escalate := context.policy.escalate):
+    if may_notify and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
         mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]

@@ -169,7 +169,11 @@ def begin_run(
 
 
 def new_run(settings: Settings, source: PolicySource, clock: Callable[[], datetime], run_id: str | None = None) -> Run:
-    """A run that begins now, under that policy."""
+    """A run that begins now, under that policy. Raises PolicyError if the policy accepts something for too long."""
+    if source.policy.accept:
+        from reaper.policy.accepted import require_near_ends
+
+        require_near_ends(source, clock())
     return Run(
         id=run_id or uuid.uuid4().hex[:12],
         started_at=clock(),

@@ -252,7 +252,13 @@ def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path:
     assert company.fix.startswith("Correct it: `reaper policy check` reads it again.")
 
 
-def test_an_acceptance_that_is_over_counts_as_a_warning():
-    policy = "version: 1\naccept: [{match: {name: demo}, until: 2020-01-31, reason: a demo, by: Lee}]\n"
-    check = only(policies.open_policy(context(settings={"policy": policy}), Opened()))
-    assert (check.status, "0 rules, 1 warning: `reaper policy check` shows them" in check.because) == (CheckStatus.OK, True)
+def test_an_acceptance_that_is_over_or_without_end_is_to_fix():
+    entry = "{{match: {{name: demo}}, until: {}, reason: a demo, by: Lee}}"
+    policy = f"version: 1\naccept: [{entry.format('2020-01-31')}, {entry.format('2020-02-01')}]\n"
+    valid, over = policies.open_policy(context(settings={"policy": policy}), Opened())
+    assert (valid.status, "0 rules, 2 warnings: `reaper policy check` shows them" in valid.because) == (CheckStatus.OK, True)
+    expired = "The acceptance of name demo by Lee expired on 2020-01-31. Remove it or renew it. 1 more is over."
+    assert (over.check, over.status, over.because) == ("policy.accept", CheckStatus.FIX, expired)
+    endless = f"version: 1\naccept: [{entry.format('9999-12-31')}]\n"
+    refused = only(policies.open_policy(context(settings={"policy": endless}), Opened()))
+    assert (refused.status, "is more than two years ahead" in refused.because) == (CheckStatus.FIX, True)

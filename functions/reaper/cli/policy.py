@@ -35,9 +35,10 @@ def check_policy(
     """Validate a policy and warn about rules that never match and other mistakes. Reads its calendars."""
     from reaper.calendars.entries import next_entries
     from reaper.calendars.resolve import with_calendars
-    from reaper.policy import lint, send_window
+    from reaper.policy import accepted, lint, send_window
 
     source, now = load_policy(where), current_time()
+    accepted.require_near_ends(source, now)
     if schedule and (hours := send_window.send_hours(source.policy)):
         _require_sweep(schedule, schedule_timezone, hours)
     policy = with_calendars(source.policy, source.where, now)
@@ -60,8 +61,11 @@ def _require_sweep(schedule: str, zone: str, hours: Hours) -> None:
     from reaper.policy import office_hours
 
     now, cron = current_time(), schedule
-    if aws := re.fullmatch(r"cron\((\S+ \S+ \S+ \S+) (\S+) \S+\)", schedule):
-        weekdays = re.sub(r"(?<!#)\d", lambda day: str(int(day[0]) - 1), aws[2])
+    rate = re.fullmatch(r"rate\((\d+) (minute|hour)s?\)", schedule)
+    if rate and int(rate[1]) * timedelta(**{f"{rate[2]}s": 1}) <= timedelta(minutes=hours.end - hours.start):
+        return  # however it is timed, a sweep begins within each opening
+    if aws := re.fullmatch(r"cron\((\S+ \S+ \S+ \S+) (\S+) \*\)", schedule):
+        weekdays = re.sub(r"(?<![#/])\d", lambda day: str(int(day[0]) - 1), aws[2])
         cron = f"{aws[1]} {weekdays}".replace("?", "*")
     try:
         sweeps = CronSim(cron, now.astimezone(office_hours.time_zone(zone)))

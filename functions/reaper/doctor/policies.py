@@ -27,6 +27,7 @@ POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
 CALENDAR_ADVICE = (
     "Correct it: `reaper policy check` reads it again. Until then its freezes hold, and its days off are working days."
 )
+ACCEPT_ADVICE = "Take it out of `accept` in the policy, or write a later day in its `until`."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
 REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
@@ -46,11 +47,12 @@ MAX_PLACES = 20
 
 def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """Read and validate the policy, for this subject and others."""
-    from reaper.policy import lint
+    from reaper.policy import accepted, lint
 
     where = context.settings.policy
     try:
         opened.policy = source = load_policy(where)
+        accepted.require_near_ends(source, context.clock())
     except PolicyError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE)
@@ -61,6 +63,9 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
     hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
+    if over := [note for _, note in accepted.expiry_notes(source.policy, context.clock(), timedelta())]:
+        more_over = f" {len(over) - 1} more {'is' if len(over) == 2 else 'are'} over." if over[1:] else ""
+        yield to_fix("policy.accept", f"{over[0]}{more_over}", ACCEPT_ADVICE)
 
 
 def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]:

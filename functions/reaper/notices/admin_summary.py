@@ -5,7 +5,7 @@ Its subject begins with holds and cost; then come what was done, what failed and
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -330,17 +330,8 @@ def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) ->
     money, wasted = money_of(report.idle), wasted_text(report.idle, context)
     cost = [idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
     some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
-    return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some, *_unsent(report, context)])
-
-
-def _unsent(report: Report, context: NoticeContext) -> list[str]:
-    """`12 first notices weren't sent: 10 below notify_above: $5 a day, 2 waiting until Mon 30 Nov 2026, 09:00 CET`; empty if none is."""
-    unsent = [f.step for f in report.findings if f.step.name is StepName.NONE and f.step.held is StepName.WARN]
-    counts = Counter(reason.because for step in unsent for reason in step.hold_reasons)
-    why = with_local_times(", ".join(f"{count} {because}" for because, count in counts.items()), context.owners.tz)
-    return (
-        [f"{count_noun(len(unsent), 'first notice')} {'wasn' if len(unsent) == 1 else 'weren'}'t sent: {why}"] if unsent else []
-    )
+    unsent = [with_local_times(line, context.owners.tz) for line in summary.unsent_notices(report)]
+    return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some, *unsent])
 
 
 def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:

@@ -107,8 +107,9 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was saved, budgets that are exceeded, acceptances to renew, what was swept if nothing is there, and what it takes to prove more."""
+    """Sentences below the headline: what was saved, budgets that are exceeded, acceptances to renew, notices that weren't sent, what was swept if nothing is there, and what it takes to prove more."""
     over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
+    over += [f"{line}." for line in unsent_notices(report)]
     return [
         *frozen_lines(report).values(),
         *saved_notes(report),
@@ -133,6 +134,15 @@ def frozen_lines(report: Report) -> dict[str, str]:
         because: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for because, n in waiting.items()
     }
     return {because: f"{because[:1].upper()}{because[1:]}. {count} for that." for because, count in counts.items()}
+
+
+def unsent_notices(report: Report) -> list[str]:
+    """`12 first notices weren't sent: 10 below notify_above: $5 a day, 2 waiting until 2026-11-30 08:00 UTC`; empty if there are none."""
+    unsent = [f.step for f in report.findings if f.step.name is StepName.NONE and f.step.held is StepName.WARN]
+    reasons = Counter(reason.because for step in unsent for reason in step.hold_reasons)
+    why = ", ".join(f"{count} {because}" for because, count in reasons.items())
+    verb = ("wasn't" if len(unsent) == 1 else "weren't") if report.run.mode.writes else "wouldn't be"
+    return [f"{count_noun(len(unsent), 'first notice')} {verb} sent: {why}"] if unsent else []
 
 
 def saved_notes(report: Report) -> list[str]:
