@@ -14,7 +14,7 @@ from reaper.model import Resource
 from reaper.policy.match import Match, matches_any
 from reaper.policy.values import Day, Section
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
-from reaper.text import clean_line
+from reaper.text import clean_line, printable
 
 if TYPE_CHECKING:
     from reaper.case import Case, Coverage
@@ -25,6 +25,7 @@ SOON, LONGEST = timedelta(days=14), timedelta(days=2 * 366)
 """The time before its end in which reports name it, and the longest time ahead."""
 ACCEPTED = "accepted until "
 """How the reason of an acceptance begins."""
+UNSURE = " (it may match: its price or size is unknown)"
 
 
 def _require_conditions(match: Match) -> Match:
@@ -33,7 +34,7 @@ def _require_conditions(match: Match) -> Match:
     return match
 
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(printable)]
 
 
 class Acceptance(Section):
@@ -59,9 +60,10 @@ class Acceptance(Section):
 def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
     """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown price or size."""
     today = _today(policy, now) if policy.accept else date.max
-    matching = [a for a in policy.accept if today <= a.until and a.match.matches(resource, usd_per_hour) is not False]
-    last = max(matching, key=lambda acceptance: acceptance.until, default=None)
-    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}" if last else None
+    found = [(a, a.match.matches(resource, usd_per_hour)) for a in policy.accept if today <= a.until]
+    matching = [(a, "" if matches else UNSURE) for a, matches in found if matches is not False]
+    last, note = max(matching, key=lambda pair: pair[0].until, default=(None, ""))
+    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
 
 
 def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Iterator[tuple[int, str]]:
