@@ -21,6 +21,7 @@ from reaper.policy.schema import Policy
 
 NOW = datetime(2027, 1, 20, 12, tzinfo=UTC)
 SAID = "accepted until 2027-01-31 by Lee: the demo"
+UNSURE = " (it may match: its price or size is unknown)"
 
 
 def entry(match: str, until: str = "2027-01-31", reason: str = "the demo", by: str = "Lee") -> str:
@@ -46,9 +47,9 @@ def ruled(policy: Policy, now: datetime = NOW, usd: float | None = 1.0, **tags: 
         pytest.param("{name: churn}", 1.0, SAID, id="it matches"),
         pytest.param("{name: Churn}", 1.0, None, id="another name"),
         pytest.param("{name: churn, tags: {env: dev}}", 1.0, None, id="all conditions must hold"),
-        pytest.param('{usd_per_hour: "< 5"}', None, SAID, id="an unknown price may match"),
+        pytest.param('{usd_per_hour: "< 5"}', None, f"{SAID}{UNSURE}", id="an unknown price may match"),
         pytest.param('{usd_per_hour: "< 5"}', 9.0, None, id="a known price doesn't"),
-        pytest.param("{size: ml.g5.*}", 1.0, SAID, id="an unknown size may match"),
+        pytest.param("{size: ml.g5.*}", 1.0, f"{SAID}{UNSURE}", id="an unknown size may match"),
         pytest.param('{usd_per_hour: "< 5", name: other}', None, None, id="an unknown price can't match alone"),
     ],
 )
@@ -73,6 +74,11 @@ def test_the_whole_last_day_counts_in_the_owners_zone(zone: str, end: datetime):
 def test_another_reason_comes_first_and_both_are_said():
     policy = parse(entry("{name: churn}"))
     assert ruled(policy, **{"reaper:keep": "yes"}).protected_because == f"kept by tag reaper:keep='yes'; {SAID}"
+
+
+def test_a_reason_of_several_lines_becomes_one():
+    policy = parse(entry("{name: churn}", reason='"the\\ndemo\\u202e"'))
+    assert ruled(policy).protected_because == f"{SAID} "
 
 
 def test_of_several_acceptances_the_last_to_end_is_said():

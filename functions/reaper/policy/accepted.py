@@ -12,8 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from reaper.model import Resource
 from reaper.policy.match import Match
 from reaper.policy.values import Day, Section
-from reaper.policy.yaml_lines import KeyPath
-from reaper.text import clean_line
+from reaper.text import clean_line, printable
 
 if TYPE_CHECKING:
     from reaper.case import Case
@@ -23,6 +22,7 @@ SOON, LONGEST = timedelta(days=14), timedelta(days=2 * 366)
 """The time before its end in which reports name it, and the longest time ahead before `policy check` warns."""
 ACCEPTED = "accepted until "
 """How the reason of an acceptance begins."""
+UNSURE = " (it may match: its price or size is unknown)"
 
 
 def _require_conditions(match: Match) -> Match:
@@ -31,7 +31,7 @@ def _require_conditions(match: Match) -> Match:
     return match
 
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(printable)]
 
 
 class Acceptance(Section):
@@ -57,22 +57,24 @@ class Acceptance(Section):
 def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
     """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown price or size."""
     today = _today(policy, now) if policy.accept else date.max
-    matching = [a for a in policy.accept if today <= a.until and a.match.matches(resource, usd_per_hour) is not False]
-    last = max(matching, key=lambda acceptance: acceptance.until, default=None)
-    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}" if last else None
+    found = [(a, a.match.matches(resource, usd_per_hour)) for a in policy.accept if today <= a.until]
+    matching = [(a, "" if matches else UNSURE) for a, matches in found if matches is not False]
+    last, note = max(matching, key=lambda pair: pair[0].until, default=(None, ""))
+    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
 
 
-def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Iterator[tuple[int, str]]:
-    """A sentence about each acceptance that has expired, or will `soon`, the first to end first, with its index in the file."""
+def expiry_notes(policy: Policy, now: datetime, *, checked: bool = False) -> Iterator[tuple[int, str]]:
+    """A sentence about each acceptance that has expired or soon will; if `checked`, that has expired or lasts too long. With its index in the file."""
     today = _today(policy, now)
     for index, acceptance in sorted(enumerate(policy.accept), key=lambda pair: pair[1].until):
-        if acceptance.until < today:
-            yield index, f"The acceptance of {acceptance.name} expired on {acceptance.until}. Remove it or renew it."
-        elif acceptance.until - today < soon:
-            yield (
-                index,
-                f"The acceptance of {acceptance.name} expires after {acceptance.until}. Renew it, or its resources get notices again.",
-            )
+        left, who = acceptance.until - today, f"The acceptance of {acceptance.name}"
+        if left < timedelta(0):
+            yield index, f"{who} expired on {acceptance.until}. Remove it or renew it."
+        elif left < SOON and not checked:
+            yield index, f"{who} expires after {acceptance.until}. Renew it, or its resources get notices again."
+        elif left > LONGEST and checked:
+            far = f"lasts until {acceptance.until}, which is more than two years ahead"
+            yield index, f"{who} {far}. Write an earlier day; you can renew it."
 
 
 def unmatched_notes(policy: Policy, cases: Iterable[Case], now: datetime) -> Iterator[str]:
@@ -82,16 +84,6 @@ def unmatched_notes(policy: Policy, cases: Iterable[Case], now: datetime) -> Ite
         matches = (acceptance.match.matches(case.resource, case.usd_per_hour) for case in accepted)
         if acceptance.until >= _today(policy, now) and all(match is False for match in matches):
             yield f"The acceptance of {acceptance.name} matched nothing in this sweep. Correct it or remove it."
-
-
-def accept_warnings(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
-    """What `policy check` says of the days: those that are over, and those too far ahead."""
-    for index, note in expiry_notes(policy, now, timedelta(0)):
-        yield ("accept", index, "until"), note
-    for index, acceptance in enumerate(policy.accept):
-        if acceptance.until - _today(policy, now) > LONGEST:
-            far = f"lasts until {acceptance.until}, which is more than two years ahead. Write an earlier day; you can renew it."
-            yield ("accept", index, "until"), f"The acceptance of {acceptance.name} {far}"
 
 
 def _today(policy: Policy, now: datetime) -> date:

@@ -16,7 +16,7 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
-from reaper.policy.accepted import Acceptance, accept_warnings
+from reaper.policy.accepted import Acceptance, expiry_notes
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
@@ -34,7 +34,9 @@ Problem = tuple[KeyPath, str]
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
     """One line per warning, each with file and line; at most MAX_PROBLEMS. Without `now`, the days of acceptances aren't checked."""
-    problems = chain(accept_warnings(policy, now) if now else (), chain.from_iterable(check(policy) for check in CHECKS))
+    notes = expiry_notes(policy, now, checked=True) if now else ()
+    days: Iterable[Problem] = ((("accept", index, "until"), note) for index, note in notes)
+    problems = chain(days, *(check(policy) for check in CHECKS))
     _, lines = parse_with_lines(text, source)
     return [
         shorten(f"{source}:{lines.line(path)}: {message}", MAX_LINE_LENGTH) for path, message in islice(problems, MAX_PROBLEMS)
