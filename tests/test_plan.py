@@ -206,7 +206,12 @@ def test_notice_is_remembered_with_its_receipt():
     assert first == Memory(warned_at=NOW, notice_receipt="r1", version=1, **claim)
     reminder = Step(name=StepName.REMIND, because="still idle")
     assert after_notice(case(), first, reminder, "r2", NOW + WEEK) == replace(
-        first, reminded_at=NOW + WEEK, notice_receipt="r2", claimed_since=NOW + WEEK - 3 * DAY, claimed_until=NOW + WEEK
+        first,
+        reminded_at=NOW + WEEK,
+        reminders=1,
+        notice_receipt="r2",
+        claimed_since=NOW + WEEK - 3 * DAY,
+        claimed_until=NOW + WEEK,
     )
     assert after_notice(case(), first, Step(name=StepName.NONE, because="told already"), "r3", NOW) is first
 

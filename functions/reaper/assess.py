@@ -32,12 +32,13 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     resource = observation.resource
     price = prices.price(resource)
     usd = price.usd_per_hour if price else None
-    rule = rules.effective_rule(policy, resource, usd, now)
+    inside = {inner.id: rules.effective_rule(policy, inner, None, now) for inner in resource.contained}
+    rule = rules.with_freezes_of(rules.effective_rule(policy, resource, usd, now), inside.values())
     verdict = judge.judge_resource(resource, observation, rule, now)
     resource = replace(resource, stop_by=rule.stop_by)
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
-    blocked = _blocked_actions(resource, kind, policy, now)
+    blocked = _blocked_actions(resource, kind, inside)
     return Case(
         resource=resource,
         rule=rule,
@@ -56,8 +57,8 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     )
 
 
-def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: datetime) -> dict[StepName, Blocked | None]:
-    """What blocks each action, including the rules of everything inside that it would affect too."""
+def _blocked_actions(resource: Resource, kind: Kind[Any], inside: Mapping[str, Rule]) -> dict[StepName, Blocked | None]:
+    """What blocks each action, including the rules of everything inside, by ID, that it would affect too."""
     if unread := resource.unread_because:
         return {action: Blocked(because=unread) for action in kind.actions}
     try:
@@ -68,9 +69,8 @@ def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: d
     if everywhere := resource.target.blocked_because:
         blocked = {action: found or Blocked(because=everywhere) for action, found in blocked.items()}
     for inner in resource.contained:
-        rule = rules.effective_rule(policy, inner, None, now)
         for action, ceiling in REQUIRED_CEILING.items():
-            inner_because = _inner_blocked_because(inner, rule, ceiling)
+            inner_because = _inner_blocked_because(inner, inside[inner.id], ceiling)
             if inner_because and action in blocked and blocked[action] is None:
                 blocked[action] = Blocked(because=inner_because)
     return blocked

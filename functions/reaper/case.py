@@ -140,7 +140,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to do now with one resource, and why. Of a hold: the action that waits (`held`), and each limit or jump over it."""
+    """What to do now with one resource, and why. `held`: the action on hold, or the notice that isn't sent, and each reason in brief."""
 
     name: StepName
     because: str

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import memory_updates
+from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Case, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
@@ -24,6 +25,7 @@ from reaper.model import NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
+from reaper.notices.escalation import send_escalations
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.monthly_mail import send_monthly_mail
 from reaper.notices.owner_notice import is_reportable
@@ -46,6 +48,7 @@ from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome, own_outcome_inside
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.planning import possible_actions
+from reaper.policy import send_window
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 from reaper.savings.record import Sweep, record_savings
 
@@ -86,7 +89,7 @@ def _conclude_run(
     parts, acted = phases
     findings = join_findings(parts, decided, acted)
     cloud_rows, own_rows = run_coverage(parts, decided, acted)
-    rows = [*context.failures, *own_rows]
+    rows = [*context.failures, *calendar_rows(context.policy), *own_rows]
     if context.outcomes_only and any(f.step.name in NOTICES for f in findings):
         findings = [left_alone(f, context.outcomes_only) if f.step.name in NOTICES else f for f in findings]
         rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))
@@ -108,6 +111,8 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
+    if may_notify and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
+        mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
     mails = replace(mails, rows=(*mails.rows, *unsent))

@@ -28,9 +28,9 @@ from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import coming, contained, dates, holding, possible_actions
+from reaper.planning import coming, contained, dates, holding, possible_actions, quiet
 from reaper.planning.holding import Limited, Planned, Swept
-from reaper.policy import owners
+from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -60,7 +60,10 @@ class DecideContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Phase:
-    """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`."""
+    """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
+
+    `opens_at`: when notices go out next; None if they go out now.
+    """
 
     run: Run
     now: datetime
@@ -68,6 +71,7 @@ class _Phase:
     ledger: Ledger | None
     leases: RunLeases | None
     failures: list[Coverage]
+    opens_at: datetime | None = None
 
     @property
     def announces(self) -> bool:
@@ -119,7 +123,8 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
 
 def _begun(run: Run, context: DecideContext) -> _Phase:
     now, ledger = context.clock(), context.ledger
-    phase = _Phase(run=run, now=now, context=context, ledger=ledger, leases=None, failures=[])
+    opens_at = send_window.opens_at(context.policy, now)
+    phase = _Phase(run=run, now=now, context=context, ledger=ledger, leases=None, failures=[], opens_at=opens_at)
     if ledger is None or not run.mode.writes:
         return phase
     leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
@@ -287,14 +292,13 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
     if leases and phase.ledger and not phase.context.notices_only:
         untold += recall_left_targets(whole.coverage, leases, phase.run.id, phase.now, failures)
     limited = _apply_limits(whole, phase)
+    planned = [replace(each, decision=_with_reminders(each, phase)) for each in limited.planned]
+    planned = quiet.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)
     return Decided(
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(
-            _with_next(_narrowed(_with_reminders(planned, phase), phase.context.agreed), planned, limited, phase)
-            for planned in limited.planned
-        ),
+        decisions=tuple(_with_next(_narrowed(each.decision, phase.context.agreed), each, limited, phase) for each in planned),
         untold=untold,
         interrupted=whole.interrupted,
         unusual=tuple(sorted(limited.unusual)),
@@ -333,7 +337,7 @@ def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
 def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
     """The decision with its reminder and weekly summary. Applied after the limits, which count what is due with or without a reminder."""
     decision, now = planned.decision, phase.now
-    if not planned.is_known or not phase.run.mode.announces:
+    if not planned.is_known or not phase.run.mode.announces or phase.opens_at:
         return decision
     if not phase.run.mode.acts:
         decision = _with_reminder_of_due(decision, planned.memory, now)
@@ -363,5 +367,6 @@ def _with_next(decision: Decision, planned: Planned, limited: Limited, phase: _P
     jumps = step.name is StepName.NONE and not limited.unusual.isdisjoint({place, holds.run_place(place)})
     is_quiet = jumps and not plan.follows_hours(case, planned.memory, now)
     is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
-    following = coming.next_action(case, planned.memory, now, step if is_kept else None, phase.context.policy.prices.shown_in)
-    return replace(decision, next=following, could=coming.possible_action(case, now))
+    currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
+    following = coming.next_action(case, planned.memory, now, step if is_kept else None, currency, notice_at)
+    return replace(decision, next=following, could=coming.possible_action(case, notice_at))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reaper.calendars.adding import add_length
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import AnnouncedAction, Memory, Result, State, StepName, Verdict
@@ -124,12 +125,12 @@ def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
     last = last_notice_at(memory)
     if last is None or memory.announced_action is None:
         return False
-    return now > max(last, memory.act_not_before or last) + notice_valid_for(case)
+    return now > valid_until(case, max(last, memory.act_not_before or last))
 
 
-def notice_valid_for(case: Case) -> timedelta:
-    """How long after its date or its last mail a notice counts."""
-    return max(MIN_VALID_FOR, 2 * case.rule.remind_every)
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
 
 
 def notice_was_for_another(case: Case, memory: Memory) -> bool:
@@ -236,7 +237,7 @@ def without_void_times(memory: Memory, now: datetime) -> Memory:
 def without_notice(memory: Memory) -> Memory:
     """The memory as if no notice had been sent."""
     return replace(
-        memory,
+        without_reminders(memory),
         warned_at=None,
         reminded_at=None,
         notice_receipt=None,
@@ -246,6 +247,11 @@ def without_notice(memory: Memory) -> Memory:
         act_not_before=None,
         enrolment_digest=None,
     )
+
+
+def without_reminders(memory: Memory) -> Memory:
+    """The memory without its series of reminders: the count for an escalation begins at zero."""
+    return replace(memory, reminders=None, escalated_at=None, escalated_to=None)
 
 
 def after_answered_notice(memory: Memory) -> Memory:

@@ -32,9 +32,12 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     is_enrolled = dates.enrolled_since(case, memory, now) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
+    # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
+    is_new = not is_enrolled and memory.reminded_at != now
     reminded = replace(
         memory,
         reminded_at=now,
+        reminders=(memory.reminders or 0) + 1 if is_new else memory.reminders,
         notice_receipt=receipt,
         notified_owner=case.owner.address,
         announced_action=announced,
@@ -55,7 +58,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
     action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
     enrols = action is not None and hours is not None and possible_actions.is_stopped_by_hours(case)
     warned = replace(
-        memory,
+        idle_period.without_reminders(memory),
         warned_at=now,
         reminded_at=None,
         notice_receipt=receipt,
@@ -217,7 +220,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
         )
     if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected_because:
         return replace(
-            memory if _notice_goes_on(case, memory, now) else idle_period.without_notice(memory),
+            idle_period.without_reminders(memory) if _notice_goes_on(case, memory, now) else idle_period.without_notice(memory),
             idle_since=None,
             last_seen_idle_at=None,
         )
@@ -228,7 +231,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. If other resources live inside, the snooze stays while a notice about them could still count: it
     answers that notice too, and their rows may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
+    counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
     stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 

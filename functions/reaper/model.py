@@ -259,7 +259,8 @@ class Memory:
     `idle_since` is the start of the current idle period, `last_seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
     moment, it is still the same period. `notice_receipt` is the last notice's, `notified_owner` its recipient, and `notified_fingerprint` the
     resource's `fingerprint` then. `announced_action` is the action in the last warning, `act_not_before` the earliest time for it.
-    `enrolment_digest` is the digest of what an enrolment notice named. `claimed_since` and `claimed_until`: the time that the
+    `reminders`: how many reminders of idleness a channel has accepted since the last warning, `escalated_at` when they were first escalated, and
+    `escalated_to` to which addressees, with blanks between them. `enrolment_digest` is the digest of what an enrolment notice named. `claimed_since` and `claimed_until`: the time that the
     last notice of idleness called idle, whether it still counts or not, and `claimed_to` its recipient. `wrong_hour`: an hour of use that
     proved such a notice wrong, until `wrong_notice_to` has a message about the notice of `wrong_notice_at`. `snoozed_at` is when the
     owner snoozed it. `disowned_by`: the address whose owner said, at `disowned_at`, that it isn't theirs.
@@ -280,6 +281,9 @@ class Memory:
     notified_owner: str | None = None
     notified_fingerprint: str | None = None
     reminded_at: datetime | None = None
+    reminders: int | None = None
+    escalated_at: datetime | None = None
+    escalated_to: str | None = None
     announced_action: AnnouncedAction | None = None
     act_not_before: datetime | None = None
     enrolment_digest: str | None = None

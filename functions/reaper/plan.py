@@ -55,7 +55,11 @@ def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> St
         return _no_step(because)
     if acting and follows_hours(case, memory, now):
         return _hours_step(case, memory, now)
-    return (_due_step(case, memory, now) if acting else None) or _notice_step(case, memory, now, acting)
+    step = _due_step(case, memory, now) if acting else None
+    if step and step.because != reasons.frozen_because(case.rule, now):
+        return step
+    notice = _notice_step(case, memory, now, acting)
+    return notice if step is None or notice.name is not StepName.NONE else step
 
 
 def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) -> str | None:
@@ -135,13 +139,17 @@ def _forced_notice_step(case: Case, memory: Memory, now: datetime) -> Step | Non
 
 
 def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
-    """The action that is due, or why it waits for office hours; None if a notice has to come first or the time hasn't come."""
+    """The action that is due, or why it waits for office hours or a freeze; None if a notice has to come first or the time hasn't come."""
     action, due = strongest_action(case, now), action_due_at(case, memory, now)
     if action is None or due is None:
         return None
     if because := reasons.left_running_because(case, now):
         return _no_step(because)
-    return Step(name=action, because=reasons.due_because(case, memory, action, now)) if due <= now else None
+    if due > now:
+        return None
+    if because := reasons.frozen_because(case.rule, now):
+        return _no_step(because)
+    return Step(name=action, because=reasons.due_because(case, memory, action, now))
 
 
 def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:

@@ -129,6 +129,10 @@ def open_run(
 
     if agreed and agreed.policy_sha256 != source.sha256:
         raise SettingsError(f"the plan was made under a different policy than {source.name}; run reaper plan again")
+    if source.policy.calendars:
+        from reaper.calendars.resolve import with_calendars
+
+        source = replace(source, policy=with_calendars(source.policy, source.where, clock()))
     setup, conclude = begin_run(settings, source, clock, progress, deadline)
     archive = open_archive(settings)
     clouds = [cloud for cloud in CLOUDS if any(_is_chosen(kind.name, settings) for kind in kinds(cloud))]
@@ -165,7 +169,11 @@ def begin_run(
 
 
 def new_run(settings: Settings, source: PolicySource, clock: Callable[[], datetime], run_id: str | None = None) -> Run:
-    """A run that begins now, under that policy."""
+    """A run that begins now, under that policy. Raises PolicyError if the policy accepts something for too long."""
+    if source.policy.accept:
+        from reaper.policy.accepted import require_near_ends
+
+        require_near_ends(source, clock())
     return Run(
         id=run_id or uuid.uuid4().hex[:12],
         started_at=clock(),
@@ -353,7 +361,8 @@ def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> lis
 
 
 def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, policy: str | None) -> OpenActContext:
-    """Opens the context of acting on one target. The policy is read again for each: a person may have changed it since the run began."""
+    """Opens the context of acting on one target. The policy and its freezes are read again for each: a person may have changed them meanwhile."""
+    from reaper.calendars.resolve import with_fresh_freezes
     from reaper.policy.file import load_policy
 
     by_id = {(account.cloud, account.id): account for account in accounts}
@@ -364,7 +373,8 @@ def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, 
 
     def open_act(target: Target, leases: RunLeases) -> ActContext:
         current = load_policy(policy)
+        fresh = replace(setup, policy=with_fresh_freezes(setup.policy, policy, setup.clock()))
         session = session_of(target, *open_once(target.cloud, target.account))
-        return act_context(setup, session, leases, archive, current.sha256)
+        return act_context(fresh, session, leases, archive, current.sha256)
 
     return open_act

@@ -53,6 +53,8 @@ LICENCES = {
     "cryptography": "Apache-2.0 OR BSD-3-Clause",
     "frozenlist": "Apache-2.0",
     "furl": "Unlicense",
+    "holidays": "MIT",
+    "icalendar": "BSD-2-Clause",
     "idna": "BSD-3-Clause",
     "isodate": "BSD-3-Clause",
     "jinja2": "BSD-3-Clause",

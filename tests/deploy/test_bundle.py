@@ -18,9 +18,9 @@ from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
-from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws import reply, scaled
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.fault import Fault, denied, on
 from reaper_sandbox.aws.fleet import SEEDING
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
@@ -192,6 +192,51 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
         invocation = runtime.invoke({})
     assert invocation.error is None, invocation.error
     assert {f["rule"] for f in invocation.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
+
+
+def test_calendars_are_read_with_the_libraries_in_the_bundle(bundle, libraries, server, fleet, allowed, environ):
+    file = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;TZID=W. Europe Standard Time:20200101T000000\nDURATION:P1D\nRRULE:FREQ=YEARLY\nEND:VEVENT\nEND:VCALENDAR"
+    known = "{germany: {country: DE, subdiv: BY, tz: Europe/Berlin}, company: {ics: /dev/stdin, tz: Europe/Berlin}, gone: {ics: /nowhere.ics}}"
+    settings = environ | {"REAPER_POLICY": f"version: 1\ncalendars: {known}\n", "PYTHONTZPATH": "", "LANG": "de_DE.UTF-8"}
+    code = (
+        "from datetime import *; from reaper.policy.file import *; from reaper.calendars.resolve import *; "
+        "read = with_calendars(load_policy(os.environ['REAPER_POLICY']).policy, None, datetime.now(UTC)).resolved; "
+        "print(*[f'{len(each.days)} {each.unreadable_because}' for each in read.values()], sep='\\n')"
+    )
+    command = [python(sam.RUNTIME), "-c", f"import os; {code}"]
+    completed = subprocess.run(
+        command, env=settings | {"PYTHONPATH": str(bundle)}, input=file, capture_output=True, text=True, timeout=120, check=True
+    )
+    germany, company, gone = completed.stdout.splitlines()
+    assert int(germany.removesuffix(" None")) > 24
+    assert company in {"3 None", "4 None"}
+    assert "can't be read" in gone
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", settings) as runtime:
+        invocation = runtime.invoke({})
+    assert [row["error"] for row in invocation.answer["coverage"] if row["kind"] == "calendars" and "gone" in row["error"]]
+
+
+CALENDARS = ["arn:aws:s3:::calendars/company.ics", "arn:aws:ssm:us-east-1:123456789012:document/year-end"]
+
+
+def test_calendars_are_read_with_exactly_what_the_template_grants(bundle, libraries, server, fleet, allowed, environ):
+    file = "BEGIN:VCALENDAR\nX-CALENDAR-TYPE:DEFAULT_OPEN\nBEGIN:VEVENT\nDTSTART:20200101T000000Z\nDURATION:PT1H\nRRULE:FREQ=YEARLY\nEND:VEVENT\nEND:VCALENDAR"
+    server.rules.clear()
+    s3 = boto3.client("s3", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x")
+    s3.create_bucket(Bucket="calendars")
+    s3.put_object(Bucket="calendars", Key="company.ics", Body=file.encode())
+    known = NAMES | {"Calendars": CALENDARS, "HasCalendars": "true"}
+    rights = policies.Policies(policies.of_template(translate(sam.ROOT / "template.yaml"), known, only=AUDIT))
+    server.rules.append(wire.guard(server, rights))
+    for operation, data in {"GetDocument": {"Content": file}, "GetCalendarState": {"State": "OPEN"}}.items():
+        server.rules.append(on(operation, Fault(answer=lambda call, data=data: reply.result(call, data))))
+    calendars = "{company: {ics: s3://calendars/company.ics}, changes: {change_calendar: year-end}}"
+    settings = environ | {"REAPER_POLICY": f"version: 1\ncalendars: {calendars}\n"}
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.functions.sweep.handler", settings) as runtime:
+        invocation = runtime.invoke({})
+    assert rights.denied == []
+    assert [row for row in invocation.answer["coverage"] if row["kind"] == "calendars"] == []
+    assert not {"s3:GetObject", "ssm:GetDocument", "ssm:GetCalendarState"} & set(rights.unused())
 
 
 STORE_TWICE = """

@@ -109,6 +109,10 @@ def _read(call: Call) -> str:
             return f"arn:aws:organizations::{call.account}:ou/o-sandbox1234/{parameters['ParentId']}"
         case "ssm:GetParameter":
             return f"arn:aws:ssm:{call.region}:{call.account}:parameter{parameters['Name']}"
+        case "ssm:GetDocument":
+            return f"arn:aws:ssm:{call.region}:{call.account}:document/{parameters['Name']}"
+        case "ssm:GetCalendarState":
+            return f"arn:aws:ssm:{call.region}:{call.account}:document/{parameters['CalendarNames'][0]}"
     return "*"
 
 
@@ -174,7 +178,7 @@ def _ours(arn: str) -> bool:
 
 
 def _encrypted(action: str, arn: str) -> tuple[str, ...]:
-    """https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html, .../AmazonS3/latest/userguide/UsingKMSEncryption.html"""
+    """A bucket that isn't the stack's has no key here. https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html, .../AmazonS3/latest/userguide/UsingKMSEncryption.html"""
     arns: dict[str, tuple[str, ...]] = {
         "dynamodb": ("kms:Decrypt",),
         "secretsmanager": ("kms:Decrypt",),
@@ -182,4 +186,6 @@ def _encrypted(action: str, arn: str) -> tuple[str, ...]:
         "s3:GetObject": ("kms:Decrypt",),
         "sns": ("kms:Decrypt", "kms:GenerateDataKey"),
     }
+    if arn.startswith("arn:aws:s3:") and not arn.startswith(f"arn:aws:s3:::{NAMES['ReportBucket']}"):
+        return ()
     return arns.get(action, arns.get(action.partition(":")[0], ()))

@@ -184,6 +184,30 @@ def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
+@pytest.mark.parametrize(
+    ("began", "status"),
+    [
+        pytest.param([1, 25, 49], CheckStatus.FIX, id="always before the hours"),
+        pytest.param([1, 25, 48], CheckStatus.OK, id="one of them within the hours"),
+        pytest.param([1, 25, 8 * 24], CheckStatus.FIX, id="the one within them is too old"),
+        pytest.param([1], CheckStatus.UNKNOWN, id="no hours have passed since the first sweep"),
+        pytest.param([], CheckStatus.UNKNOWN, id="no sweep is known"),
+    ],
+)
+def test_a_sweep_must_begin_while_notices_are_sent(began: list[int], status: CheckStatus, tmp_path: Path):
+    address = f"sqlite://{tmp_path}/ledger.db"
+    for hours in began:
+        row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - hours * HOUR, seen=1, idle=0)
+        opening.open_ledger(address, {}).record_statistics(row)
+    sends = "version: 1\nnotices: {send: 'mon-sun 10:00-11:00'}\n"
+    known = opened(policy=sends)
+    known.sessions = {"aws": [TargetOnly()]}
+    check = only(policies.examine_sending(context(settings={"ledger": address}), known))
+    assert (check.check, check.status) == ("notices", status)
+    assert "notices are sent mon-sun 10:00-11:00 UTC" in check.because
+    assert list(policies.examine_sending(context(settings={"ledger": address}), opened())) == []
+
+
 def test_with_neither_it_is_unknown():
     assert only(policies.examine_schedule(context(), Opened())).status is CheckStatus.UNKNOWN
 
@@ -212,7 +236,29 @@ def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
     assert only(stores.examine_pause(asked)).status is CheckStatus.OK
 
 
-def test_an_acceptance_that_is_over_counts_as_a_warning():
-    policy = "version: 1\naccept: [{match: {name: demo}, until: 2020-01-31, reason: a demo, by: Lee}]\n"
-    check = only(policies.open_policy(context(settings={"policy": policy}), Opened()))
-    assert (check.status, "0 rules, 1 warning: `reaper policy check` shows them" in check.because) == (CheckStatus.OK, True)
+def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text(
+        "version: 1\ncalendars:\n  year-end: {dates: [2099-12-24/2099-12-26]}\n  soon: {dates: ["
+        f"{NOW + 30 * DAY:%Y-%m-%d}]}}\n  company: {{ics: company.ics}}\n"
+    )
+    opened = Opened()
+    asked = context(settings={"policy": str(tmp_path / "policy.yaml")})
+    assert [check.check for check in policies.open_policy(asked, opened)] == ["policy"]
+    far, soon, company = policies.examine_calendars(asked, opened)
+    assert (far.check, far.status) == ("calendar.year-end", CheckStatus.FIX)
+    assert "has no entry from 400 days ago to two years ahead" in far.because
+    assert (soon.status, soon.because) == (CheckStatus.OK, f"its next entries: {NOW + 30 * DAY:%Y-%m-%d} (UTC)")
+    assert (company.check, company.status) == ("calendar.company", CheckStatus.FIX)
+    assert company.fix.startswith("Correct it: `reaper policy check` reads it again.")
+
+
+def test_an_acceptance_that_is_over_or_without_end_is_to_fix():
+    entry = "{{match: {{name: demo}}, until: {}, reason: a demo, by: Lee}}"
+    policy = f"version: 1\naccept: [{entry.format('2020-01-31')}, {entry.format('2020-02-01')}]\n"
+    valid, over = policies.open_policy(context(settings={"policy": policy}), Opened())
+    assert (valid.status, "0 rules, 2 warnings: `reaper policy check` shows them" in valid.because) == (CheckStatus.OK, True)
+    expired = "The acceptance of name demo by Lee expired on 2020-01-31. Remove it or renew it. 1 more is over."
+    assert (over.check, over.status, over.because) == ("policy.accept", CheckStatus.FIX, expired)
+    endless = f"version: 1\naccept: [{entry.format('9999-12-31')}]\n"
+    refused = only(policies.open_policy(context(settings={"policy": endless}), Opened()))
+    assert (refused.status, "is more than two years ahead" in refused.because) == (CheckStatus.FIX, True)

@@ -386,7 +386,7 @@ CONTRACT = {
                     "state": {"enum": ["active", "idle", "young", "exempt", "unknown"]},
                     "confidence": {"enum": ["proven", "likely", None]},
                     "owner": {"required": ["address", "source", "claimed"]},
-                    "rule_detail": {"required": ["action", "idle_after", "grace", "hours"]},
+                    "rule_detail": {"required": ["action", "idle_after", "grace", "freezes", "waits_because", "hours"]},
                     "memory": {"type": ["object", "null"], "required": ["idle_since", "warned_at", "snoozed_until"]},
                     "usd_per_hour": {"type": ["number", "null"]},
                     "evidence": {

@@ -18,6 +18,7 @@ from on_azure import tokens
 from on_azure.conftest import DAY, NOW
 from reaper.azure.clients import new_credential
 from reaper.azure.stores import texts
+from reaper.calendars.resolve import resolve_calendars
 from reaper.errors import CloudError, PolicyError, Reason, SettingsError
 from reaper.policy import file
 from reaper_sandbox.azure import identity
@@ -53,7 +54,7 @@ def test_a_report_is_stored_by_day_and_read_from_its_address(account: str):
 
 
 def test_a_missing_blob_or_container_is_reported_in_azures_words(account: str):
-    with pytest.raises(SettingsError, match=r"policy https:.*can't be read: The specified blob does not exist"):
+    with pytest.raises(SettingsError, match=r"https:.*can't be read: The specified blob does not exist"):
         texts.read_bytes(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report can't be stored: The specified container does not exist"
@@ -86,6 +87,25 @@ def test_an_error_about_a_policy_hides_its_signature(account: str, text: bytes):
     with pytest.raises(PolicyError, match=r"^https://127.0.0.1:\d+/devstoreaccount1/reports/policy.yaml:1: ") as caught:
         file.load_policy(f"{account}/reports/policy.yaml?{signature}")
     assert "sig=" not in str(caught.value)
+
+
+def test_a_calendar_in_a_blob_is_read_and_its_signature_never_said(account: str, caplog: pytest.LogCaptureFixture):
+    event = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20261224\nEND:VEVENT\nEND:VCALENDAR\n"
+    with BlobServiceClient(account, credential=new_credential()) as service:
+        service.get_blob_client("reports", "company.ics").upload_blob(event)
+        service.get_blob_client("reports", "login.ics").upload_blob(b"<html>Sign in</html>")
+    urls = {name: f"{account}/reports/{name}.ics" for name in ("company", "login", "gone")}
+    signature = generate_blob_sas(
+        azurite.ACCOUNT, "reports", "login.ics", account_key=azurite.KEY, permission="r", expiry=datetime.now(UTC) + DAY
+    )
+    specs = ", ".join(f'{name}: {{ics: "{url}{"" if name == "company" else f"?{signature}"}"}}' for name, url in urls.items())
+    policy = file.load_policy(f"version: 1\ncalendars: {{{specs}}}\n").policy
+    with caplog.at_level("INFO"):
+        read = resolve_calendars(policy, None, NOW)
+    assert [day.isoformat() for day in read["company"].days] == ["2026-12-24"]
+    assert read["login"].unreadable_because == f"{urls['login']}: it isn't an iCalendar file: it is a web page"
+    assert str(read["gone"].unreadable_because).startswith(f"iCalendar file {urls['gone']}: can't be read: ")
+    assert signature.rpartition("sig=")[2] not in f"{read}{caplog.text}"
 
 
 def test_the_first_report_of_a_run_stays(account: str):

@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.builders import resource
+from fakes.builders import DAY, resource
+from fakes.fake_deployment import FakeDeployment
 from reaper import registry
 from reaper.errors import PolicyError
-from reaper.model import Rule
+from reaper.model import Mode, Rule
 from reaper.policy.accepted import expiry_notes
+from reaper.policy.file import PolicySource
 from reaper.policy.lint import lint_policy
 from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, idle_after_range
 from reaper.policy.schema import Policy
+from reaper.run import new_run
+from reaper.settings import Settings
 
 NOW = datetime(2027, 1, 20, 12, tzinfo=UTC)
 SAID = "accepted until 2027-01-31 by Lee: the demo"
@@ -164,13 +168,6 @@ def test_an_accept_without_entries_accepts_nothing():
             id="expired",
         ),
         pytest.param(
-            entry("{name: demo-*}", "9999-12-31"),
-            "p.yaml:3: The acceptance of name demo-* by Lee lasts until 9999-12-31, which is more than two years ahead. "
-            "Write an earlier day; you can renew it.",
-            id="more than two years",
-        ),
-        pytest.param(entry("{name: a}", "2029-02-01"), "Write an earlier day; you can renew it.", id="a little more"),
-        pytest.param(
             entry("{cloud: azure, kind: sagemaker-*}"),
             "p.yaml:3: acceptance 'cloud azure, kind sagemaker-* by Lee' never matches: its kinds are not in cloud azure",
             id="it contradicts itself",
@@ -194,3 +191,34 @@ def test_the_end_is_said_two_weeks_before(days: int, said: str):
     until = (NOW + timedelta(days=days)).date().isoformat()
     notes = [note for _, note in expiry_notes(parse(entry("{name: churn}", until)), NOW)]
     assert [said in note for note in notes] == ([True] if said else [])
+
+
+def source(until: str) -> PolicySource:
+    text = f"version: 1\naccept:\n  - {entry('{name: demo-*}', until)}\n"
+    return PolicySource(name="p.yaml", text=text, policy=parse_policy(text, "p.yaml", registry.kind_names()))
+
+
+@pytest.mark.parametrize("until", ["2029-01-22", "9999-12-31"])
+def test_no_run_begins_while_something_is_accepted_for_too_long(until: str):
+    new_run(Settings(mode=Mode.NOTIFY), source("2029-01-21"), lambda: NOW)
+    with pytest.raises(PolicyError) as error:
+        new_run(Settings(mode=Mode.NOTIFY), source(until), lambda: NOW)
+    why = "is more than two years ahead; write 2029-01-21 or an earlier day, and renew it then"
+    assert str(error.value) == f"p.yaml:3: accept[0].until: {until} {why}"
+
+
+@pytest.mark.parametrize(
+    ("match", "is_said"),
+    [
+        pytest.param("{name: gone}", True, id="anywhere"),
+        pytest.param("{cloud: azure, name: gone}", False, id="another deployment sweeps Azure"),
+        pytest.param("{kind: sagemaker-notebook}", False, id="a kind that was not swept"),
+        pytest.param('{account: ["210987654321"]}', False, id="another account"),
+        pytest.param("{region: eu-west-1}", False, id="another region"),
+        pytest.param('{account: ["123456789012"], region: us-*, name: gone}', True, id="where the sweep was"),
+    ],
+)
+def test_only_what_the_sweep_was_about_can_match_nothing(match: str, is_said: bool):
+    deployment = FakeDeployment(policy=parse(entry(match, "2027-12-31"), more=""), now=NOW)
+    deployment.cloud.add("churn", created=NOW - 60 * DAY)
+    assert bool(deployment.sweep().run.acceptances) is is_said

@@ -173,3 +173,13 @@ def test_the_coming_stop_precedes_the_reminder():
     explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP), next=coming), memory)
     assert "next      stop on or after 2026-11-24T10:17:00Z, saves $1.00 an hour\n" in explanation
     assert explanation.index("stop on or after 2026-11-24T10:17:00Z") < explanation.index("next reminder around")
+
+
+def test_reminders_and_their_escalation_are_explained():
+    memory = Memory(
+        warned_at=NOW - 14 * DAY, reminded_at=NOW, reminders=2, escalated_at=NOW, escalated_to="admins lee@example.com"
+    )
+    explanation = explained(finding(), memory)
+    assert "memory    reminded 2026-11-21T10:17:00Z\n" in explanation
+    assert "memory    reminders since the notice: 2\n" in explanation
+    assert "memory    escalated 2026-11-21T10:17:00Z to admins lee@example.com\n" in explanation

@@ -73,8 +73,10 @@ def test_the_rule_is_written_as_in_a_policy():
         "action": "delete",
         "idle_after": "36h",
         "grace": "3d",
+        "freezes": [],
+        "waits_because": None,
+        "hours": {"on": "mon-fri 07:00-21:00", "tz": "Europe/Berlin", "start": "all", "force": True, "except": []},
         "then": None,
-        "hours": {"on": "mon-fri 07:00-21:00", "tz": "Europe/Berlin", "start": "all", "force": True},
     }
     followed = written(finding(rule=rule(delete_after=10 * DAY)))["rule_detail"]
     assert followed["then"] == {"action": "delete", "after": "10d"}
@@ -82,6 +84,8 @@ def test_the_rule_is_written_as_in_a_policy():
         "action": "stop",
         "idle_after": "30m",
         "grace": "3d",
+        "freezes": [],
+        "waits_because": None,
         "then": None,
         "hours": None,
     }

@@ -25,7 +25,7 @@ from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import holds, intents
 from reaper.planning import contained, holding, possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.planning.reasons import PARTICIPLES
+from reaper.planning.reasons import PARTICIPLES, frozen_because
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 
@@ -97,6 +97,8 @@ def _require_same_step(action: StepName, case: Case, memories: Mapping[str, Memo
 
 
 def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
+    if action in ENDING_ACTIONS and (frozen := frozen_because(case.rule, now)):
+        return frozen
     if case.verdict.state is not State.IDLE and action is not StepName.START:
         return f"it is {case.verdict.state} now: {case.verdict.because}"
     if blocked := case.blocked.get(action):

@@ -74,7 +74,9 @@ def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> 
         "channels": partial(channels.examine_channels, context, opened),
         "links": partial(channels.examine_links, context),
         "schedule": partial(policies.examine_schedule, context, opened),
+        "notices": partial(policies.examine_sending, context, opened),
         "cost": partial(policies.examine_cost, context, opened),
+        "calendars": partial(policies.examine_calendars, context, opened),
         "policy.rules": partial(policies.examine_rules, context, opened),
         "owners": partial(policies.examine_owners, context, opened),
     }

@@ -14,19 +14,26 @@ from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import STORE_ADVICE
 from reaper.duration import format_duration
-from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError
+from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError, named_permission
 from reaper.ledger import opening
 from reaper.model import State
+from reaper.policy import office_hours, send_window
 from reaper.policy.file import load_policy
 from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
 POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
+CALENDAR_ADVICE = (
+    "Correct it: `reaper policy check` reads it again. Until then its freezes hold, and its days off are working days."
+)
+ACCEPT_ADVICE = "Take it out of `accept` in the policy, or write a later day in its `until`."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
 REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
 RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
+SENDING_ADVICE = "Sweep within these hours, or change notices.send in the policy."
+SENDING_UNKNOWN = "Set REAPER_LEDGER to the deployment's, or ask again after a few days of sweeps."
 MAX_DAYS = 8
 """Days to look back for a report."""
 MAX_REPORTS = 6
@@ -40,11 +47,12 @@ MAX_PLACES = 20
 
 def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """Read and validate the policy, for this subject and others."""
-    from reaper.policy import lint
+    from reaper.policy import accepted, lint
 
     where = context.settings.policy
     try:
         opened.policy = source = load_policy(where)
+        accepted.require_near_ends(source, context.clock())
     except PolicyError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE)
@@ -55,6 +63,28 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
     hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
+    if over := [note for _, note in accepted.expiry_notes(source.policy, context.clock(), timedelta())]:
+        more_over = f" {len(over) - 1} more {'is' if len(over) == 2 else 'are'} over." if over[1:] else ""
+        yield to_fix("policy.accept", f"{over[0]}{more_over}", ACCEPT_ADVICE)
+
+
+def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Each calendar of the policy: its next entries, or why it can't be relied on."""
+    if not opened.policy or not opened.policy.policy.calendars:
+        return
+    from reaper.calendars import entries, resolve
+
+    now, source = context.clock(), opened.policy
+    policy = resolve.with_calendars(source.policy, source.where, now)
+    problems = resolve.unreadable_texts(policy)
+    for name, calendar in policy.resolved.items():
+        check, spec = f"calendar.{name}", policy.calendars[name]
+        if because := problems.get(name):
+            address = (spec.ics or spec.change_calendar or "").partition("?")[0]
+            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE)
+            yield to_fix(check, because, advice, named_permission(because))
+        else:
+            yield ok(check, f"its next entries: {entries.next_entries(calendar, now)}")
 
 
 def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -147,6 +177,21 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         yield ok("schedule", said)
 
 
+def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+    """Whether any sweep of the last week began while notices are sent, by the ledger's statistics. Otherwise no owner gets a notice."""
+    hours, now = send_window.send_hours(opened.policy.policy) if opened.policy else None, context.clock()
+    if hours is None:
+        return
+    began = [started for started in _statistics(context, opened, 24 * 7) if started > now - timedelta(days=7)]
+    sent = f"notices are sent {office_hours.hours_text(hours)} {hours.tz}"
+    if any(office_hours.is_open(hours, started) for started in began):
+        yield ok("notices", f"{sent}, and a sweep of the last week began then")
+    elif began and (opens := office_hours.next_open(hours, min(began))) and opens < max(began):
+        yield to_fix("notices", f"{sent}, and no sweep of the last week began then, so no owner gets a notice", SENDING_ADVICE)
+    else:
+        yield unknown("notices", f"{sent}, and the ledger doesn't say whether a sweep begins then", SENDING_UNKNOWN)
+
+
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
     if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
@@ -169,17 +214,21 @@ def _sweep_advice(context: DoctorContext) -> str:
 
 def _last_statistics(context: DoctorContext, opened: Opened) -> datetime | None:
     """When the last sweep began that recorded statistics; None if that isn't known."""
+    return max(_statistics(context, opened, 1), default=None)
+
+
+def _statistics(context: DoctorContext, opened: Opened, limit: int) -> list[datetime]:
+    """When the last `limit` sweeps of each place and kind began that recorded statistics."""
     if not context.settings.ledger:
-        return None
+        return []
     sessions = [session for some in opened.sessions.values() for session in some][:MAX_PLACES]
     try:
         ledger = opening.open_ledger(context.settings.ledger, context.environ, read_only=True)
-        rows = [
-            row
+        return [
+            row.started
             for session in sessions
             for kind in context.kinds_of(session.target.cloud)
-            for row in ledger.statistics(session.target, kind.name, 1)
+            for row in ledger.statistics(session.target, kind.name, limit)
         ]
     except ReaperError:
-        return None  # `stores` says so
-    return max((row.started for row in rows), default=None)
+        return []  # `stores` says so

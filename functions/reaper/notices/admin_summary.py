@@ -16,8 +16,9 @@ from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.chat_card import admin_card
+from reaper.notices.cost_breakdown import cost_breakdown
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, has_cost, kind_title, lasting_saving, notice_item, rate_text, wasted_text, with_settings
+from reaper.notices.item import Item, has_cost, lasting_saving, notice_item, rate_text, wasted_text, with_settings
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
@@ -29,8 +30,6 @@ from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
-MAX_GROUPS = 6
-"""Teams, owners and kinds with a line of their own."""
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
@@ -55,23 +54,26 @@ NOTHING_ON_HOLD = OnHold()
 
 
 def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
-    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each jump of an idle share, each
-    "not mine", each exceeded budget, each acceptance that ends, and what is missing from the coverage.
+    """The topics that must never be mistaken for known ones: the stop switch, each hold over a resource, each freeze, each jump of an idle
+    share, each "not mine", each exceeded budget, each acceptance that ends, and what is missing from the coverage.
     """
+    frozen = {f"frozen:{because.partition(': ')[0]}" for because in summary.frozen_lines(report)}
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
     ending = {f"accept:{note}" for note, ends in report.run.acceptances.items() if ends}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *jumped, *disowned, *over, *ending})
+    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over, *ending})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     """Everything this report has to say, by key. Pass it to the next summary as `known_topics`, and only later topics are new."""
     unknown = {f"unknown:{f.case.resource.id}" for f in report.unknown}
     due = {f"due:{f.case.resource.id}" for f in report.findings if _waits_for_person(f, report) and _is_unusual(f)}
-    return frozenset({*urgent_topics(report, on_hold), *unknown, *due, *(f.case.resource.id for f in report.idle)})
+    return frozenset(
+        {*urgent_topics(report, on_hold), *unknown, *due, *_escalated(report), *(f.case.resource.id for f in report.idle)}
+    )
 
 
 def _hold_topics(report: Report, on_hold_since: OnHoldSince) -> set[str]:
@@ -123,6 +125,7 @@ def compose_summary(
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
+    escalated = [f for topic, f in _escalated(report).items() if topic not in told]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
         "would": () if mode.writes else actions.planned,
@@ -135,6 +138,7 @@ def compose_summary(
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
     }
     holds = summary.holds_of(actions.on_hold)
+    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
     coming = coming_actions(report.findings)
     own_failures = list(map(summary.failure_text, report.own_failures))
     failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
@@ -160,6 +164,7 @@ def compose_summary(
         coming=coming,
         comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
+        frozen=frozen,
         breakdown=cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
@@ -176,6 +181,7 @@ def compose_summary(
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
         over_budget=over_budget,
+        escalated=[(notice_item(f, context, for_admins=True), f.memory) for f in escalated],
         accepted=accepted,
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
@@ -266,6 +272,12 @@ def _disowned_topic(finding: Finding) -> str:
     return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
 
 
+def _escalated(report: Report) -> Mapping[str, Finding]:
+    """What was escalated, by topic."""
+    remembered = [(f, f.memory.escalated_at) for f in report.findings if f.memory]
+    return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
+
+
 def budget_mark(name: str) -> str:
     """A budget's name as a key of the ledger."""
     return sha256(name.encode()).hexdigest()[:16]
@@ -294,6 +306,7 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     due = len(actions.planned) if mode.announces and not mode.acts else 0
     saved = _saved_text(actions, context, brief=brief)
     first = ["stop switch on"] if report.run.pause else []
+    first += ["a calendar can't be read"] if any(f.case.rule.waits_because for f in report.findings) else []
     first += [f"{count_noun(len(actions.on_hold), 'action')} on hold"] if actions.on_hold else []
     first += [f"idle share jumped in {count_noun(jumps, 'place')}"] if jumps else []
     first += [saved or idle_text(report, context, brief=brief)]
@@ -317,7 +330,8 @@ def _idle_sentences(report: Report, actions: Actions, context: NoticeContext) ->
     money, wasted = money_of(report.idle), wasted_text(report.idle, context)
     cost = [idle_text(report, context)] if report.idle and _saved_text(actions, context) else []
     some = [f"The price of {money.unpriced} of them is unknown"] if money.unpriced and has_cost(money) else []
-    return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some])
+    unsent = [with_local_times(line, context.owners.tz) for line in summary.unsent_notices(report)]
+    return " ".join(f"{each}." for each in [*cost, *([wasted] if wasted else []), *some, *unsent])
 
 
 def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) -> str:
@@ -334,56 +348,3 @@ def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) ->
 
 def _count_text(findings: Sequence[Finding], brief: bool) -> str:
     return str(len(findings)) if brief else count_noun(len(findings), "action")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCost:
-    """What one team, owner or kind has idle.
-
-    `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
-    it also has others.
-    """
-
-    name: str
-    count: int
-    unpriced: int
-    rate: str
-    percent: int
-    others: int = 0
-    mixed: str = ""
-
-
-def cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
-    idle, keys = report.idle, report.run.report_tags
-    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
-    groups = {
-        **teams,
-        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
-        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
-    }
-    return {heading: [_group_cost(g, same, context, mixed=heading in teams) for g in same] for heading, same in groups.items()}
-
-
-def _idle_part(findings: Sequence[Finding], context: NoticeContext) -> str:
-    idle = summary.idle_money(findings)
-    return f"{count_noun(len(findings), 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
-
-
-def _group_cost(
-    group: summary.CostGroup, groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool
-) -> GroupCost:
-    """Resources without a price count, but not as money."""
-    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
-    money, name = group.money, f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)"
-    has_bar = top and money.unpriced < money.count
-    return GroupCost(
-        name=name,
-        count=money.count,
-        unpriced=money.unpriced if has_cost(money) else 0,
-        rate=rate_text(money, context),
-        percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
-        others=group.others,
-        mixed=_idle_part(group.findings, context) if mixed else "",
-    )

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
+from reaper.calendars.adding import add_length
 from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
+from reaper.notices import calendar_words
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
@@ -100,12 +102,16 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     if when is None:
         return _no_action_sentence(finding, mode)
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
-    time = f"on or after {format_time(when, context.time_zone(finding))}" if when > now else "at any time"
+    rule, zone = finding.case.rule, context.time_zone(finding)
+    time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
+    is_grace = finding.step.name is StepName.WARN and dates.notice_length(finding.case, action) == rule.grace
+    leaves = f" That leaves {reasons.grace_words(rule)}." if rule.business_days and is_grace else ""
     stored = f" {STORED}" if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
     later = _later_sentences(finding, max(when, now), context) if action is StepName.STOP else ""
-    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}{later}"
+    frozen = calendar_words.freeze_sentence(rule, now, when, zone)
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{frozen}{stored}{saving}{later}"
 
 
 def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeContext) -> str:
@@ -113,19 +119,21 @@ def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeCont
     case = finding.case
     if not possible_actions.may_be_followed(case) or case.blocked[StepName.DELETE]:
         return ""
-    at = format_time(dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding))
+    at, zone = dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding)
+    frozen = "" if case.rule.waits_because else calendar_words.freeze_sentence(case.rule, stopped_at, at, zone)
     deleted = f"{will_or_may(context.mode)} {participle(finding, StepName.DELETE)}"
-    return f" If it is still idle after that, it {deleted}, not before {at}. {STORED}"
+    return f" If it is still idle after that, it {deleted}, not before {format_time(at, zone)}.{frozen} {STORED}"
 
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
-    """The earliest time at which the policy allows an action; None if it never does automatically."""
+    """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
     case, memory, now = finding.case, context.memory(finding), context.now
     action = possible_actions.strongest_action(case, now)
     if not context.mode.announces or finding.is_action or action is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or dates.earliest_action_at(case, memory.warned_at, action), now)
+        promised = max(memory.act_not_before or memory.warned_at, dates.earliest_action_at(case, memory.warned_at, action))
+        return add_length(max(promised, now), timedelta(), case.rule.freezes)
     return dates.earliest_action_at(case, now, action)
 
 
@@ -220,7 +228,7 @@ def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], 
         brief=f"{will} {ANY_PARTICIPLE}",
         first=max(context.now, when),
         tz=context.time_zone(first),
-        past=when <= context.now,
+        past=when <= context.now and not first.case.rule.waits_because,
     )
 
 
@@ -237,8 +245,9 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
     following = _following_action(finding, context.mode)
     if following is None:
         return f"{done}{part}"
-    when = format_time(dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding))
-    comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {when} {UNLESS}."
+    at, zone = dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding)
+    frozen = calendar_words.freeze_sentence(finding.case.rule, context.now, at, zone)
+    comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
     return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
@@ -265,12 +274,15 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
-    named = f"{text} ({hours.tz})"
+    named = f"{text} ({hours.tz}{calendar_words.hours_exception(hours)})"
+    begins = dates.earliest_action_at(finding.case, now, StepName.STOP)
+    also = calendar_words.freeze_sentence(
+        finding.case.rule, now, max(begins, now + calendar_words.DAYS_OFF_WITHIN), hours.tz
+    ) + calendar_words.days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
-        when = format_time(dates.earliest_action_at(finding.case, now, StepName.STOP), hours.tz)
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {when} on, it {become} outside its office hours ({text}, {hours.tz}){even}.{restart} After this you get a summary {summary_interval(finding)}."
+        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{calendar_words.hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
@@ -278,7 +290,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""
-    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
+    return f"Its office hours, {named}, apply.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}.{also}"
 
 
 def _capitalized(text: str) -> str:

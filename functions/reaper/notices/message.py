@@ -135,7 +135,7 @@ def without_markup(text: str) -> str:
 
 
 def render_mail(name: str, **values: Any) -> tuple[str, str]:
-    """Plain text and HTML of the mail `owner`, `admin` or `take_back`. HTML is escaped; plain text needs no escaping."""
+    """Plain text and HTML of the mail `owner`, `admin`, `take_back`, `monthly` or `escalation`. HTML is escaped; plain text needs no escaping."""
     pages = _templates()
     plain = pages.get_template(f"{name}.txt.j2").render(**values)
     html = pages.get_template(f"{name}.html.j2").render(**values)

@@ -314,6 +314,7 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
     resource = finding.case.resource
     decision = mails.decisions[resource.id]
     host = intents.host_memory(resource, mails.known)
+    accepted_at = mails.context.clock()
 
     def change(memory: Memory) -> Memory:
         if receipt is None and memory.version != decision.row_version and not finding.is_action:
@@ -321,7 +322,7 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
         new = memory_updates.after_judging(decision.case, memory_updates.after_host_snooze(memory, host), mails.now)
         if receipt and finding.step.name in NOTICES:
             announces = mails.run.mode.announces
-            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, mails.context.clock(), acting=announces)
+            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 
     return update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))

@@ -1,6 +1,6 @@
 """What comes next for an idle resource: which action the policy leads to, from when on, what it saves and what blocks it. Pure.
 
-A date assumes that a notice is accepted now and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
+A date assumes that a notice is accepted as soon as notices are sent and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
 enforcement would do.
 """
 
@@ -23,17 +23,21 @@ from reaper.planning.possible_actions import (
     strongest_action,
     wanted_actions,
 )
-from reaper.policy import office_hours
 from reaper.text import DOLLARS, Currency, format_usd
 
 
 def next_action(
-    case: Case, memory: Memory, now: datetime, blocked: Step | None = None, currency: Currency = DOLLARS
+    case: Case,
+    memory: Memory,
+    now: datetime,
+    blocked: Step | None = None,
+    currency: Currency = DOLLARS,
+    notice_at: datetime | None = None,
 ) -> NextAction | None:
     """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
 
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
-    `currency`: that of amounts in sentences.
+    `currency`: that of amounts in sentences. `notice_at`: when a notice that is still missing would be sent, if not now.
     """
     wanted = wanted_actions(case)
     if not wanted or not may_act(case):
@@ -47,16 +51,18 @@ def next_action(
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
     waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
-    if waits:
+    if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
-        first_notice = f"notice first, grace {format_duration(dates.notice_length(case, action))}"
-        return _next(case, action, dates.earliest_action_at(case, now, action), first_notice)
-    return _next(case, action, _outside_hours(case, max(due, now), now), None)
+        length = dates.notice_length(case, action)
+        words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
+        because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
+        return _next(case, action, dates.earliest_action_at(case, notice_at or now, action), because)
+    return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:
-    """The best that its kind could do about an idle resource, whatever the policy; None if its kind only notifies.
+    """The best that its kind could do about an idle resource, whatever the policy; None if its kind only notifies. `now`: when a notice could be sent.
 
     An action that is possible comes before one of which the sweep didn't read enough, and that before one that is blocked; then what saves most;
     then a stop.
@@ -96,11 +102,9 @@ def _unproven_because(case: Case) -> str:
     return "the evidence is indirect, and its rule doesn't set act_on: likely"
 
 
-def _outside_hours(case: Case, at: datetime, now: datetime) -> datetime:
-    """The time, or later: not within office hours, nor while a start outside them is respected."""
+def _allowed_at(case: Case, at: datetime, now: datetime) -> datetime:
+    """The time, or later: not in a freeze, not within office hours, nor while a start outside them is respected."""
     hours: Hours | None = case.rule.hours
-    if hours is None:
-        return at
-    if started := manual_start_at(case, now):
+    if hours and (started := manual_start_at(case, now)):
         at = max(at, started + hours.override)
-    return office_hours.next_close(hours, at) or at if office_hours.is_open(hours, at) else at
+    return dates.first_allowed_at(case, at)

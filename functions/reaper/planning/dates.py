@@ -1,7 +1,7 @@
 """When a notice counts, and when an action may be carried out: after that notice, its grace, and outside office hours. Pure.
 
-An enrolment notice says that office hours are kept from now on, instead of a mail before every stop. It names the action, the hours and their
-time zone. It counts for the owner who got it until one of these changes, the resource is recreated, or its owner snoozes it. Use, stops and
+An enrolment notice says that office hours are kept from now on, instead of a mail before every stop. It names the action, the hours, their
+time zone and the calendars of their days off. It counts for the owner who got it until one of these changes, the resource is recreated, or its owner snoozes it. Use, stops and
 starts don't affect it. Its reminder is the weekly summary.
 """
 
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import idle_period
+from reaper.calendars.adding import add_business_days, add_length
 from reaper.calendars.terms import Hours
 from reaper.case import Case
 from reaper.model import Ceiling, Memory, StepName
@@ -37,11 +38,23 @@ def notice_length(case: Case, action: StepName) -> timedelta:
 
 
 def earliest_action_at(case: Case, notified_at: datetime, action: StepName) -> datetime:
-    """The earliest time for an action after a notice at `notified_at`: once its grace is over, and outside its office hours."""
-    grace_end = notified_at + notice_length(case, action)
-    if case.rule.hours and office_hours.is_open(case.rule.hours, grace_end):
-        return office_hours.next_close(case.rule.hours, grace_end) or grace_end
-    return grace_end
+    """The earliest time for an action after a notice at `notified_at`: once its unfrozen grace is over, outside freezes and office hours."""
+    rule = case.rule
+    grace_end = add_length(notified_at, notice_length(case, action), rule.freezes)
+    if rule.business_days:
+        grace_end = max(grace_end, add_business_days(notified_at, rule.business_days, rule.freezes))
+    return first_allowed_at(case, grace_end)
+
+
+def first_allowed_at(case: Case, at: datetime) -> datetime:
+    """`at`, or the first moment after it that is neither frozen nor within its office hours."""
+    hours = case.rule.hours
+    while True:
+        at = add_length(at, timedelta(), case.rule.freezes)
+        closing = office_hours.next_close(hours, at) if hours and office_hours.is_open(hours, at) else None
+        if closing is None:
+            return at
+        at = closing
 
 
 def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -80,9 +93,9 @@ def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None
     hours, enrolled_at = case.rule.hours, enrolled_since(case, memory, now)
     if hours is None or enrolled_at is None or is_proven_enough(case):
         return None
-    if not is_forced(case, now) or manual_start_at(case, now):
+    if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
         return None
-    due = max(_enrolled_due_at(case, memory, enrolled_at), now + forced_notice_for(case))
+    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + forced_notice_for(case)))
     return due if office_hours.is_same_day(hours, due, now) else None
 
 
@@ -92,9 +105,10 @@ def forced_notice_for(case: Case) -> timedelta:
 
 
 def hours_digest(hours: Hours) -> str:
-    """A digest of what the mail named: the action, the hours and their time zone."""
+    """A digest of what the mail named: the action, the hours, their time zone and the names of their calendars."""
     calendars = [hours, hours.also] if hours.also else [hours]
-    named = "|".join([StepName.STOP, *(f"{sorted(one.days)}|{one.start}|{one.end}|{one.tz}" for one in calendars)])
+    parts = [f"{sorted(one.days)}|{one.start}|{one.end}|{one.tz}" for one in calendars]
+    named = "|".join([StepName.STOP, *parts, *sorted(hours.calendars)])
     return sha256(named.encode()).hexdigest()[:16]
 
 

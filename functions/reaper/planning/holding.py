@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A decision and the memory it is based on. `is_blocked`: an interrupted action blocks it, whatever the plan says."""
+    """A decision and the memory it is based on. `is_blocked`: an interrupted action, or a first notice that isn't sent, blocks
+    whatever the plan leads to.
+    """
 
     decision: Decision
     memory: Memory = field(default_factory=Memory)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
+from reaper.calendars.adding import freeze_at
 from reaper.case import Case, Step
 from reaper.duration import format_duration
-from reaper.model import Memory, State, StepName
+from reaper.model import Memory, Rule, State, StepName
 from reaper.planning.dates import action_due_at, next_reminder_at
 from reaper.planning.possible_actions import is_stopped_by_hours, manual_start_at, was_stopped_by_reaper
 from reaper.policy import office_hours
+from reaper.text import count_noun
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 """The participle of an action if the kind has none of its own."""
@@ -56,6 +58,20 @@ def due_because(case: Case, memory: Memory, action: StepName, now: datetime) -> 
     if is_stopped_by_hours(case):
         return f"its office hours are over, and the owner was notified {ago} that they apply"
     return f"{case.verdict.because}; the owner was notified {ago} that it would be {PARTICIPLES[action]}"
+
+
+def frozen_because(rule: Rule, now: datetime) -> str | None:
+    """Why nothing is stopped or deleted under the rule now: a freeze, or a calendar that can't be read."""
+    if rule.waits_because:
+        return f"nothing is stopped or deleted because {rule.waits_because}"
+    freeze = freeze_at(rule.freezes, now)
+    return f"frozen by {freeze.calendar} until {freeze.end.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if freeze else None
+
+
+def grace_words(rule: Rule) -> str:
+    """`3 days`, or `2 business days (germany)`."""
+    days = rule.business_days
+    return f"{count_noun(days.count, 'business day')} ({days.calendar})" if days else format_duration(rule.grace)
 
 
 def left_running_because(case: Case, now: datetime) -> str | None:

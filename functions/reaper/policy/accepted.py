@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from reaper.errors import PolicyError
 from reaper.model import Resource
-from reaper.policy.match import Match
+from reaper.policy.match import Match, matches_any
 from reaper.policy.values import Day, Section
+from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import clean_line, printable
 
 if TYPE_CHECKING:
-    from reaper.case import Case
+    from reaper.case import Case, Coverage
+    from reaper.policy.file import PolicySource
     from reaper.policy.schema import Policy
 
 SOON, LONGEST = timedelta(days=14), timedelta(days=2 * 366)
-"""The time before its end in which reports name it, and the longest time ahead before `policy check` warns."""
+"""The time before its end in which reports name it, and the longest time ahead."""
 ACCEPTED = "accepted until "
 """How the reason of an acceptance begins."""
 UNSURE = " (it may match: its price or size is unknown)"
@@ -63,27 +66,53 @@ def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | N
     return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
 
 
-def expiry_notes(policy: Policy, now: datetime, *, checked: bool = False) -> Iterator[tuple[int, str]]:
-    """A sentence about each acceptance that has expired or soon will; if `checked`, that has expired or lasts too long. With its index in the file."""
+def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Iterator[tuple[int, str]]:
+    """A sentence about each acceptance that has expired, or will `soon`, the first to end first, with its index in the file."""
     today = _today(policy, now)
     for index, acceptance in sorted(enumerate(policy.accept), key=lambda pair: pair[1].until):
-        left, who = acceptance.until - today, f"The acceptance of {acceptance.name}"
-        if left < timedelta(0):
-            yield index, f"{who} expired on {acceptance.until}. Remove it or renew it."
-        elif left < SOON and not checked:
-            yield index, f"{who} expires after {acceptance.until}. Renew it, or its resources get notices again."
-        elif left > LONGEST and checked:
-            far = f"lasts until {acceptance.until}, which is more than two years ahead"
-            yield index, f"{who} {far}. Write an earlier day; you can renew it."
+        if acceptance.until < today:
+            yield index, f"The acceptance of {acceptance.name} expired on {acceptance.until}. Remove it or renew it."
+        elif acceptance.until - today < soon:
+            yield (
+                index,
+                f"The acceptance of {acceptance.name} expires after {acceptance.until}. Renew it, or its resources get notices again.",
+            )
 
 
-def unmatched_notes(policy: Policy, cases: Iterable[Case], now: datetime) -> Iterator[str]:
-    """A sentence about each acceptance that is valid and matches none of the cases, which must be those of a complete sweep."""
+def unmatched_notes(policy: Policy, cases: Iterable[Case], rows: Collection[Coverage], now: datetime) -> Iterator[str]:
+    """A sentence about each acceptance that is valid and matches none of the cases, which must be those of a complete sweep.
+
+    What is about places or kinds that were not swept is left out: another deployment may sweep them under the same policy.
+    """
     accepted = [case for case in cases if ACCEPTED in (case.rule.protected_because or "")]
     for acceptance in policy.accept:
         matches = (acceptance.match.matches(case.resource, case.usd_per_hour) for case in accepted)
-        if acceptance.until >= _today(policy, now) and all(match is False for match in matches):
+        is_due = acceptance.until >= _today(policy, now) and any(_may_be_in(acceptance.match, row) for row in rows)
+        if is_due and all(match is False for match in matches):
             yield f"The acceptance of {acceptance.name} matched nothing in this sweep. Correct it or remove it."
+
+
+def _may_be_in(match: Match, row: Coverage) -> bool:
+    """Whether a resource that matches may be in what that row of the coverage is about."""
+    accounts = matches_any(match.account, row.account) and matches_any(match.subscription, row.account)
+    is_there = accounts and (row.region is None or matches_any(match.region, row.region))
+    return is_there and matches_any(match.cloud, row.cloud) and matches_any(match.kind, row.kind) and not row.is_own
+
+
+def require_near_ends(source: PolicySource, now: datetime) -> None:
+    """Raises PolicyError if an acceptance lasts for more than two years: it would never have to be renewed."""
+    latest = _today(source.policy, now) + LONGEST
+    far = [(index, each.until) for index, each in enumerate(source.policy.accept) if each.until > latest]
+    if far:
+        _, lines = parse_with_lines(source.text, source.name)
+        why = f"is more than two years ahead; write {latest} or an earlier day, and renew it then"
+        raise PolicyError([f"{lines.place(('accept', index, 'until'))}: {until} {why}" for index, until in far])
+
+
+def accept_warnings(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
+    """What `policy check` says of those that are over."""
+    for index, note in expiry_notes(policy, now, timedelta(0)):
+        yield ("accept", index, "until"), note
 
 
 def _today(policy: Policy, now: datetime) -> date:

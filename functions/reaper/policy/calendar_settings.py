@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+from datetime import date, timedelta
+from typing import Annotated, Self
 
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from reaper.calendars import holidays
+from reaper.policy.office_hours import parse_hours
 from reaper.policy.values import Section, Words, Zone
+
+LONGEST = timedelta(days=731)
+"""The longest range. As a freeze, a longer one would never end."""
+SOURCES = ("dates", "ics", "country", "change_calendar")
+_DAY = r"\d{4}-\d\d-\d\d"
+_WORD = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
+_RANGE = rf"{_DAY}(\s*/\s*{_DAY})?"
+
+
+def _parse_range(value: object) -> tuple[date, date]:
+    if isinstance(value, date | tuple):
+        return value if isinstance(value, tuple) else (value, value)
+    if not isinstance(value, str) or not re.fullmatch(_RANGE, value.strip(), re.ASCII):
+        raise ValueError("expected a day such as 2026-12-24, or a range such as 2026-12-24/2027-01-03")
+    days = [date.fromisoformat(day) for day in re.findall(_DAY, value)]
+    first, last = days[0], days[-1]
+    if last < first:
+        raise ValueError(f"this range ends before it begins; did you mean {last}/{first}?")
+    if last - first > LONGEST:
+        raise ValueError("this range is longer than two years, and a freeze must end; name its real days")
+    return first, last
+
+
+def _parse_weekend(value: object) -> object:
+    try:
+        return parse_hours(f"{value} 00:00-24:00", "UTC").days if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError("expected days such as sat,sun or fri-sat") from error
+
+
+def _require_word(name: str) -> str:
+    if not re.fullmatch(_WORD, name, re.ASCII):
+        raise ValueError("expected a plain word such as year-end, of up to 40 letters, digits, hyphens and underscores")
+    return name
+
+
+DayRange = Annotated[
+    tuple[date, date], BeforeValidator(_parse_range), WithJsonSchema({"type": "string", "pattern": f"^{_RANGE}$"})
+]
+"""The first day and the last one."""
+Weekdays = Annotated[frozenset[int], BeforeValidator(_parse_weekend), WithJsonSchema({"type": "string"})]
+CalendarName = Annotated[str, AfterValidator(_require_word), WithJsonSchema({"type": "string"})]
 
 
 class CalendarSpec(Section):
     """One calendar, from exactly one of dates, ics, country and change_calendar."""
 
-    dates: list[str] | None = Field(
+    dates: list[DayRange] | None = Field(
         None,
         min_length=1,
+        max_length=1000,
         description="days, and ranges whose last day counts, too",
         examples=[["2026-12-24/2027-01-03", "2027-04-02"]],
     )
     ics: str | None = Field(
-        None, description="an iCalendar file: a path, s3:// address or blob URL", examples=["s3://bucket/company.ics"]
+        None,
+        min_length=1,
+        description="an iCalendar file: a path, s3:// address or blob URL. A path is relative to the policy file",
+        examples=["s3://bucket/company.ics"],
     )
     match: Words | None = Field(
         None, description="globs on the titles of the events that count. Default: all", examples=["*holiday*"]
@@ -27,7 +79,27 @@ class CalendarSpec(Section):
         None, description="the state or region, by its ISO 3166-2 code. Default: national holidays only", examples=["BY"]
     )
     change_calendar: str | None = Field(
-        None, description="an SSM Change Calendar, by name or ARN: closed means that it covers that time"
+        None,
+        min_length=1,
+        description="an SSM Change Calendar, by name or ARN: closed means that it covers that time",
+        examples=["year-end"],
     )
     tz: Zone | None = Field(None, description="the IANA time zone of its days. Default: owners.tz", examples=["Europe/Berlin"])
-    weekend: str = Field("sat,sun", description="the days of each week that are no business days", examples=["fri,sat"])
+    weekend: Weekdays = Field(
+        "sat,sun",  # type: ignore[arg-type]
+        description="the days of each week that are no business days",
+        examples=["fri,sat"],
+    )
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        sources = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(sources) != 1:
+            written = f", not {' and '.join(sources)}" if sources else ""
+            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}{written}")
+        for key, source in (("match", "ics"), ("subdiv", "country")):
+            if getattr(self, key) is not None and sources != [source]:
+                raise ValueError(f"{key} goes with {source} only; remove it")
+        if self.country is not None and (problem := holidays.unknown_place(self.country, self.subdiv)):
+            raise ValueError(problem)
+        return self

@@ -66,21 +66,39 @@ def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
         )
     if "\n" in where or where.lstrip().startswith(("version:", "{")):
         return "inline policy", where
+    return read_location(where, max_bytes, "policy")
+
+
+def read_location(where: str, max_bytes: int, what: str, folder: Path | None = None) -> tuple[str, bytes]:
+    """The name of what is at an address or path, and the first `max_bytes` of it. A path is relative to `folder`.
+
+    Raises SettingsError that begins with `what`.
+    """
     if where.startswith(("s3://", "ssm:")):
-        return where, _read_stored("aws", where, max_bytes)
+        return where, _read_stored("aws", where, max_bytes, what)
     if where.startswith("https://"):
         # Errors and logs name the blob without its signature, which grants access.
-        return where.partition("?")[0], _read_stored("azure", where, max_bytes)
+        return where.partition("?")[0], _read_stored("azure", where, max_bytes, what)
     try:
-        with Path(where).open("rb") as file:
+        with (folder or Path()).joinpath(where).open("rb") as file:
             return where, file.read(max_bytes)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"policy {short_repr(where)}: can't be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
+        raise SettingsError(f"{what} {short_repr(where)}: can't be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
 
 
-def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
+def folder_of(where: str | None) -> Path:
+    """The folder of the policy at `where`, from which its paths go; the working directory if the policy isn't a file."""
+    is_file = where and "\n" not in where and not where.lstrip().startswith(("version:", "{", "s3://", "ssm:", "https://"))
+    return Path(where).parent if where and is_file else Path()
+
+
+def _read_stored(cloud: str, where: str, max_bytes: int, what: str) -> bytes:
     try:
         store = import_module(f"reaper.{cloud}.stores.texts")
     except ImportError as error:
-        raise SettingsError(f"policy {where.partition('?')[0]!r}: needs an extra: {install_command(cloud)} ({error})") from error
-    return bytes(store.read_bytes(where, max_bytes))
+        needed = f"needs an extra: {install_command(cloud)} ({error})"
+        raise SettingsError(f"{what} {where.partition('?')[0]!r}: {needed}") from error
+    try:
+        return bytes(store.read_bytes(where, max_bytes))
+    except SettingsError as error:
+        raise SettingsError(f"{what} {error}") from error

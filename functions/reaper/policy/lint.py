@@ -16,13 +16,15 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
-from reaper.policy.accepted import Acceptance, expiry_notes
+from reaper.policy.accepted import Acceptance, accept_warnings
+from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import Match
 from reaper.policy.own_prices import Budget, PriceRule
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.two_timers import is_deleted_by_then, then_warnings
+from reaper.policy.values import TAG_ADDRESSEE
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
@@ -33,10 +35,11 @@ Problem = tuple[KeyPath, str]
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS. Without `now`, the days of acceptances aren't checked."""
-    notes = expiry_notes(policy, now, checked=True) if now else ()
-    days: Iterable[Problem] = ((("accept", index, "until"), note) for index, note in notes)
-    problems = chain(days, *(check(policy) for check in CHECKS))
+    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. Without it, the
+    days of acceptances aren't checked.
+    """
+    dated = (accept_warnings(policy, now), calendar_problems(policy, now)) if now else ()
+    problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
     _, lines = parse_with_lines(text, source)
     return [
         shorten(f"{source}:{lines.line(path)}: {message}", MAX_LINE_LENGTH) for path, message in islice(problems, MAX_PROBLEMS)
@@ -176,6 +179,21 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
             yield ("rules", index, "idle_after"), f"rule {spec.name!r}: {length}, so {advice}"
 
 
+def _freezes_without_effect(policy: Policy) -> Iterator[Problem]:
+    """Freezes that hold nothing, and those of the defaults that a rule drops."""
+    defaults = policy.defaults
+    actions = [defaults.action, *(spec.action or defaults.action for spec in policy.rules)]
+    if defaults.freeze and all(action.rank < Ceiling.STOP.rank for action in actions):
+        yield ("defaults", "freeze"), "defaults: freeze has no effect, since no rule stops or deletes anything"
+    for index, (spec, action) in enumerate(zip(policy.rules, actions[1:], strict=True)):
+        if action.rank < Ceiling.STOP.rank:
+            if spec.freeze:
+                yield ("rules", index, "freeze"), f"rule {spec.name!r}: freeze has no effect, since its action is {action}"
+        elif spec.freeze is not None and (dropped := [name for name in defaults.freeze if name not in spec.freeze]):
+            instead = f"its freeze replaces that of the defaults, so {first_few(dropped)} doesn't hold it; list it too, if you want that"
+            yield ("rules", index, "freeze"), f"rule {spec.name!r}: {instead}"
+
+
 def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
     """Rules whose action has no effect on a kind that they name."""
     default_is_set = "act_on" in policy.defaults.model_fields_set
@@ -287,6 +305,9 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
             "notices go to owners.fallback" if owners.fallback else "no owner gets mail, since owners.fallback is empty, too"
         )
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
+    by_tag = [to for to in (policy.escalate.to if policy.escalate else ()) if to.startswith(TAG_ADDRESSEE)]
+    if by_tag and not owners.domains:
+        yield ("escalate", "to"), f"owners.domains is empty, so no escalation goes to {first_few(by_tag)}; list your mail domain"
 
 
 def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
@@ -323,6 +344,7 @@ CHECKS = (
     _unknown_regions,
     _prices_without_effect,
     _hours_without_effect,
+    _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
     _then_without_effect,

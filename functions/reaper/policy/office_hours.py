@@ -25,7 +25,8 @@ MIDNIGHT = 24 * 60
 ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SEARCH_RANGE = 22 * DAY
 """The search range each way: a weekly day may be missing once, if a clock change swallows its hours or the whole date."""
-ALMOST_ALL = SEARCH_RANGE - 2 * DAY
+DAYS_OFF_RANGE = 60 * DAY
+"""How much further to search if days are off: rules carry them for that time around the run (`calendar_terms`)."""
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
@@ -48,13 +49,14 @@ def joined_hours(hours: Hours, others: Hours) -> Hours:
     if _covers(hours, others):
         return hours
     if _covers(others, hours):
-        return replace(hours, days=others.days, start=others.start, end=others.end)
+        return replace(hours, days=others.days, start=others.start, end=others.end, days_off=others.days_off)
     return replace(hours, also=others)
 
 
 def _covers(wide: Hours, narrow: Hours) -> bool:
     """Whether `wide` is open whenever `narrow` is, as far as the same zone shows it."""
-    return wide.tz == narrow.tz and wide.days >= narrow.days and wide.start <= narrow.start and wide.end >= narrow.end
+    is_wider = wide.days >= narrow.days and wide.start <= narrow.start and wide.end >= narrow.end
+    return wide.tz == narrow.tz and is_wider and wide.days_off <= narrow.days_off
 
 
 def hours_text(hours: Hours) -> str:
@@ -110,6 +112,11 @@ def next_close(hours: Hours, at: datetime) -> datetime | None:
     return min((end for _, end in _nearby_stretches(hours, at) if _to_utc(at) < end < NEVER), default=None)
 
 
+def next_open(hours: Hours, at: datetime) -> datetime | None:
+    """The first opening after `at`. None if the hours never close."""
+    return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
+
+
 def is_same_day(hours: Hours, a: datetime, b: datetime) -> bool:
     """Whether both instants (aware) are on the same calendar date in the zone of the hours."""
     return _local_date(hours, a) == _local_date(hours, b)
@@ -123,30 +130,35 @@ def _nearby_stretches(hours: Hours, at: datetime) -> tuple[Stretch, ...]:
 def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
     """The open stretches around that local date, in order; those that touch are one."""
     calendars = [hours, hours.also] if hours.also else [hours]
-    if any(len(one.days) == len(DAYS) and (one.start, one.end) == (0, MIDNIGHT) for one in calendars):
+    if any(len(one.days) == len(DAYS) and (one.start, one.end) == (0, MIDNIGHT) and not one.days_off for one in calendars):
         return ((ALWAYS, NEVER),)
     joined: list[Stretch] = []
     for start, end in sorted(stretch for one in calendars for stretch in _day_stretches(one, day)):
         if joined and start <= joined[-1][1]:
             start, end = joined[-1][0], max(joined.pop()[1], end)
         joined.append((start, end))
-    return tuple(_without_edges(stretch, day) for stretch in joined)
+    almost_all = min(map(_search_range, calendars)) - 2 * DAY
+    return tuple(_without_edges(stretch, day, almost_all) for stretch in joined)
 
 
-def _without_edges(stretch: Stretch, day: date) -> Stretch:
+def _search_range(hours: Hours) -> timedelta:
+    return SEARCH_RANGE + DAYS_OFF_RANGE if hours.days_off else SEARCH_RANGE
+
+
+def _without_edges(stretch: Stretch, day: date, almost_all: timedelta) -> Stretch:
     """Two calendars can leave no gap for weeks. What reaches the edge of the search range then hasn't opened or closed there."""
     (start, end), middle = stretch, datetime.combine(day, datetime.min.time(), UTC)
-    if end - start <= ALMOST_ALL:
+    if end - start <= almost_all:
         return stretch
-    return (ALWAYS if middle - start > ALMOST_ALL else start), (NEVER if end - middle > ALMOST_ALL else end)
+    return (ALWAYS if middle - start > almost_all else start), (NEVER if end - middle > almost_all else end)
 
 
 def _day_stretches(hours: Hours, day: date) -> Iterator[Stretch]:
-    """The open stretch of each day around that local date. A day whose hours fall entirely into a gap has none."""
-    zoned = time_zone(hours.tz)
-    for offset in range(-SEARCH_RANGE.days, SEARCH_RANGE.days + 1):
+    """The open stretch of each day around that local date. A day whose hours fall entirely into a gap has none, and so has a day off."""
+    zoned, days = time_zone(hours.tz), _search_range(hours).days
+    for offset in range(-days, days + 1):
         midnight = datetime.combine(day + offset * DAY, datetime.min.time())
-        if midnight.weekday() in hours.days:
+        if midnight.weekday() in hours.days and midnight.date() not in hours.days_off:
             start = _utc_instant(midnight + timedelta(minutes=hours.start), zoned, fold=0)
             end = _utc_instant(midnight + timedelta(minutes=hours.end), zoned, fold=1)
             if start < end:

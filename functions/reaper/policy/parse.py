@@ -13,17 +13,20 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from reaper.errors import PolicyError
+from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
 from reaper.policy.accepted import Acceptance
 from reaper.policy.own_prices import Budget, PriceRule
-from reaper.policy.schema import Policy, RuleSpec
+from reaper.policy.schema import Defaults, Policy, RuleSpec
+from reaper.policy.send_window import send_problems
 from reaper.policy.two_timers import then_problems
+from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
 MAX_PROBLEMS = 100
 """The most problems in one error."""
-MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "accept"})
+MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars", "accept"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
     "model": "expected keys and values, such as `{example}`",
@@ -36,7 +39,7 @@ EXPECTED_BY_ERROR = {
 }
 """Our words for pydantic's errors about types, by the first word of their names: `int_type`, `int_parsing`, `int_from_float`."""
 TYPE_ERROR = re.compile(r"(model|dict|list|string|int|float|bool)_(type|attributes_type|parsing|from_float)")
-PYDANTIC_STEPS = ("list[", "function-", "literal")
+PYDANTIC_STEPS = ("list[", "function-", "literal", "[key]")
 """How parts of a location begin that name pydantic's validators and not a key."""
 
 
@@ -52,9 +55,11 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
         errors = error.errors()
         raise _policy_error([_problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
     problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
+    problems += islice(_calendar_problems(policy, lines), MAX_PROBLEMS + 1)
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
-    problems += [f"{lines.place(path)}: {because}" for path, because in then_problems(policy)]
+    problems += _forbidden_addressees(policy, lines)
+    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy
@@ -80,6 +85,22 @@ def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> It
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 
+def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Names of no calendar, and a grace in business days that has no calendar."""
+    sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
+    sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
+    for path, spec in sections:
+        hours = spec.hours if isinstance(spec, RuleSpec) else None
+        business = [spec.business_days] if spec.business_days is not None else []
+        keys = {("freeze",): spec.freeze or [], ("hours", "except"): hours.except_ if hours else [], ("business_days",): business}
+        for key, name in ((key, name) for key, names in keys.items() for name in names if name not in policy.calendars):
+            known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
+            yield f"{lines.place((*path, *key))}: unknown calendar {short_repr(name)}{known}"
+        if isinstance(spec.grace, BusinessDayCount) and not (spec.business_days or policy.defaults.business_days):
+            fix = "add business_days: and the name of a calendar, here or in the defaults"
+            yield f"{lines.place((*path, 'grace'))}: {spec.grace.count}bd needs the calendar of its business days; {fix}"
+
+
 def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
     """Rules with hours whose kinds can't be started again: what they stop in the evening would stay stopped."""
     for index, spec in enumerate(policy.rules):
@@ -90,6 +111,14 @@ def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection
                 f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
                 f"kind that can be, such as {' or '.join(sorted(startable))}"
             )
+
+
+def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Addresses of `escalate` that no mail may go to."""
+    for index, to in enumerate(policy.escalate.to if policy.escalate else ()):
+        if is_plain_address(to) and not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
+            place, domain = lines.place(("escalate", "to", index)), to.rpartition("@")[2]
+            yield f"{place}: no mail may go to {to}: add {domain} to owners.domains, or remove the address"
 
 
 def _problem_line(lines: LineMap, error: ErrorDetails) -> str:
@@ -152,7 +181,7 @@ def _value_problem(error: ErrorDetails, value: Any, example: str) -> str:
 def _model_at(path: KeyPath) -> type[BaseModel] | None:
     """The section whose keys are at `path`; None if there is none."""
     model: type[BaseModel] | None = Policy
-    for part in path:
+    for part in path[:1] + path[2:] if path[:1] == ("calendars",) else path:  # without the calendar's name, which is no key
         if model and isinstance(part, str):
             model = _model_of(model.model_fields[part].annotation) if part in model.model_fields else None
     return model

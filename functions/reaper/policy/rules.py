@@ -6,24 +6,26 @@ rule applies, so that a missing price never costs anyone a resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import duration, registry
-from reaper.calendars.terms import Hours
+from reaper.calendars.adding import AND, merged
+from reaper.calendars.terms import BusinessDays, Hours
 from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import office_hours, tags
 from reaper.policy.accepted import accepted_because
+from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
 from reaper.policy.two_timers import delete_after
-from reaper.policy.values import TagPermission
+from reaper.policy.values import BusinessDayCount, TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
 """The note on a rule that the policy's canary limits."""
 DEFAULTED_FIELDS = ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
-OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields)
+OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields and name != "business_days")
 
 
 def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
@@ -41,6 +43,15 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     if accepted := accepted_because(policy, resource, usd_per_hour, now):
         rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
     return rule
+
+
+def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
+    """The rule of a resource under which whatever freezes those inside it holds its own actions, too: they would affect both."""
+    rules = [rule, *others]
+    if len(rules) == 1:
+        return rule
+    freezes = merged(freeze for each in rules for freeze in each.freezes)
+    return replace(rule, freezes=freezes, waits_because=next((each.waits_because for each in rules if each.waits_because), None))
 
 
 def idle_after_range(
@@ -91,7 +102,7 @@ def _combined_rule(
     policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime, requests: TagRequests
 ) -> Rule:
     """The rule for `resource` if any of `specs` may apply, with the requests of its own tags."""
-    rules = [_rule_of_spec(policy, spec) for spec in specs]
+    rules = [with_calendar_terms(_rule_of_spec(policy, spec), policy, spec, now) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
     if rule.hours and not registry.can_be_started(resource.kind):
         rule = replace(rule, hours=_protecting(rule.hours))
@@ -137,6 +148,8 @@ def _idle_after_outside_hours(specs: Sequence[RuleSpec | None]) -> timedelta:
 def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
     own = {} if spec is None else {k: v for k in OWN_FIELDS if (v := getattr(spec, k)) is not None}
     fields = {name: getattr(policy.defaults, name) for name in DEFAULTED_FIELDS} | own
+    if isinstance(fields["grace"], BusinessDayCount):
+        fields["grace"] = fields["grace"].least
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.to_hours if spec and spec.hours else None
     return Rule(**{**fields, "name": name, "hours": hours, "delete_after": delete_after(policy, spec)})
@@ -157,10 +170,23 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules),
         delete_after=_longest_if_all([r.delete_after for r in rules]),
-        business_days=next((r.business_days for r in rules if r.business_days), None),
-        freezes=tuple(dict.fromkeys(freeze for r in rules for freeze in r.freezes)),
+        business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
+        freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
+    )
+
+
+def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
+    """The most of them, and only days that are business days in all. If their zones differ, a date may be the next one elsewhere."""
+    if not graces:
+        return None
+    return replace(
+        graces[0],
+        count=max(grace.count for grace in graces) + (len({grace.tz for grace in graces}) > 1),
+        calendar=AND.join(dict.fromkeys(grace.calendar for grace in graces)),
+        weekend=frozenset.union(*(grace.weekend for grace in graces)),
+        days_off=frozenset.union(*(grace.days_off for grace in graces)),
     )
 
 
@@ -170,10 +196,18 @@ def _longest_if_all(lengths: Sequence[timedelta | None]) -> timedelta | None:
 
 
 def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
-    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them."""
+    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them.
+
+    So do days off: others are working days.
+    """
     present = [hours for hours in calendars if hours]
     if not present:
         return None
+    shared = frozenset.intersection(*(hours.days_off if hours else frozenset() for hours in calendars))
+    named = frozenset.intersection(*(frozenset(hours.calendars if hours else ()) for hours in calendars))
+    present = [
+        replace(hours, days_off=shared, calendars=tuple(name for name in hours.calendars if name in named)) for hours in present
+    ]
     chosen = next((hours for hours in present if office_hours.is_open(hours, now)), present[0])
     is_shared = all(hours and _calendar_key(hours) == _calendar_key(chosen) for hours in calendars)
     return replace(

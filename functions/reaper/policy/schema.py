@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.terms import Hours
@@ -18,17 +18,22 @@ from reaper.model import Ceiling, Confidence
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.accepted import Acceptance
-from reaper.policy.calendar_settings import CalendarSpec
+from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, Prices
+from reaper.policy.send_window import checked_send
 from reaper.policy.two_timers import Then
 from reaper.policy.values import (
+    Addressees,
+    CalendarNames,
     Domain,
+    Grace,
     IdleAfter,
     Length,
     Percentage,
     PlainAddress,
+    Reminders,
     Section,
     SnoozeLength,
     TagKeys,
@@ -53,6 +58,9 @@ class OfficeHours(Section):
     override: Length = Field(  # type: ignore[assignment]
         "4h", description="how long the reaper leaves alone what a person started outside the hours", examples=["4h"]
     )
+    except_: CalendarNames = Field(
+        [], alias="except", description="calendars whose days off are closed all day", examples=[["germany"]]
+    )
 
     @model_validator(mode="after")
     def _parse(self) -> Self:
@@ -63,12 +71,16 @@ class OfficeHours(Section):
     def to_hours(self) -> Hours:
         """The hours as data."""
         parsed = office_hours.parse_hours(self.on, self.tz)
-        return replace(parsed, restart=self.start, force=self.force, override=self.override)
+        return replace(parsed, restart=self.start, force=self.force, override=self.override, calendars=tuple(self.except_))
 
 
 ACTION_HELP = "the strongest action allowed: ignore < notify < stop (reversible) < delete (can be restored from a manifest)"
 IDLE_AFTER_HELP = "how long a resource must be silent to count as idle; at least 30m"
-GRACE_HELP = "time from an accepted notice to the action it announces"
+GRACE_HELP = "time from an accepted notice to the action it announces; 2bd: two business days of the calendar in business_days"
+BUSINESS_DAYS_HELP = "the calendar of the business days in a grace such as 2bd: neither its weekend nor its days are any"
+FREEZE_HELP = (
+    "calendars in whose times nothing is stopped or deleted; they count toward no grace. A rule's replace those of the defaults"
+)
 REMIND_EVERY_HELP = "time between reminders to the owner, or between summaries of office hours"
 SNOOZE_MAX_HELP = "the longest snooze that one click can set, in whole days"
 ACT_ON_HELP = "the evidence an action needs: proven, or likely to also act on indirect evidence"
@@ -83,7 +95,9 @@ class RuleSpec(Section):
     match: Match = Field(Match(), description="which resources the rule covers. Default: all")
     action: Ceiling | None = Field(None, description=ACTION_HELP)
     idle_after: IdleAfter | None = Field(None, description=IDLE_AFTER_HELP, examples=["2h", "3d"])
-    grace: Length | None = Field(None, description=GRACE_HELP, examples=["4h", "3d"])
+    grace: Grace | None = Field(None, description=GRACE_HELP, examples=["4h", "3d", "2bd"])
+    business_days: str | None = Field(None, description=BUSINESS_DAYS_HELP, examples=["germany"])
+    freeze: CalendarNames | None = Field(None, description=FREEZE_HELP, examples=[["year-end"]])
     remind_every: Length | None = Field(None, description=REMIND_EVERY_HELP, examples=["7d"])
     snooze_max: SnoozeLength | None = Field(None, description=SNOOZE_MAX_HELP, examples=["30d"])
     act_on: Confidence | None = Field(None, description=ACT_ON_HELP)
@@ -103,7 +117,9 @@ class Defaults(Section):
 
     action: Ceiling = Field(Ceiling.NOTIFY, description=ACTION_HELP)
     idle_after: IdleAfter = Field("1d", description=IDLE_AFTER_HELP, examples=["24h"])  # type: ignore[assignment]
-    grace: Length = Field("3d", description=GRACE_HELP, examples=["3d"])  # type: ignore[assignment]
+    grace: Grace = Field("3d", description=GRACE_HELP, examples=["3d", "2bd"])  # type: ignore[assignment]
+    business_days: str | None = Field(None, description=BUSINESS_DAYS_HELP, examples=["germany"])
+    freeze: CalendarNames = Field([], description=FREEZE_HELP, examples=[["year-end"]])
     remind_every: Length = Field("7d", description=REMIND_EVERY_HELP, examples=["7d"])  # type: ignore[assignment]
     snooze_max: SnoozeLength = Field("30d", description=SNOOZE_MAX_HELP, examples=["30d"])  # type: ignore[assignment]
     lookback: Length = Field(  # type: ignore[assignment]
@@ -180,6 +196,30 @@ class Notices(Section):
         False,
         description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
     )
+    send: Annotated[str, AfterValidator(checked_send)] | None = Field(
+        None,
+        description="when first notices, reminders and summaries of office hours are sent. Default: at any time",
+        examples=["mon-fri 09:00-17:00"],
+    )
+    tz: Zone | None = Field(None, description="the IANA time zone of send. Default: owners.tz", examples=["Europe/Berlin"])
+
+
+class Floor(Section):
+    """How much a mail must be about for its first notices to be sent."""
+
+    usd_per_day: float = Field(
+        gt=0, allow_inf_nan=False, description="what everything in the mail costs, in US dollars a day", examples=[5]
+    )
+
+
+class Escalate(Section):
+    """Who else gets a mail once an owner was reminded so often. It moves no date and is sent once for one idle period and owner."""
+
+    after: Reminders = Field(description="how many reminders an owner gets first, 1 to 20", examples=["2 reminders"])
+    to: Addressees = Field(
+        description="tag:KEY (the address in that tag, in owners.domains), admins, or an address",
+        examples=[["tag:manager", "admins"]],
+    )
 
 
 class ReportKeys(Section):
@@ -214,18 +254,25 @@ class Policy(Section):
     )
     report: ReportKeys = Field(ReportKeys(), description="what reports show of the resources' own tags")
     savings: Savings = Field(Savings(), description="how savings are counted")
+    notify_above: Floor | None = Field(
+        None, description="the cost from which on a mail's first notices are sent; what has no price always counts. Default: any"
+    )
     notices: Notices = Field(Notices(), description="when messages are sent")
+    escalate: Escalate | None = Field(
+        None, description="who else gets a mail once an owner was reminded so often. Default: no one"
+    )
     prices: Prices = Field(Prices(), description="your own prices and currency. Default: list prices in US dollars")
     budgets: list[Budget] = Field([], max_length=100, description="how much idle resources may cost before admins are notified")
     accept: list[Acceptance] = Field(
         [], max_length=200, description="findings that are accepted until a day, and exempt until then"
     )
     channels: list[Channel] = Field([], description="where notices and summaries go. Default: the deployment's own channels")
-    calendars: dict[str, CalendarSpec] = Field(
+    calendars: dict[CalendarName, CalendarSpec] = Field(
         {}, max_length=20, description="calendars by name, for freeze, hours.except and business_days"
     )
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
     _resolved: Mapping[str, Calendar] = PrivateAttr(default_factory=dict)
+    _known_terms: dict[Any, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def resolved(self) -> Mapping[str, Calendar]:
@@ -235,8 +282,13 @@ class Policy(Section):
     def with_calendars(self, resolved: Mapping[str, Calendar]) -> Policy:
         """The policy with its calendars as a run has read them."""
         copy = self.model_copy()
-        copy._resolved = resolved
+        copy._resolved, copy._known_terms = resolved, {}
         return copy
+
+    @property
+    def known_terms(self) -> dict[Any, Any]:
+        """What `calendar_terms` has computed from these calendars."""
+        return self._known_terms
 
     @model_validator(mode="after")
     def _admins_have_an_address(self) -> Self:

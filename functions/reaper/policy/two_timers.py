@@ -11,7 +11,7 @@ from pydantic import Field
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
-from reaper.policy.values import Length, Section
+from reaper.policy.values import BusinessDayCount, Length, Section
 from reaper.policy.yaml_lines import KeyPath
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
     for path, spec in specs:
         section = spec or policy.defaults
         action, grace = section.action or policy.defaults.action, section.grace or policy.defaults.grace
+        grace = grace.least if isinstance(grace, BusinessDayCount) else grace
         after = delete_after(policy, spec)
         if section.then and action is not Ceiling.STOP:
             why = "deletes after its own grace" if action is Ceiling.DELETE else "stops nothing that a delete could follow"

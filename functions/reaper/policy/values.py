@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -14,6 +15,9 @@ from reaper import duration
 from reaper.notices.message import is_plain_address
 from reaper.policy import office_hours
 from reaper.policy.tags import MIN_IDLE_AFTER
+
+ADMINS, TAG_ADDRESSEE = "admins", "tag:"
+"""Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
 
 
 class TagPermission(StrEnum):
@@ -30,10 +34,32 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _length(shortest: timedelta = timedelta(0), expected: str = "1m, such as 30m, 4h or 3d") -> BeforeValidator:
-    """Parses a duration of at least `shortest`, which the error spells as `expected`."""
+@dataclass(frozen=True, slots=True)
+class BusinessDayCount:
+    """A grace of so many business days."""
 
-    def parse(value: object) -> timedelta:
+    count: int
+
+    @property
+    def least(self) -> timedelta:
+        """What they last at least: a day has 23 hours if clocks go forward."""
+        return self.count * timedelta(hours=23)
+
+
+def _length(
+    shortest: timedelta = timedelta(0), expected: str = "1m, such as 30m, 4h or 3d", *, business_days: bool = False
+) -> BeforeValidator:
+    """Parses a duration of at least `shortest`, which the error spells as `expected`; or business days, if they make sense."""
+
+    def parse(value: object) -> timedelta | BusinessDayCount:
+        if isinstance(value, BusinessDayCount):
+            return value
+        if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d{1,4})bd\s*", value, re.ASCII)):
+            if not business_days:
+                raise ValueError(f"expected {duration.EXPECTED_DURATION}; only grace can be in business days")
+            if not 1 <= int(match[1]) <= 60:
+                raise ValueError("expected 1bd to 60bd")
+            return BusinessDayCount(int(match[1]))
         if not isinstance(value, str | timedelta):
             raise ValueError(f"expected {duration.EXPECTED_DURATION}")
         if isinstance(value, str) and re.fullmatch(r"\s*0+[mhdw]?\s*", value):
@@ -56,6 +82,19 @@ def _parse_percentage(value: object) -> float:
 def _require_plain_address(value: object) -> object:
     if isinstance(value, str) and not is_plain_address(value):
         raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
+    return value
+
+
+def _parse_reminders(value: object) -> int:
+    match = re.fullmatch(r"([0-9]{1,2}) reminders?", value.strip()) if isinstance(value, str) else None
+    if not match or not 1 <= int(match[1]) <= 20:
+        raise ValueError("expected 1 to 20 reminders, such as 2 reminders")
+    return int(match[1])
+
+
+def _require_addressee(value: object) -> object:
+    if not isinstance(value, str) or not (value == ADMINS or re.fullmatch(r"tag:\s*\S.*", value) or is_plain_address(value)):
+        raise ValueError("expected tag:KEY such as tag:manager, admins, or one plain email address such as lead@example.com")
     return value
 
 
@@ -115,6 +154,16 @@ def _scalar_text(value: object) -> object:
 
 _DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": duration.DURATION_PATTERN})
 Length = Annotated[timedelta, _length(), _DURATION_SCHEMA]
+Grace = Annotated[
+    timedelta | BusinessDayCount,
+    _length(business_days=True),
+    WithJsonSchema({"type": "string", "pattern": rf"({duration.DURATION_PATTERN})|(^[1-9][0-9]?bd$)"}),
+]
+CalendarNames = Annotated[
+    list[str],
+    BeforeValidator(as_list),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 _SHORTEST = f"{duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late"
 IdleAfter = Annotated[timedelta, _length(MIN_IDLE_AFTER, _SHORTEST), _DURATION_SCHEMA]
 SnoozeLength = Annotated[timedelta, _length(timedelta(days=1), "1d: snooze links offer whole days"), _DURATION_SCHEMA]
@@ -137,6 +186,10 @@ PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+Addressee = Annotated[str, BeforeValidator(_require_addressee)]
+Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+_REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
+Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
 TagKeys = Annotated[
     list[str],
     BeforeValidator(as_list),

@@ -26,6 +26,7 @@ from reaper.report.saved import SavedFinding, SavedReport, SavedRun
 from reaper.text import Currency, clean_line, format_usd
 
 MAX_SUGGESTIONS = 3
+MAX_FREEZES = 5
 MAX_HISTORY = 10
 """Entries of the history that are shown."""
 MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_until": "snoozed until"}
@@ -107,7 +108,7 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     yield from _tag_lines(row.tags)
     if live:
         yield from _checked_lines(*live)
-    yield from _rule_lines(row)
+    yield from _rule_lines(row, run.started_at)
     if live and (protected := live.finding.case.rule.protected_because):
         yield explain_line("protected", protected)
     yield from map(_signal_line, row.evidence)
@@ -181,15 +182,20 @@ def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
             break
 
 
-def _rule_lines(row: SavedFinding) -> Iterator[str]:
-    """The rule that applies, with its terms, the notes on it and its office hours."""
+def _rule_lines(row: SavedFinding, now: datetime) -> Iterator[str]:
+    """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
     terms = f": at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else ""
     then = f", then {rule.then.action} after {rule.then.after}" if rule and rule.then else ""
     yield explain_line("rule", f"{row.rule}{terms}{then}")
     yield from (explain_line("", note) for note in row.rule_notes)
     if rule and (hours := rule.hours):
-        yield explain_line("hours", f"{hours.on} in {hours.tz}, start: {hours.start}{', force' if hours.force else ''}")
+        off = f", except on days off in {' and '.join(hours.except_)}" if hours.except_ else ""
+        yield explain_line("hours", f"{hours.on} in {hours.tz}{off}, start: {hours.start}{', force' if hours.force else ''}")
+    if rule and rule.waits_because:
+        yield explain_line("frozen", rule.waits_because)
+    for each in [freeze for freeze in rule.freezes if freeze.end > now][:MAX_FREEZES] if rule else ():
+        yield explain_line("frozen", f"from {utc_text(each.start)} until {utc_text(each.end)} by {each.calendar}")
 
 
 def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:
@@ -248,6 +254,8 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         ("idle since", utc_text(memory.idle_since)),
         ("notified", _notice_text(memory)),
         ("reminded", utc_text(memory.reminded_at)),
+        ("reminders since the notice:", memory.reminders),
+        ("escalated", f"{utc_text(memory.escalated_at)} to {memory.escalated_to}" if memory.escalated_at else None),
         ("snoozed until", snoozed),
         ("not theirs,", f"says {clean_line(memory.disowned_by)}, {utc_text(memory.disowned_at)}" if memory.disowned_by else None),
         ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),

@@ -147,12 +147,15 @@ def _saved_json(saved: Saved) -> dict[str, Any]:
 def _rule_json(rule: Rule) -> dict[str, Any]:
     """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
     hours, after = rule.hours, rule.delete_after
+    on = office_hours.hours_text(rule.hours) if rule.hours else ""
     return {
         "action": rule.action.value,
         "idle_after": duration.policy_duration(rule.idle_after),
-        "grace": duration.policy_duration(rule.grace),
+        "grace": f"{rule.business_days.count}bd" if rule.business_days else duration.policy_duration(rule.grace),
         "then": {"action": "delete", "after": duration.policy_duration(after)} if after else None,
-        "hours": {"on": office_hours.hours_text(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force}
+        "freezes": [{**asdict(each), "start": utc_text(each.start), "end": utc_text(each.end)} for each in rule.freezes],
+        "waits_because": rule.waits_because,
+        "hours": {"on": on, "tz": hours.tz, "start": hours.restart, "force": hours.force, "except": list(hours.calendars)}
         if hours
         else None,
     }

@@ -76,8 +76,8 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
     if pause and pause.unreadable_because:
         add_failure_row(rows, failure_row("ledger", CloudError(Reason.UNREADABLE, "pause", pause.unreadable_because)))
     ending = expiry_notes(context.policy, run.started_at)
-    is_complete = not context.notices_only and all(row.status is Status.OK for row in rows)
-    unmatched = unmatched_notes(context.policy, (f.case for f in findings), run.started_at) if is_complete else ()
+    is_complete = not context.notices_only and all(row.status is Status.OK or row.is_own for row in rows)
+    unmatched = unmatched_notes(context.policy, (f.case for f in findings), rows, run.started_at) if is_complete else ()
     finished = FinishedRun(
         id=run.id,
         started_at=run.started_at,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from reaper.calendars.terms import Freeze
 from reaper.case import Coverage, Evidence, Owner, Price
 from reaper.errors import SettingsError
 from reaper.model import NextAction, Status
@@ -37,6 +38,7 @@ class SavedHours(_Section):
     tz: str
     start: str
     force: bool
+    except_: tuple[str, ...] = Field(alias="except")
 
 
 class SavedThen(_Section):
@@ -53,6 +55,8 @@ class SavedRule(_Section):
     idle_after: str
     grace: str
     then: SavedThen | None
+    freezes: tuple[Freeze, ...]
+    waits_because: str | None
     hours: SavedHours | None
 
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from reaper import registry
 from reaper.case import Coverage, Finding, Money, Report, money_of
-from reaper.model import BudgetUse, HoldReason, Mode, Result, Role, State, Status, StepName
+from reaper.model import BudgetUse, Ceiling, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
+from reaper.planning.reasons import frozen_because
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
@@ -106,9 +107,42 @@ def access_remedies(report: Report) -> list[str]:
 
 
 def head_notes(report: Report) -> list[str]:
-    """Sentences below the headline: what was saved, budgets that are exceeded, acceptances to renew, what was swept if nothing is there, and what it takes to prove more."""
+    """Sentences below the headline: what was saved, budgets that are exceeded, acceptances to renew, notices that weren't sent, what was swept if nothing is there, and what it takes to prove more."""
     over = [f"{budget_line(budget, report.run.currency)}." for budget in report.run.budgets if budget.is_over]
-    return [*saved_notes(report), *over, *acceptance_notes(report), *_swept_places(report), *_missing_setups(report)]
+    over += [f"{line}." for line in unsent_notices(report)]
+    return [
+        *frozen_lines(report).values(),
+        *saved_notes(report),
+        *over,
+        *acceptance_notes(report),
+        *_swept_places(report),
+        *_missing_setups(report),
+    ]
+
+
+def frozen_lines(report: Report) -> dict[str, str]:
+    """Each reason why nothing is stopped or deleted now under rules that allow it, and a line with how many actions wait:
+    `Frozen by year-end until 2027-01-04 00:00 UTC. 4 actions wait for that.`
+    """
+    waiting: dict[str, int] = {}
+    for finding in report.findings:
+        rule = finding.case.rule
+        if rule.action.rank >= Ceiling.STOP.rank and (because := frozen_because(rule, report.run.started_at)):
+            waits = finding.step.because == because or (finding.next is not None and finding.next.blocked_because == because)
+            waiting[because] = waiting.get(because, 0) + waits
+    counts = {
+        because: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for because, n in waiting.items()
+    }
+    return {because: f"{because[:1].upper()}{because[1:]}. {count} for that." for because, count in counts.items()}
+
+
+def unsent_notices(report: Report) -> list[str]:
+    """`12 first notices weren't sent: 10 below notify_above: $5 a day, 2 waiting until 2026-11-30 08:00 UTC`; empty if there are none."""
+    unsent = [f.step for f in report.findings if f.step.name is StepName.NONE and f.step.held is StepName.WARN]
+    reasons = Counter(reason.because for step in unsent for reason in step.hold_reasons)
+    why = ", ".join(f"{count} {because}" for because, count in reasons.items())
+    verb = ("wasn't" if len(unsent) == 1 else "weren't") if report.run.mode.writes else "wouldn't be"
+    return [f"{count_noun(len(unsent), 'first notice')} {verb} sent: {why}"] if unsent else []
 
 
 def saved_notes(report: Report) -> list[str]:

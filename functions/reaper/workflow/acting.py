@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from reaper.act import act, refuse_target
 from reaper.acting.task import ActContext
+from reaper.calendars.resolve import with_fresh_freezes
 from reaper.conclude import leases_of
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
@@ -32,11 +33,12 @@ def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, cont
         return refuse_target(decided, target, "the deployment excludes this account by now")
     if _is_left_out(target, context.settings):
         return refuse_target(decided, target, "the deployment doesn't sweep this account or region by now")
-    policy, because = current_policy(context, engine)
+    policy, because = current_policy(context, engine.policy_sha256, stored.calendars)
     if because:
         return refuse_target(decided, target, because)
     try:
-        setup = setup_of(stored, context, policy)
+        fresh = with_fresh_freezes(policy, context.settings.policy, context.clock())
+        setup = setup_of(stored, context, fresh)
         if setup.ledger is None or lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
             return refuse_target(decided, target, "this run has ended, or another one has taken over")
         session = _open_session(setup, target, stored)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reaper import handover
+from reaper.calendars.calendar import Calendar
 from reaper.errors import ReaperError
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
 from reaper.run import RunSetup, no_progress, open_ledger
 from reaper.settings import Settings
 from reaper.workflow.store import RunStore
-from reaper.workflow.stored_run import EngineState, StoredRun
+from reaper.workflow.stored_run import StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +33,15 @@ class WorkflowContext:
     wait: Callable[[float], None] = time.sleep
 
 
-def current_policy(context: WorkflowContext, engine: EngineState) -> tuple[Policy, str | None]:
-    """The policy as it is now, and why the run can't go by it: it has changed, or it can't be read. Then it is the built-in one."""
+def current_policy(context: WorkflowContext, policy_sha256: str, calendars: Iterable[Calendar] = ()) -> tuple[Policy, str | None]:
+    """The policy as it is now, with the calendars as the run read them, and why the run can't go by it: it has changed, or it can't be read. Then it is the built-in one."""
     try:
         source = load_policy(context.settings.policy)
     except ReaperError as error:
         return load_policy(None).policy, f"the policy can't be read: {error}"
-    return source.policy, None if source.sha256 == engine.policy_sha256 else POLICY_CHANGED
+    return source.policy.with_calendars(
+        {each.name: each for each in calendars}
+    ), None if source.sha256 == policy_sha256 else POLICY_CHANGED
 
 
 def run_settings(stored: StoredRun, context: WorkflowContext) -> Settings:

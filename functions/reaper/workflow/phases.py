@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from reaper import handover
+from reaper.calendars.resolve import with_calendars
 from reaper.case import Coverage, Report
 from reaper.conclude import conclude
 from reaper.coverage import own_row
@@ -62,7 +63,8 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
                 return _listed(EngineState(run=run_id, execution=holder, policy_sha256="", listed_sha256=""), 0, because)
             on_failure.callback(lease.give_back_run_lease, ledger, run_id, now)
         accounts = unreached_first(list_accounts(settings, settings.cloud), settings, ledger)
-        stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts))
+        calendars = with_calendars(source.policy, source.where, now).resolved.values()
+        stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts), calendars=tuple(calendars))
         engine = store_run(stored, context.store)
         on_failure.pop_all()
     return _listed(engine, len(stored.items()))
@@ -75,7 +77,7 @@ def observe_item(context: WorkflowContext, engine: EngineState, number: int) -> 
     """
     stored = require_run(context.store, engine)
     item = stored.item(number)
-    policy, because = current_policy(context, engine)
+    policy, because = current_policy(context, engine.policy_sha256, stored.calendars)
     if because:
         raise CloudError(Reason.REFUSED, "observe", because)
     setup = setup_of(stored, context, policy)
@@ -133,7 +135,7 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
     """
     stored = require_run(context.store, engine)
     decided = _require_decided(context, stored)
-    policy, because = current_policy(context, engine)
+    policy, because = current_policy(context, engine.policy_sha256, stored.calendars)
     with lease.claimed(stored, context, lease.open_context(stored, context, policy, because)) as opened:
         missing = _read_missing(context)
         parts = observed_parts(stored, stored.items(), context.store, missing)
@@ -151,7 +153,7 @@ def _listed(engine: EngineState, items: int, because: str | None = None) -> dict
 
 def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowContext) -> DecideContext:
     """Raises CloudError if another run has taken over: it may have the leases already."""
-    policy, because = current_policy(context, engine)
+    policy, because = current_policy(context, engine.policy_sha256, stored.calendars)
     ledger = setup_of(stored, context, policy).ledger
     dead_runs: tuple[str, ...] = ()
     if ledger is not None and stored.run.mode.writes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from reaper.calendars.calendar import Calendar
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import adapter
 from reaper.model import Account, Run, Target
@@ -41,12 +42,16 @@ class RunItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """The run, the execution that it is, the kinds to observe and the accounts to sweep. It contains no secret and no external ID."""
+    """The run, the execution that it is, the kinds to observe, the accounts to sweep and the policy's calendars as the run read them.
+
+    It contains no secret and no external ID.
+    """
 
     run: Run
     execution: str
     kinds: tuple[str, ...]
     accounts: tuple[Account, ...]
+    calendars: tuple[Calendar, ...] = ()
 
     def account(self, account_id: str) -> Account:
         """The account of that ID. Raises CloudError if the run has none."""

@@ -105,7 +105,7 @@ def backfill_metrics(world: StoryWorld) -> str:
 
 
 EVENTS = (
-    Scene(when=story_time(2, "09:12"), who="tom", event=snooze("churn-model", 5)),
+    Scene(when=story_time(2, "09:12"), who="tom", event=snooze("churn-model", 4)),
     Scene(when=story_time(3, "15:00"), who="ana", event=send_requests("fraud-scorer")),
     Scene(when=story_time(4, "14:20"), who="lee", event=release_hold),
     Scene(when=story_time(8, "14:05"), who="lee", event=restore_endpoint("legacy-ranker")),

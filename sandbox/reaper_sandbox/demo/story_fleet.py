@@ -24,23 +24,37 @@ STORY_END = STORY_START + 14 * DAY
 OUTAGE_START = STORY_START + 9 * DAY + 6 * HOUR
 """The second Wednesday. From then on CloudWatch gets no Invocations of the shop, although it is in use."""
 FLEET_CREATED_AT = STORY_START - 30 * DAY
+MANAGER = "nina@example.com"
+"""Of everyone with an endpoint."""
 RESTORED_TAG = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
 STORY_POLICY = """\
-# The story's policy: three days of notice, then stop. Only `legacy-*` may be deleted, and dev notebooks keep office hours.
+# The story's policy: three days of notice, then stop. What a stop leaves of `recommender-*` is deleted later. Only `legacy-*` may be deleted at
+# once, and dev notebooks keep office hours. Nothing is stopped or deleted in the weekend of a release.
 version: 1
-defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d}
+defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d, freeze: [release]}
+calendars:
+  company-day: {dates: [2026-11-10, 2027-11-10]}
+  release: {dates: [2026-11-14/2026-11-15]}
 limits: {max_acts: 20, max_share: 25%, max_jump: 25%}
 owners: {tags: [owner], domains: [example.com], fallback: ml-admins@example.com}
+escalate: {after: 1 reminder, to: [tag:manager]}
+notify_above: {usd_per_day: 3}
+notices: {send: "mon-fri 09:00-20:00"}
+accept: [{match: {name: fair-demo}, until: 2026-11-08, reason: the trade fair, by: pat}]
 rules:
   - name: legacy may go
     match: {name: "legacy-*"}
     action: delete
+  - name: one instance is too many
+    match: {name: "recommender-*"}
+    grace: 3d
+    then: {action: delete, after: 5d}
   - name: dev machines keep office hours
     match: {name: "dev-*"}
     idle_after: 2h
     grace: 1h
-    hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours}
+    hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours, except: [company-day]}
 """
 BUSY_ENDPOINTS = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
 """Endpoints in use day and night."""
@@ -49,6 +63,7 @@ SILENT_ENDPOINTS = {
     "churn-model": ("tom", (Variant(instance="ml.m5.2xlarge", count=2),), 4),
     "fraud-scorer": ("ana", (Variant(instance="ml.g4dn.xlarge", count=2),), 3),
     "pricing-ab": ("sam", (Variant(instance="ml.m5.xlarge", count=2),), 5),
+    "fair-demo": ("pat", (Variant(instance="ml.m5.large", count=2),), 3),
     "gb300-trial": ("ana", (Variant(instance="ml.p6e-gb300.36xlarge", count=2),), 2),
     "legacy-ranker": (
         "lee",
@@ -77,12 +92,16 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
         owner="kim@example.com"
     )
     signals.busy(idle_instance, 0, since=FLEET_CREATED_AT)
+    notes = vision.instance("max-notes", size="STANDARD_DS1_V2", created=FLEET_CREATED_AT).tagged(owner="max@example.com")
+    signals.busy(notes, 0, since=FLEET_CREATED_AT)
     add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 
 
 def add_endpoint(account: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
     """An endpoint with an owner, whose instances report for the whole story."""
-    account.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
+    account.endpoint(
+        name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com", "manager": MANAGER}
+    )
     for variant in variants:
         account.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
 

@@ -83,7 +83,8 @@ def _play_scene(scene: Scene, world: StoryWorld, printer: StoryPrinter) -> None:
     report = world.sweep((lambda: texts.append(between(world))) if between else None)
     for text in texts:
         printer.print_event(scene.when, scene.who, text)
-    printer.print_sweep(report, world.mails(), world.memories(), daily=f"{scene.when:%H:%M}" == story_events.DAILY_SWEEP)
+    cards = world.room.read_titles()
+    printer.print_sweep(report, world.mails(), cards, world.memories(), daily=f"{scene.when:%H:%M}" == story_events.DAILY_SWEEP)
 
 
 def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None:

@@ -18,6 +18,7 @@ from rich.text import Text
 from reaper.case import Finding, Report
 from reaper.model import Memory, Result, State, StepName
 from reaper.planning.reasons import PARTICIPLES as DONE
+from reaper.policy.accepted import ACCEPTED
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
 
@@ -25,9 +26,12 @@ MARGIN, WIDEST = 20, 118
 MAX_ITEMS_PER_MAIL = 3
 """How many resources of one mail are printed one by one."""
 HOLD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
+ADMINS_SUBJECT, ESCALATION = "[ML Idle Reaper]", "Escalation: "
 STYLES = {
     "": "",
     "mail": "cyan",
+    "no mail": "dim",
+    "slack": "cyan",
     "stopped": "green",
     "started": "green",
     "deleted": "magenta",
@@ -55,13 +59,19 @@ class StoryPrinter:
         """Print what a person or a cloud did."""
         self._print_labelled(when, who, text, "bold")
 
-    def print_sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
-        """Print what a sweep finding and did. A sweep that isn't the `daily` one is printed only if something happened."""
+    def print_sweep(
+        self, report: Report, mails: Sequence[Mail], cards: Sequence[str], memories: dict[str, Memory], *, daily: bool
+    ) -> None:
+        """Print what a sweep found and did. A sweep that isn't the `daily` one is printed only if something happened.
+
+        `cards`: the titles of those in the admins' room, which are printed only if something is on hold.
+        """
         when = report.run.started_at
         lines = [
             *self._notice_lines(mails),
+            *self._unsent_lines(report),
             *self._action_lines(report),
-            *self._hold_lines(report, mails),
+            *self._hold_lines(report, mails, cards),
             *self._no_longer_idle_lines(report, memories),
         ]
         if daily or lines:
@@ -92,7 +102,9 @@ class StoryPrinter:
         """The notices in owners' mails, with their costs and dates."""
         for mail in mails:
             items = list(mail_items(mail.text))
-            if not items:
+            if mail.subject.startswith(ESCALATION):
+                yield "mail", f"{mail.to}: {mail.subject}"
+            if not items or mail.subject.startswith(ADMINS_SUBJECT):
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
             shown = items if len(items) <= MAX_ITEMS_PER_MAIL else items[:1]
@@ -100,6 +112,15 @@ class StoryPrinter:
                 yield "", f"- {name}: {cost}. {_next_step_clause(following)}"
             if len(items) > len(shown):
                 yield "", f"- and {len(items) - len(shown)} more: {', '.join(name for name, *_ in items[1:])}"
+
+    def _unsent_lines(self, report: Report) -> Iterator[tuple[str, str]]:
+        """First notices that aren't sent, and what is accepted, each once."""
+        for finding in report.findings:
+            step, name, accepted = finding.step, finding.case.resource.name, finding.case.rule.protected_because or ""
+            if step.name is StepName.NONE and step.held is StepName.WARN and self._is_first_time(f"{name} unsent"):
+                yield "no mail", f"{name}: {step.because}"
+            elif accepted.startswith(ACCEPTED) and self._is_first_time(f"{name} accepted"):
+                yield "exempt", f"{name}: {accepted}"
 
     def _action_lines(self, report: Report) -> Iterator[tuple[str, str]]:
         for finding in report.findings:
@@ -112,7 +133,7 @@ class StoryPrinter:
             if not finding.case.rule.hours or self._is_first_time(f"{name} {label}"):
                 yield label, f"{name}: {why}"
 
-    def _hold_lines(self, report: Report, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
+    def _hold_lines(self, report: Report, mails: Sequence[Mail], cards: Sequence[str]) -> Iterator[tuple[str, str]]:
         on_hold = [f for f in report.findings if f.step.name is StepName.HOLD]
         names = ", ".join(f.case.resource.name for f in on_hold)
         if not on_hold or not self._is_first_time(f"on hold {names}"):
@@ -121,6 +142,8 @@ class StoryPrinter:
         for mail in mails:
             if "\nON HOLD (" in mail.text:
                 yield "mail", f"{mail.to}: {mail.subject}"
+        for title in cards:
+            yield "slack", f"the admins' room: {title}"
 
     def _no_longer_idle_lines(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
         """Resources that are no longer idle, one line for each reason."""

@@ -27,6 +27,7 @@ from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.model import Memory, Mode, Target
 from reaper.policy.channel_settings import Folder
+from reaper.policy.channel_settings import Room as RoomSpec
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import HandedOver, open_run, run_phases
 from reaper.sessions import CloudSession, sessions_of
@@ -37,9 +38,11 @@ from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.demo import story_fleet
+from reaper_sandbox.demo.story_room import Room, open_room
 from reaper_sandbox.demo.sweep_demo import isolated_environment
 
 SNOOZE_URL = "https://keep.example.com"
+ROOM_SECRET = "REAPER_SECRET_ROOM"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +56,14 @@ class Mail:
 
 @dataclass(slots=True, kw_only=True)
 class StoryWorld:
-    """Both clouds, the clock, and the folder `home` with mails, manifests and ledger.
+    """Both clouds, the clock, the admins' room in Slack, and the folder `home` with mails, manifests and ledger.
 
     `seen_mails` are the mails already read, `snapshots` the silent endpoints as they were at the beginning.
     """
 
     aws: Aws
     azure: Azure
+    room: Room
     home: Path
     now: datetime = story_fleet.STORY_START
     reports: list[Report] = field(default_factory=list)
@@ -84,10 +88,11 @@ class StoryWorld:
 
     @property
     def source(self) -> PolicySource:
-        """The policy, with its mails written to a folder."""
+        """The policy, with its mails written to a folder and its admins also in Slack."""
         source = load_policy(story_fleet.STORY_POLICY)
         folder = Folder(type="folder", path=str(self.home / "mail"))
-        return replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
+        room = RoomSpec(type="slack", secret=f"env:{ROOM_SECRET}")
+        return replace(source, policy=source.policy.model_copy(update={"channels": [folder, room]}))
 
     def set_time(self, moment: datetime) -> None:
         """Set the clock, here and in both clouds."""
@@ -175,7 +180,7 @@ def story_world(home: Path) -> Iterator[StoryWorld]:
     with ExitStack() as stack:
         aws, azure = stack.enter_context(Aws(story_fleet.STORY_START)), stack.enter_context(Azure(story_fleet.STORY_START))
         story_fleet.set_up_clouds(aws, azure)
-        world = StoryWorld(aws=aws, azure=azure, home=home)
+        world = StoryWorld(aws=aws, azure=azure, room=stack.enter_context(open_room()), home=home)
         world.snapshots = {
             name: deepcopy(story_fleet.endpoint_snapshot(world.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS
         }
@@ -183,6 +188,7 @@ def story_world(home: Path) -> Iterator[StoryWorld]:
             "REAPER_SNOOZE_URL": SNOOZE_URL,
             "REAPER_SNOOZE_KEYS": "env:STORY_KEYS",
             "STORY_KEYS": secrets.token_urlsafe(48),
+            ROOM_SECRET: world.room.url,
             "REAPER_LEDGER": world.settings.ledger or "",
         }
         stack.enter_context(isolated_environment(aws.env | azure.env | links))

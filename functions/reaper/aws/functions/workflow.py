@@ -74,7 +74,7 @@ def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     """Send the messages, then deliver the report."""
     context, engine = _open_context(event["run"], deadline), _engine_state(event)
     report = phases.conclude_run(context, engine, item_failures(event["results"]))
-    owners = current_policy(context, engine)[0].owners
+    owners = current_policy(context, engine.policy_sha256)[0].owners
     stored = deliver_report(report, context.settings, owners, context.clock, context.store)
     totals = report.totals
     incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)

@@ -41,8 +41,8 @@ def read_bytes(uri: str, most: int) -> bytes:
         # Not by Range, which S3 refuses for an empty object.
         with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
             return bytes(body.read(most))
-    except (ClientError, BotoCoreError, ValueError) as error:
-        raise SettingsError(f"policy {uri}: can't be read: {error}") from error
+    except (ClientError, BotoCoreError, ResponseParserError, ValueError) as error:
+        raise SettingsError(f"{uri}: can't be read: {error}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:

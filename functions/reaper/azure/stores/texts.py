@@ -63,7 +63,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
     except (AzureError, ValueError) as error:
-        raise SettingsError(f"policy {without_signature(uri)}: can't be read: {first_line(error, None)}") from error
+        raise SettingsError(f"{without_signature(uri)}: can't be read: {first_line(error, None)}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:

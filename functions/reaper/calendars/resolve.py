@@ -1,0 +1,129 @@
+"""Reads a policy's calendars. One that can't be read hides no other: it says why, and what uses it takes the safe side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+
+from reaper.calendars import ics
+from reaper.calendars.calendar import Calendar, Stretch
+from reaper.calendars.entries import covers, entries_near, joined, outside, stretches_of, whole_days
+from reaper.calendars.holidays import holidays_near
+from reaper.case import Coverage
+from reaper.coverage import own_row
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, ReaperError, named_permission
+from reaper.extras import install_command
+from reaper.policy.calendar_settings import CalendarSpec
+from reaper.policy.file import folder_of, read_location
+from reaper.policy.schema import Policy
+from reaper.text import clean_line
+
+FREEZE, USES = ("freeze",), ("freeze", "except", "business_days")
+"""The keys of rules, defaults and hours that name a calendar."""
+MAX_BECAUSE = 400
+NOT_READ = "this run hasn't read it"
+
+
+def resolve_calendars(
+    policy: Policy, where: str | None, now: datetime, only: Collection[str] | None = None
+) -> dict[str, Calendar]:
+    """The policy's calendars, or those named in `only`, by name. `where`: the policy's own address. Never raises ReaperError."""
+    return {
+        name: _read_calendar(
+            Calendar(name=name, tz=spec.tz or policy.owners.tz, weekend=spec.weekend), spec, folder_of(where), now
+        )
+        for name, spec in policy.calendars.items()
+        if only is None or name in only
+    }
+
+
+def with_calendars(policy: Policy, where: str | None, now: datetime) -> Policy:
+    """The policy with its calendars as they are now. A policy without any costs nothing."""
+    return policy.with_calendars(resolve_calendars(policy, where, now)) if policy.calendars else policy
+
+
+def with_fresh_freezes(policy: Policy, where: str | None, now: datetime) -> Policy:
+    """The policy with its freezes read once more, right before an action: frozen is what either reading says is frozen."""
+    fresh = resolve_calendars(policy, where, now, names_used(policy, FREEZE)) if policy.calendars else {}
+    return policy.with_calendars({**policy.resolved, **{name: _either(policy.resolved.get(name), fresh[name]) for name in fresh}})
+
+
+def _either(stored: Calendar | None, fresh: Calendar) -> Calendar:
+    if stored is None:
+        return replace(fresh, unreadable_because=NOT_READ)
+    return replace(
+        fresh,
+        days=stored.days | fresh.days,
+        stretches=tuple(joined([*stored.stretches, *fresh.stretches])),
+        unreadable_because=fresh.unreadable_because or stored.unreadable_because,
+    )
+
+
+def names_used(policy: Policy, keys: Sequence[str] = USES) -> set[str]:
+    """The calendars that the defaults, the rules and their hours name under these keys."""
+    data = policy.model_dump(by_alias=True, include={"defaults", "rules"})
+    sections = [data["defaults"], *data["rules"]]
+    sections += [section["hours"] for section in sections if section.get("hours")]
+    named = [section[key] for section in sections for key in keys if section.get(key)]
+    return {name for names in named for name in ([names] if isinstance(names, str) else names)}
+
+
+def unreadable_texts(policy: Policy) -> dict[str, str]:
+    """A sentence for each calendar of the policy that can't be relied on, by name."""
+    known = policy.resolved
+    problems = {name: known[name].unreadable_because if name in known else NOT_READ for name in policy.calendars}
+    return {name: f"calendar {name!r} can't be relied on: {because}" for name, because in problems.items() if because}
+
+
+def calendar_rows(policy: Policy) -> Iterator[Coverage]:
+    """A row for each calendar that can't be relied on: the run isn't complete."""
+    for because in unreadable_texts(policy).values():
+        yield own_row("calendars", because, named_permission(because))
+
+
+def _read_calendar(calendar: Calendar, spec: CalendarSpec, folder: Path, now: datetime) -> Calendar:
+    try:
+        stretches = _read_stretches(calendar, spec, folder, now)
+    except (ReaperError, *ODD_REPLY_ERRORS) as error:
+        is_ours = isinstance(error, ReaperError) or type(error) is ValueError
+        because = str(error) if is_ours else f"it can't be understood ({type(error).__name__})"  # never its content
+        return replace(calendar, unreadable_because=clean_line(because, MAX_BECAUSE))
+    return replace(calendar, stretches=tuple(stretches), days=whole_days(stretches, calendar.tz))
+
+
+def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: datetime) -> list[Stretch]:
+    if spec.change_calendar is not None:
+        return _read_change_calendar(calendar, spec.change_calendar, now)
+    if spec.ics is not None:
+        name, content = read_location(spec.ics, ics.MAX_BYTES + 1, "iCalendar file", folder)
+        try:
+            return entries_near(ics.read_stretches(ics.parse_ics(content)[0], spec.match, calendar.tz, now), now)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    days = spec.dates if spec.dates is not None else holidays_near(spec.country or "", spec.subdiv, now)
+    return entries_near(stretches_of(days, calendar.tz), now)
+
+
+def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[Stretch]:
+    """When a Change Calendar is closed. Raises ValueError if its events say something else of now than AWS does."""
+    try:
+        reader = import_module("reaper.aws.change_calendar")
+    except ImportError as error:
+        raise ValueError(f"a Change Calendar needs an extra: {install_command('aws')}") from error
+    try:
+        content, is_closed = reader.read_change_calendar(name)
+    except CloudError as error:
+        fix = f"; grant {error.missing} on it" if error.missing else "; check its name, account and region"
+        raise ValueError(f"{error}{fix}") from error
+    text, kind = ics.parse_ics(content)
+    if kind not in ("DEFAULT_OPEN", "DEFAULT_CLOSED"):
+        raise ValueError(f"{name} isn't a Change Calendar: it has no X-CALENDAR-TYPE of DEFAULT_OPEN or DEFAULT_CLOSED")
+    events = entries_near(ics.read_stretches(text, None, calendar.tz, now), now)
+    closed = events if kind == "DEFAULT_OPEN" else outside(events, now)
+    if covers(replace(calendar, stretches=tuple(closed)), now) is not is_closed:
+        said = ("closed", "open") if is_closed else ("open", "closed")
+        raise ValueError(f"AWS says that {name} is {said[0]} now, and its events say {said[1]}; compare them in Systems Manager")
+    return closed

@@ -1,0 +1,162 @@
+"""Sends escalations: once an owner was reminded so often that `escalate` in the policy asks for it, others get a mail about the resource.
+
+It is no notice. It moves no date, starts no grace, and has no owner's link. The resource's row remembers each addressee whose mail a channel
+accepted, so each gets it once for one series of reminders. The next run tries again what was refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reaper import idle_period
+from reaper.case import Finding, money_of
+from reaper.coverage import own_row
+from reaper.errors import ReaperError
+from reaper.ledger.rows import HistoryEntry
+from reaper.ledger.update import update_memory
+from reaper.model import Memory, Resource, StepName
+from reaper.notices.channels import delivery
+from reaper.notices.channels.delivery import Misses
+from reaper.notices.chat_card import card_item
+from reaper.notices.context import NoticeRound, Part, attempt
+from reaper.notices.forecast import NoticeContext
+from reaper.notices.item import has_cost, keep_tag, notice_item, rate_text, shown_name, wasted_text
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
+from reaper.notices.sending import MAX_RESOURCES
+from reaper.pending import intents
+from reaper.planning import possible_actions
+from reaper.policy.owners import shown
+from reaper.policy.schema import Escalate
+from reaper.policy.values import ADMINS, TAG_ADDRESSEE
+from reaper.prices import price_basis
+from reaper.text import count_noun, tidy_line
+
+
+def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
+    """Send each addressee one mail about up to MAX_RESOURCES resources. An addressee that no mail may go to is a row in the report."""
+    waiting: dict[str, list[Finding]] = defaultdict(list)
+    unsent: dict[str, list[str]] = defaultdict(list)
+    for finding in (f for f in mails.findings.values() if _is_due(f, None, escalate, mails)):
+        addressees, problems = _addressees(finding.case.resource, escalate, mails)
+        pending = [to for to in addressees if to not in _reached(finding.memory)]
+        for to in pending:
+            waiting[to].append(finding)
+        for problem in problems if pending or not _reached(finding.memory) else ():
+            unsent[problem].append(shown_name(finding.case.resource, 60))
+    texts = [f"{count_noun(len(names), 'escalation')} not sent {why} (first: {names[0]})" for why, names in unsent.items()]
+    mails = replace(mails, rows=(*mails.rows, own_row("escalations", "; ".join(texts)))) if texts else mails
+    misses: Misses = {}
+    for addressee, about in waiting.items():
+        for start in range(0, len(about), MAX_RESOURCES):
+            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
+                return mails
+            owed, failed = _still_owed(addressee, about[start : start + MAX_RESOURCES], escalate, mails)
+            mails = mails.after(failed)
+            if owed:
+                mails.context.before_message()
+                message = escalation_message(addressee, owed, escalate, notices)
+                sent = delivery.deliver(message, mails.context.channels, misses)
+                receipts = [f"{each.channel}: {each.receipt}"[:200] for each in sent if each.receipt is not None]
+                mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipts[0], mails) for f in owed if receipts))
+    return mails
+
+
+def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Message:
+    """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
+    to_admins, money = addressee == ADMINS, money_of(findings)
+    audience = Audience.ADMINS if to_admins else Audience.OWNERS
+    context = replace(context, audience=audience, memories={f.case.resource.id: f.memory or Memory() for f in findings})
+    verb = (" costs " if money.count == 1 else " cost ") if has_cost(money) else ", "
+    headline = f"{count_noun(money.count, 'idle ML resource')}{verb}{rate_text(money, context)}"
+    which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
+    about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
+    items = [(notice_item(f, context), f.owner, f.memory or Memory()) for f in findings]
+    text, html = render_mail(
+        "escalation",
+        subject=subject,
+        headline=headline,
+        wasted=wasted_text(findings, context),
+        items=items,
+        addressee=addressee,
+        named_by=dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS),
+        tag=keep_tag(context.now),
+        basis=price_basis(findings, context.currency),
+        context=context,
+    )
+    owner = "" if to_admins else addressee
+    lines = [f"{count_noun(known.reminders or 0, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
+    return Message(
+        to=(context.owners.fallback or "") if to_admins else addressee,
+        subject=subject,
+        text=text,
+        html=html,
+        audience=audience,
+        attributes={"audience": audience.value, "owner": owner, "action": ("escalate",), "resources": money.count},
+        resource_ids=tuple(f.case.resource.id for f in findings),
+        card=Card(items=tuple(card_item(item, line) for (item, _, _), line in zip(items, lines, strict=True))),
+    )
+
+
+def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: NoticeRound) -> bool:
+    """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it."""
+    memory, step, now = finding.memory or Memory(), finding.step.name, mails.context.clock()
+    case = mails.decisions[finding.case.resource.id].case
+    has_jumped = any(jump.kind == case.resource.kind for jump in mails.jumps)
+    return (
+        (memory.reminders or 0) >= escalate.after
+        # While an idle share is unusual, only what is reminded in this very run is escalated.
+        and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
+        and possible_actions.may_act(possible_actions.with_snooze(case, memory, now, host))
+        and not idle_period.dated_ahead_because(memory, now)
+        and not idle_period.notice_expired(case, memory, now)
+    )
+
+
+def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> tuple[list[str], list[str]]:
+    """Who may get it, and who may not and why. A tag that the resource lacks matters only if that leaves no one."""
+    owners, allowed, refused, lacking = mails.context.policy.owners, list[str](), list[str](), list[str]()
+    tags = {f"{TAG_ADDRESSEE}{key}".lower(): value.strip() for key, value in (resource.tags or {}).items()}
+    has_admins = any(Audience.ADMINS in channel.readers for channel in mails.context.channels)
+    for to in escalate.to:
+        address = tags.get(to.lower(), "") if to.startswith(TAG_ADDRESSEE) else to
+        if has_admins if to == ADMINS else is_deliverable(address, owners.domains, owners.fallback):
+            allowed.append(address.lower())
+        elif address:
+            why = "no channel is for them" if to == ADMINS else "its address is not in owners.domains"
+            refused.append(f"to {to}, because {why}")
+        else:
+            lacking.append(f"to {to}, because there is no such tag")
+    return list(dict.fromkeys(allowed)), refused if allowed or refused else lacking
+
+
+def _reached(memory: Memory | None) -> Sequence[str]:
+    """The addressees who have the escalation of this series."""
+    return ((memory and memory.escalated_to) or "").split()
+
+
+def _still_owed(addressee: str, about: Sequence[Finding], escalate: Escalate, mails: NoticeRound) -> tuple[list[Finding], Part]:
+    """Those that still have to be escalated, with their rows as they are now; none if the ledger can't be read."""
+    try:
+        memories = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
+    except ReaperError as error:
+        return [], Part(errors=[error])
+    read = [f for f in about if not intents.is_unreadable(f.case.resource, memories)]
+    fresh = [(replace(f, memory=memories.get(f.case.resource.id)), intents.host_memory(f.case.resource, memories)) for f in read]
+    owed = [f for f, host in fresh if _is_due(f, host, escalate, mails) and addressee not in _reached(f.memory)]
+    return owed, Part(errors=memories.errors)
+
+
+def _record(finding: Finding, addressee: str, receipt: str, mails: NoticeRound) -> Part:
+    resource_id, series, now = finding.case.resource.id, finding.memory or Memory(), mails.context.clock()
+    because = f"{addressee}: still idle after {count_noun(series.reminders or 0, 'reminder')} to {series.notified_owner}"
+    entry = HistoryEntry(id=resource_id, when=now, what="escalated", by=receipt, because=because)
+
+    def change(memory: Memory) -> Memory:
+        names = " ".join(sorted({*_reached(memory), addressee}))
+        return replace(memory, escalated_at=memory.escalated_at or now, escalated_to=names)
+
+    errors = attempt(lambda: update_memory(mails.ledger, resource_id, change, now), lambda: mails.ledger.add_history(entry))
+    return Part(findings={resource_id: replace(finding, memory=change(series))}, errors=errors)

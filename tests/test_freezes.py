@@ -1,0 +1,242 @@
+"""A freeze holds what is due, moves dates by its length, and can only take actions away. Notices and starts go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.judged_cases import case
+from fakes.read_calendars import frozen
+from reaper import idle_period
+from reaper.calendars.adding import freeze_at, merged
+from reaper.calendars.terms import BusinessDays, Freeze, Hours
+from reaper.case import Blocked, Case, Step
+from reaper.memory_updates import after_notice
+from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, Memory, State, StepName
+from reaper.plan import plan_step
+from reaper.planning.coming import next_action
+from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
+from reaper.policy import office_hours
+
+BOTH = {StepName.STOP: None, StepName.DELETE: None}
+RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}
+STOPPED = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
+HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
+FROZEN = frozen("2026-11-20", "2026-11-30")
+"""NOW is Saturday, November 21."""
+AFTER = FROZEN.end
+FROZEN_BECAUSE = "frozen by year-end until 2026-12-01 00:00 UTC"
+WAITS = "the freeze calendar 'year-end' can't be read: no such file"
+
+
+def notified(ago: timedelta, action: StepName | AnnouncedAction = StepName.STOP, **fields: object) -> Memory:
+    """The owner was notified in this idle period."""
+    memory = Memory(idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced_action=action)
+    return replace(memory, **fields)
+
+
+def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Memory:
+    return notified(ago, AnnouncedAction.HOURS, enrolment_digest=hours_digest(hours), reminded_at=NOW - DAY)
+
+
+@pytest.mark.parametrize(
+    ("of", "memory"),
+    [
+        pytest.param(case(acts=BOTH, grace=3 * DAY), notified(6 * DAY), id="stop"),
+        pytest.param(case(acts=BOTH, action=Ceiling.DELETE), notified(6 * DAY, StepName.DELETE), id="delete"),
+        pytest.param(case(acts=RUNNING, hours=HOURS), enrolled(HOURS), id="stop by office hours"),
+        pytest.param(
+            case(State.ACTIVE, acts=RUNNING, hours=replace(HOURS, force=True), grace=HOUR),
+            replace(enrolled(HOURS), reminded_at=NOW - 2 * HOUR),
+            id="stop of what is in use",
+        ),
+        pytest.param(
+            case(acts=BOTH, changed=NOW - 6 * DAY, idle_for=6 * DAY),
+            notified(6 * DAY, last_action=StepName.STOP, last_action_part="1 of 2", last_action_told_at=NOW - 6 * DAY),
+            id="the rest of a stop",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("fields", "because"),
+    [
+        pytest.param({"freezes": (FROZEN,)}, FROZEN_BECAUSE, id="frozen"),
+        pytest.param({"waits_because": WAITS}, f"nothing is stopped or deleted because {WAITS}", id="unreadable"),
+    ],
+)
+def test_what_is_due_waits_for_the_end_of_a_freeze(of: Case, memory: Memory, fields: dict, because: str):
+    assert plan_step(of, memory, NOW).name in ENDING_ACTIONS
+    waiting = replace(of, rule=replace(of.rule, **fields))
+    assert plan_step(waiting, memory, NOW) == Step(name=StepName.NONE, because=because)
+    coming = next_action(waiting, memory, NOW)
+    if of.verdict.state is State.IDLE:
+        assert coming is not None
+        assert (coming.at, coming.blocked_because) == (AFTER if "freezes" in fields else None, because)
+
+
+def test_office_hours_and_a_freeze_are_both_over_at_the_next_date():
+    of = case(acts=RUNNING, hours=HOURS, freezes=(replace(FROZEN, end=AFTER + 8 * HOUR), frozen("2026-12-02", "2026-12-02")))
+    coming = next_action(of, enrolled(HOURS), NOW)
+    assert coming is not None
+    assert coming.at == datetime(2026, 12, 1, 21, tzinfo=UTC)
+
+
+def test_a_reminder_still_goes_out_in_a_freeze():
+    of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
+    assert plan_step(of, notified(8 * DAY), NOW).name is StepName.REMIND
+    assert plan_step(of, Memory(), NOW).name is StepName.WARN
+
+
+def test_frozen_time_counts_toward_no_grace():
+    before = FROZEN.start - DAY
+    of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
+    assert earliest_action_at(of, before, StepName.STOP) == AFTER + 2 * DAY
+    warned = after_notice(of, Memory(), Step(name=StepName.WARN, because="due"), "r", before)
+    assert warned.act_not_before == AFTER + 2 * DAY
+
+
+def test_frozen_time_counts_toward_no_then():
+    of = case(acts=BOTH, grace=3 * DAY, delete_after=14 * DAY, freezes=(FROZEN,))
+    assert earliest_action_at(of, FROZEN.start - DAY, StepName.DELETE) == AFTER + 13 * DAY
+
+
+def test_a_calendar_edited_after_the_notice_only_lengthens():
+    of, told = case(acts=BOTH, grace=3 * DAY), notified(2 * DAY)
+    held = replace(of, rule=replace(of.rule, freezes=(FROZEN,)))
+    longer = AFTER + 3 * DAY - (FROZEN.start - (NOW - 2 * DAY))
+    for promised, free, frozen_due in ((NOW + DAY, NOW + DAY, longer), (NOW + 20 * DAY, NOW + 20 * DAY, NOW + 20 * DAY)):
+        memory = replace(told, act_not_before=promised)
+        assert (action_due_at(of, memory, NOW), action_due_at(held, memory, NOW)) == (free, frozen_due)
+
+
+def test_a_notice_whose_date_a_freeze_moved_does_not_lapse_by_it():
+    long = replace(FROZEN, end=FROZEN.start + 60 * DAY)
+    of = case(acts=BOTH, grace=3 * DAY, remind_every=7 * DAY)
+    frozen_case = replace(of, rule=replace(of.rule, freezes=(long,)))
+    memory = Memory(warned_at=FROZEN.start - DAY, announced_action=AnnouncedAction.STOP, act_not_before=FROZEN.start + 2 * DAY)
+    due = long.end + 2 * DAY
+    assert idle_period.notice_lapsed(of, memory, due)
+    assert not idle_period.notice_lapsed(frozen_case, memory, due)
+    assert idle_period.notice_lapsed(frozen_case, memory, long.end + 15 * DAY)
+
+
+def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
+    forced = replace(HOURS, force=True)
+    of, memory = case(State.ACTIVE, acts=RUNNING, hours=forced, grace=HOUR), enrolled(HOURS)
+    assert forced_stop_at(of, memory, NOW) == NOW + HOUR
+    assert plan_step(of, memory, NOW).name is StepName.REMIND
+    for fields in ({"freezes": (FROZEN,)}, {"waits_because": WAITS}):
+        waiting = replace(of, rule=replace(of.rule, **fields))
+        assert forced_stop_at(waiting, memory, NOW) is None
+        assert plan_step(waiting, memory, NOW).name is StepName.NONE
+    until_noon = replace(FROZEN, end=NOW + 3 * HOUR)
+    assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), memory, NOW) == NOW + 3 * HOUR
+
+
+def test_what_office_hours_stopped_is_started_in_a_freeze():
+    monday = datetime(2026, 11, 23, 8, tzinfo=UTC)
+    memory = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY)
+    of = case(State.EXEMPT, acts=STOPPED, hours=HOURS, freezes=(FROZEN,), waits_because=WAITS)
+    assert plan_step(of, memory, monday).name is StepName.START
+
+
+def test_a_day_off_stops_what_is_idle_and_starts_nothing():
+    monday = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    holiday = replace(HOURS, calendars=("germany",), days_off=frozenset({monday.date()}))
+    for hours, stops in ((replace(holiday, days_off=frozenset()), False), (holiday, True)):
+        running = case(acts=RUNNING, hours=hours)
+        assert (plan_step(running, enrolled(hours), monday).name is StepName.STOP) is stops
+        memory = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY)
+        stopped = case(State.EXEMPT, acts=STOPPED, hours=hours)
+        assert (plan_step(stopped, memory, monday).name is StepName.START) is not stops
+
+
+def test_days_off_that_change_leave_an_enrolment_valid():
+    hours = replace(HOURS, calendars=("germany",))
+    memory = enrolled(hours)
+    later = case(acts=RUNNING, hours=replace(hours, days_off=frozenset({NOW.date()})))
+    assert enrolled_since(later, memory, NOW) == memory.warned_at
+    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), memory, NOW) is None
+
+
+def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
+    days = BusinessDays(count=2, calendar="germany", tz="UTC", days_off=frozenset({datetime(2026, 11, 23, tzinfo=UTC).date()}))
+    of = case(acts=BOTH, grace=timedelta(hours=46), business_days=days)
+    assert earliest_action_at(of, NOW, StepName.STOP) == NOW + 4 * DAY  # Saturday, then Tuesday and Wednesday
+    assert earliest_action_at(replace(of, rule=replace(of.rule, grace=6 * DAY)), NOW, StepName.STOP) == NOW + 6 * DAY
+    coming = next_action(of, Memory(), NOW)
+    assert coming is not None
+    assert coming.blocked_because == "notice first, grace 2 business days (germany)"
+
+
+moments = st.integers(-50 * 24, 50 * 24).map(lambda hours: NOW + hours * HOUR)
+freezes = st.lists(st.tuples(moments, st.integers(1, 700)), max_size=4).map(
+    lambda spans: merged(Freeze(calendar="x", start=start, end=start + hours * HOUR) for start, hours in spans)
+)
+cases = st.builds(
+    lambda state, action, acts, hours, grace, only: case(
+        state, action=action, acts=acts, hours=hours, grace=grace * HOUR, only_notices=only, idle_for=30 * DAY
+    ),
+    st.sampled_from([State.IDLE, State.ACTIVE, State.EXEMPT, State.UNKNOWN]),
+    st.sampled_from(Ceiling),
+    st.sampled_from([BOTH, RUNNING, STOPPED]),
+    st.sampled_from([None, HOURS, replace(HOURS, force=True), replace(HOURS, by_rule=False)]),
+    st.integers(1, 200),
+    st.booleans(),
+)
+memories = st.builds(
+    lambda ago, since, announced, promised, stopped: notified(
+        ago * HOUR,
+        announced,
+        reminded_at=NOW - min(ago, since) * HOUR,
+        act_not_before=promised,
+        enrolment_digest=hours_digest(HOURS) if announced is AnnouncedAction.HOURS else None,
+        last_action=StepName.STOP if stopped else None,
+        last_action_at=NOW - 2 * DAY if stopped else None,
+    ),
+    st.integers(1, 20 * 24),
+    st.integers(1, 20 * 24),
+    st.sampled_from(AnnouncedAction),
+    st.none() | moments,
+    st.booleans(),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases, memories, freezes, st.sampled_from([None, WAITS]))
+@example(case(acts=BOTH), notified(6 * DAY), (FROZEN,), None)
+@example(case(acts=BOTH), notified(6 * DAY), (), WAITS)
+def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, memory: Memory, spans: tuple, waits: str | None):
+    assume(not idle_period.notice_lapsed(of, memory, NOW))
+    held = replace(of, rule=replace(of.rule, freezes=spans, waits_because=waits))
+    free, step = plan_step(of, memory, NOW), plan_step(held, memory, NOW)
+    if step.name in ENDING_ACTIONS:
+        assert (free.name, freeze_at(spans, NOW), waits) == (step.name, None, None)
+    assert (step.name is StepName.START) == (free.name is StepName.START)
+    assert earliest_action_at(held, NOW, StepName.STOP) >= earliest_action_at(of, NOW, StepName.STOP)
+    due, free_due = action_due_at(held, memory, NOW), action_due_at(of, memory, NOW)
+    assert (due is None) == (free_due is None)
+    assert due is None or free_due is None or due >= free_due
+    coming, free_coming = next_action(held, memory, NOW), next_action(of, memory, NOW)
+    if coming and coming.at:
+        assert free_coming is not None
+        assert free_coming.at is not None
+        assert coming.at >= free_coming.at
+        assert freeze_at(spans, coming.at) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases, memories, freezes, freezes, st.sampled_from([None, "tag reaper:keep=true"]))
+@example(case(acts=BOTH), notified(6 * DAY), (FROZEN,), (FROZEN,), None)
+@example(case(acts=BOTH), notified(6 * DAY), (), (FROZEN,), "tag reaper:keep=true")
+def test_removing_a_freeze_removes_no_other_protection(of: Case, memory: Memory, one: tuple, other: tuple, protected: str | None):
+    left = replace(of, rule=replace(of.rule, freezes=one, protected_because=protected))
+    both = replace(of, rule=replace(left.rule, freezes=merged([*one, *other])))
+    if freeze_at(one, NOW) or protected:
+        assert plan_step(left, memory, NOW).name not in ENDING_ACTIONS
+        assert plan_step(both, memory, NOW).name not in ENDING_ACTIONS
