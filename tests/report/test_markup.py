@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import sys
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
