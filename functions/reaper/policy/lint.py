@@ -35,8 +35,8 @@ Problem = tuple[KeyPath, str]
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If `now` is None,
-    the days of acceptances aren't checked.
+    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If it is
+    None, days aren't checked.
     """
     dated = (accept_warnings(policy, now), calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
