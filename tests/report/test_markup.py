@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -91,7 +92,7 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 @pytest.mark.parametrize("word", BRACKETS)
 def test_text_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
-    monkeypatch.setattr(output.error_console, "file", out)
+    monkeypatch.setattr(sys, "stderr", out)
     output.error_console.print(word)
     with output.show_progress() as tell:
         tell(word)
