@@ -218,6 +218,11 @@ def test_weeks_of_days_off_hide_neither_the_last_closing_nor_the_next():
             id="without a calendar",
         ),
         pytest.param(
+            "defaults: {grace: 2 BD}",
+            "policy.yaml:3: defaults.grace: '2 BD' is not valid: expected a duration such as 30m, 4h, 3d or 2w, or business days such as 2bd",
+            id="spelled otherwise",
+        ),
+        pytest.param(
             "defaults: {grace: 61bd}", "policy.yaml:3: defaults.grace: '61bd' is not valid: expected 1bd to 60bd", id="too many"
         ),
         pytest.param(
@@ -225,7 +230,7 @@ def test_weeks_of_days_off_hide_neither_the_last_closing_nor_the_next():
         ),
         pytest.param(
             "defaults: {action: stop, grace: 4bd, business_days: germany, then: {action: delete, after: 3d}}",
-            "policy.yaml:3: defaults.then.after: 3d is shorter than the grace (92h); write 92h or more",
+            "policy.yaml:3: defaults.then.after: 3d is shorter than the grace (4bd, at least 92h); write 92h or more",
             id="a then shorter than its business days",
         ),
         pytest.param(

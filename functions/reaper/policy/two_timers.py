@@ -43,6 +43,7 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
     for path, spec in specs:
         section = spec or policy.defaults
         action, grace = section.action or policy.defaults.action, section.grace or policy.defaults.grace
+        days = f"{grace.count}bd, at least " if isinstance(grace, BusinessDayCount) else ""
         grace = grace.least if isinstance(grace, BusinessDayCount) else grace
         after = delete_after(policy, spec)
         if section.then and action is not Ceiling.STOP:
@@ -52,7 +53,7 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
             yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
         elif after and after < grace and section.then:
             most, least = policy_duration(after), policy_duration(grace)
-            yield (*path, "then", "after"), f"{most} is shorter than the grace ({least}); write {least} or more"
+            yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
         elif after and after < grace and spec and spec.grace:
             most, least = policy_duration(after), policy_duration(grace)
             fix = f"write {most} or less, or give the rule a then of its own"

@@ -60,6 +60,8 @@ def _length(
             if not 1 <= int(match[1]) <= 60:
                 raise ValueError("expected 1bd to 60bd")
             return BusinessDayCount(int(match[1]))
+        if business_days and isinstance(value, str) and "b" in value.lower():
+            raise ValueError(f"expected {duration.EXPECTED_DURATION}, or business days such as 2bd")
         if not isinstance(value, str | timedelta):
             raise ValueError(f"expected {duration.EXPECTED_DURATION}")
         if isinstance(value, str) and re.fullmatch(r"\s*0+[mhdw]?\s*", value):
