@@ -91,7 +91,7 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 @pytest.mark.parametrize("word", BRACKETS)
 def test_text_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
-    monkeypatch.setattr(output.error_console, "file", out)
+    monkeypatch.setattr(output.error_console, "_file", out)  # `file` would put back the stderr of this test for good
     output.error_console.print(word)
     with output.show_progress() as tell:
         tell(word)
