@@ -114,6 +114,17 @@ def test_a_calendar_edited_after_the_notice_only_lengthens():
         assert (action_due_at(of, memory, NOW), action_due_at(held, memory, NOW)) == (free, frozen_due)
 
 
+def test_a_date_that_a_reminder_named_stands_after_its_freeze_is_lifted():
+    of, told = case(acts=BOTH, grace=3 * DAY), notified(8 * DAY, act_not_before=NOW - 5 * DAY)
+    held = replace(of, rule=replace(of.rule, freezes=(FROZEN,)))
+    step = plan_step(held, told, NOW)
+    assert step.name is StepName.REMIND
+    assert plan_step(of, told, NOW).name is StepName.STOP
+    reminded = after_notice(held, told, step, "r", NOW)
+    assert plan_step(of, reminded, NOW + HOUR).name is StepName.NONE
+    assert action_due_at(of, reminded, NOW + HOUR) == AFTER
+
+
 def test_a_notice_whose_date_a_freeze_moved_does_not_lapse_by_it():
     long = replace(FROZEN, end=FROZEN.start + 60 * DAY)
     of = case(acts=BOTH, grace=3 * DAY, remind_every=7 * DAY)

@@ -23,7 +23,10 @@ def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
 
 
 def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
-    """The memory once a channel has accepted a warning or a reminder, with the action it announced. A reminder never moves the date."""
+    """The memory once a channel has accepted a warning or a reminder, with the action it announced.
+
+    A reminder moves no date, except that a later one that it named, because of a freeze, stands.
+    """
     if step.name is StepName.WARN:
         return _after_warning(case, memory, receipt, now, acting)
     if step.name is not StepName.REMIND:
@@ -34,6 +37,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
     is_new = not is_enrolled and memory.reminded_at != now
+    named = dates.reminded_at(case, memory, now, action) if action and not is_enrolled else None
     reminded = replace(
         memory,
         reminded_at=now,
@@ -42,6 +46,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
         notified_owner=case.owner.address,
         announced_action=announced,
         notified_fingerprint=fingerprint,
+        act_not_before=named if named and named > now else memory.act_not_before,
     )
     return idle_period.without_claim(reminded) if is_enrolled else _with_claim(case, reminded, now)
 

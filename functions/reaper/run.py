@@ -129,10 +129,7 @@ def open_run(
 
     if agreed and agreed.policy_sha256 != source.sha256:
         raise SettingsError(f"the plan was made under a different policy than {source.name}; run reaper plan again")
-    if source.policy.calendars:
-        from reaper.calendars.resolve import with_calendars
-
-        source = replace(source, policy=with_calendars(source.policy, source.where, clock()))
+    source = with_calendars_of(source, clock)
     setup, conclude = begin_run(settings, source, clock, progress, deadline)
     archive = open_archive(settings)
     clouds = [cloud for cloud in CLOUDS if any(_is_chosen(kind.name, settings) for kind in kinds(cloud))]
@@ -144,6 +141,15 @@ def open_run(
         act=_act_opener(setup, accounts, archive, source.where) if archive else None,
         conclude=conclude,
     )
+
+
+def with_calendars_of(source: PolicySource, clock: Callable[[], datetime]) -> PolicySource:
+    """The policy with its calendars as they are now. One without any imports nothing."""
+    if not source.policy.calendars:
+        return source
+    from reaper.calendars.resolve import with_calendars
+
+    return replace(source, policy=with_calendars(source.policy, source.where, clock()))
 
 
 def begin_run(

@@ -164,6 +164,12 @@ def test_a_denied_change_calendar_names_the_missing_permission(server: Server, o
     assert f"grant ssm:{operation} on it" in str(because)
 
 
+def test_a_change_calendar_that_never_answers_is_asked_twice_at_most(server: Server):
+    server.rules.append(on("GetDocument", Fault(closed=True)))
+    assert "Connection was closed" in str(resolved("{change_calendar: year-end}").unreadable_because)
+    assert [call.action for call in server.calls] == ["ssm:GetDocument"] * 2
+
+
 def test_a_fresh_reading_can_only_add_to_a_freeze(tmp_path: Path):
     where, freeze = str(tmp_path / "policy.yaml"), tmp_path / "c.ics"
     rules = policy("{ics: c.ics, tz: UTC}", "{dates: [2026-12-24]}", more="defaults: {freeze: [c0]}")

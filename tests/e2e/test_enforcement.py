@@ -261,6 +261,36 @@ def test_a_policy_that_changes_during_the_run_stops_nothing(
     assert because in (finding.outcome.because or "")
 
 
+EVENT = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:{}\nEND:VEVENT\nEND:VCALENDAR\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "because"),
+    [
+        pytest.param(EVENT.format("20261225"), None, id="moved, and not begun"),
+        pytest.param(EVENT.format("20261124"), "frozen by year-end until 2026-11-25 00:00 UTC", id="begun"),
+        pytest.param("<html>Sign in</html>", "the freeze calendar 'year-end' can't be read", id="unreadable"),
+    ],
+)
+def test_a_freeze_that_is_made_during_the_run_stops_nothing(stage: Stage, content: str, because: str | None):
+    file, before = stage.home / "year-end.ics", stage.running()
+    due(stage)
+    file.write_text(EVENT.format("20261224"))
+    frozen = stage.source.text.replace("defaults: {", "defaults: {freeze: [year-end], ")
+    policy = stage.home / "policy.yaml"
+    policy.write_text(f"{frozen}calendars: {{year-end: {{ics: year-end.ics}}}}\n")
+
+    def meanwhile(value: HandedOver) -> HandedOver:
+        if isinstance(value, Decided):
+            file.write_text(content)
+        return value
+
+    finding = one(run_phases(open_run(stage.settings, load_policy(str(policy)), lambda: stage.now), meanwhile))
+    assert (finding.step.name, finding.outcome.result) == ("stop", "refused" if because else "done")
+    assert (stage.running() == before) is bool(because)
+    assert (because or "") in (finding.outcome.because or "")
+
+
 PUBLISHED = {"aws": timedelta(seconds=70), "azure": timedelta(seconds=210)}
 """How long after a use its metric can be read: Azure Monitor takes about three minutes, and nobody can see sooner."""
 

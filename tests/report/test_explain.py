@@ -114,6 +114,12 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
             ", possible now",
             id="barred",
         ),
+        pytest.param(
+            {"rule": rule(action=Ceiling.DELETE, waits_because="the freeze calendar 'c' can't be read: no such file")},
+            ", not allowed because nothing is stopped or deleted because the freeze calendar 'c' can't be read",
+            ", not allowed because nothing is stopped or deleted because the freeze calendar 'c' can't be read",
+            id="frozen",
+        ),
     ],
 )
 def test_a_forbidden_action_is_not_called_possible(fields: dict[str, Any], stop: str, delete: str):

@@ -10,6 +10,7 @@ import pytest
 
 from reaper.aws.functions.alarms import OUTSIDE, AlarmRun, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint, AlarmedEndpoints
+from reaper.coverage import OWN
 from reaper.ledger.rows import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
@@ -52,6 +53,17 @@ def test_the_owner_of_an_alarmed_endpoint_is_notified(scene: Scene):
     [mail] = scene.mails()
     assert "To: ana@example.com" in mail
     assert "other" not in mail
+
+
+def test_the_notice_about_an_alarm_names_the_date_after_a_freeze(scene: Scene):
+    frozen = scene.policy.replace("defaults: {", "defaults: {freeze: [year-end], ")
+    calendars = "calendars: {year-end: {dates: [2026-11-20/2026-12-31]}}\n"
+    scene.use(lambda settings: replace(settings, policy=f"{frozen}{calendars}"))
+    report = alarm_run(scene, alarmed()).report
+    assert report
+    assert [row for row in report.coverage if row.cloud == OWN] == []
+    [mail] = scene.mails()
+    assert "on or after Mon 4 Jan 2027" in mail.replace("=\n", "").replace("\n", " ")
 
 
 def test_several_alarms_make_one_mail_per_owner(scene: Scene):

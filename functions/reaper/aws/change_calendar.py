@@ -9,12 +9,15 @@ from typing import Any
 
 import boto3
 from botocore import xform_name
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from reaper.errors import CloudError, Reason, named_permission
 
 DENIED_CODES = frozenset({"AccessDeniedException", "AccessDenied"})
+LIMITS = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
+"""A function without a way to Systems Manager would wait five minutes for it, again before each target's actions."""
 
 
 def read_change_calendar(name: str) -> tuple[bytes, bool]:
@@ -30,7 +33,7 @@ def read_change_calendar(name: str) -> tuple[bytes, bool]:
 def _call(region: str | None, operation: str, **params: Any) -> dict[str, Any]:
     permission = f"ssm:{operation}"
     try:
-        reply: dict[str, Any] = getattr(boto3.client("ssm", region_name=region), xform_name(operation))(**params)
+        reply: dict[str, Any] = getattr(boto3.client("ssm", region_name=region, config=LIMITS), xform_name(operation))(**params)
     except ClientError as error:
         code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
         missing = (named_permission(text) or permission) if code in DENIED_CODES else None

@@ -5,8 +5,9 @@ Freezes are in order and without overlaps, as `merged` returns them. A moment at
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from reaper.calendars.terms import BusinessDays, Freeze
@@ -29,16 +30,19 @@ def merged(freezes: Iterable[Freeze]) -> tuple[Freeze, ...]:
     return tuple(joined)
 
 
-def freeze_at(freezes: Iterable[Freeze], at: datetime) -> Freeze | None:
+def freeze_at(freezes: Sequence[Freeze], at: datetime) -> Freeze | None:
     """The freeze around `at`; None if it isn't frozen."""
-    return next((freeze for freeze in freezes if freeze.start <= at < freeze.end), None)
+    return next((freeze for freeze in _not_over(freezes, at)[:1] if freeze.start <= at), None)
 
 
-def add_length(start: datetime, length: timedelta, freezes: Iterable[Freeze]) -> datetime:
+def _not_over(freezes: Sequence[Freeze], at: datetime) -> Sequence[Freeze]:
+    """Those that end after `at`. A calendar may have thousands, and each resource asks."""
+    return freezes[bisect_right(freezes, at, key=lambda freeze: freeze.end) :]
+
+
+def add_length(start: datetime, length: timedelta, freezes: Sequence[Freeze]) -> datetime:
     """The first unfrozen moment after that much unfrozen time since `start`. If the length is zero, `start` itself unless it is frozen."""
-    for freeze in freezes:
-        if freeze.end <= start:
-            continue
+    for freeze in _not_over(freezes, start):
         unfrozen = max(freeze.start - start, timedelta())
         if unfrozen > length:
             break
@@ -53,13 +57,13 @@ def add_business_days(start: datetime, business: BusinessDays, freezes: Sequence
     """
     zone = ZoneInfo(business.tz)
     local = start.astimezone(zone)
-    frozen = [(each.start.astimezone(zone).date(), (each.end - MOMENT).astimezone(zone).date()) for each in freezes]
     day, left = local.date(), business.count
     for _ in range(MAX_DAYS):
         if not left:
             break
         day += DAY
         is_off = day.weekday() in business.weekend or day in business.days_off
-        left -= not (is_off or any(first <= day <= last for first, last in frozen))
+        begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + DAY))
+        left -= not (is_off or any(freeze.start < end for freeze in _not_over(freezes, begin)[:1]))
     wall = datetime.combine(day, local.time())
     return max(wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, registry
-from reaper.calendars.adding import add_length
 from reaper.calendars.terms import Hours
 from reaper.case import HOURS_A_MONTH, Finding
 from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
@@ -131,10 +130,8 @@ def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     action = possible_actions.strongest_action(case, now)
     if not context.mode.announces or finding.is_action or action is None:
         return None
-    if finding.step.name is not StepName.WARN and memory.warned_at:
-        promised = max(memory.act_not_before or memory.warned_at, dates.earliest_action_at(case, memory.warned_at, action))
-        return add_length(max(promised, now), timedelta(), case.rule.freezes)
-    return dates.earliest_action_at(case, now, action)
+    reminded = dates.reminded_at(case, memory, now, action) if finding.step.name is not StepName.WARN else None
+    return reminded or dates.earliest_action_at(case, now, action)
 
 
 def is_about_hours(finding: Finding, context: NoticeContext) -> bool:

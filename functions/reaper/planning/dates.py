@@ -88,6 +88,14 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     return max(earliest_action_at(case, since, action), memory.act_not_before or warned)
 
 
+def reminded_at(case: Case, memory: Memory, now: datetime, action: StepName) -> datetime | None:
+    """The date that a reminder names; None without a first notice. An action never comes before it, even if a freeze is lifted since."""
+    if memory.warned_at is None:
+        return None
+    promised = max(memory.act_not_before or memory.warned_at, earliest_action_at(case, memory.warned_at, action))
+    return add_length(max(promised, now), timedelta(), case.rule.freezes)
+
+
 def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped although it is in use, if its owner is notified now; None if not today, which needs another notice."""
     hours, enrolled_at = case.rule.hours, enrolled_since(case, memory, now)

@@ -17,6 +17,7 @@ from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
 from reaper.pending import lookup
 from reaper.planning import possible_actions
+from reaper.planning.reasons import frozen_because
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
@@ -164,6 +165,8 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
         return f"the policy allows at most {case.rule.action}"
     if action is StepName.START:
         return None if case.rule.hours else "it has no office hours that start it"
+    if frozen := frozen_because(case.rule, known.now):
+        return frozen
     if possible_actions.is_forced(case, known.now):
         return None
     if state is not State.IDLE:

@@ -23,7 +23,7 @@ from reaper.model import Account, Mode
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures
-from reaper.run import OpenRun, begin_run, observe_context, run_phases
+from reaper.run import OpenRun, begin_run, observe_context, run_phases, with_calendars_of
 from reaper.sessions import list_accounts, open_accounts
 from reaper.settings import Settings
 
@@ -58,6 +58,7 @@ def run_on_alarms(
     counted = dict(Counter(alarmed.dropped) + Counter(dropped))
     if not accounts or not chosen.kinds:
         return AlarmRun(report=None, dropped=counted)
+    source = with_calendars_of(source, clock)
     setup, conclude = begin_run(chosen, source, clock, progress, deadline)
     observe = observe_context(setup, *open_accounts(chosen, accounts, progress, may_act=False))
     opened = OpenRun(
