@@ -25,7 +25,7 @@ def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
 def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
     """The memory once a channel has accepted a warning or a reminder, with the action it announced.
 
-    A reminder moves no date, except that a later one that it named, because of a freeze, stands.
+    A reminder moves no date, except that a later one that it named, because of a freeze or of a stop in use, stands.
     """
     if step.name is StepName.WARN:
         return _after_warning(case, memory, receipt, now, acting)
@@ -35,7 +35,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     is_enrolled = dates.enrolled_since(case, memory, now) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
-    named = dates.reminded_at(case, memory, now, action) if action and not is_enrolled else None
+    named = dates.forced_stop_at(case, memory, now) if is_enrolled else action and dates.reminded_at(case, memory, now, action)
     reminded = replace(
         memory,
         reminded_at=now,
