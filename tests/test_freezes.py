@@ -149,6 +149,19 @@ def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
     assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), memory, NOW) == NOW + 3 * HOUR
 
 
+@pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE], ids=["idle since", "still in use"])
+@pytest.mark.parametrize("hours", [1, 3], ids=["no freeze", "a freeze that is lifted"])
+def test_a_notice_of_the_day_names_a_date_that_stands(state: State, hours: int):
+    freezes = (replace(FROZEN, end=NOW + hours * HOUR),) if hours > 1 else ()
+    terms = {"acts": RUNNING, "hours": replace(HOURS, force=True), "grace": HOUR}
+    of, memory = case(State.ACTIVE, **terms, freezes=freezes), enrolled(HOURS)
+    step = plan_step(of, memory, NOW)
+    assert step.name is StepName.REMIND
+    told, later = after_notice(of, memory, step, "r", NOW), case(state, **terms)
+    assert plan_step(later, told, NOW + hours * HOUR - timedelta(minutes=1)).name is StepName.NONE
+    assert plan_step(later, told, NOW + hours * HOUR).name is StepName.STOP
+
+
 def test_what_office_hours_stopped_is_started_in_a_freeze():
     monday = datetime(2026, 11, 23, 8, tzinfo=UTC)
     memory = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY)

@@ -25,7 +25,7 @@ def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
 def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
     """The memory once a channel has accepted a warning or a reminder, with the action it announced.
 
-    A reminder moves no date, except that a later one that it named, because of a freeze, stands.
+    A reminder moves no date, except that a later one that it named, because of a freeze or of a stop in use, stands.
     """
     if step.name is StepName.WARN:
         return _after_warning(case, memory, receipt, now, acting)
@@ -37,7 +37,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
     is_new = not is_enrolled and memory.reminded_at != now
-    named = dates.reminded_at(case, memory, now, action) if action and not is_enrolled else None
+    named = dates.forced_stop_at(case, memory, now) if is_enrolled else action and dates.reminded_at(case, memory, now, action)
     reminded = replace(
         memory,
         reminded_at=now,

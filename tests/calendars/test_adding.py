@@ -120,6 +120,24 @@ def test_business_days_are_counted_after_the_local_date(start, count, tz, days_o
     assert freeze_at(spans, due) is None
 
 
+class Thousands(tuple[Freeze, ...]):
+    """Freezes that no date may go through one by one."""
+
+    def __iter__(self):
+        raise AssertionError("all freezes were examined")
+
+
+def test_a_date_examines_only_the_freezes_around_it():
+    nights = [
+        Freeze(calendar="nights", start=utc("2026-01-01") + n * DAY, end=utc("2026-01-01T06:00") + n * DAY) for n in range(2000)
+    ]
+    many = Thousands(nights)
+    noon = utc("2026-12-20T12:00")
+    assert freeze_at(many, noon) is None
+    assert add_length(noon, 36 * HOUR, many) == utc("2026-12-22T12:00")
+    assert add_business_days(noon, business(1, tz="UTC"), Thousands(nights[:300])) == utc("2026-12-21T12:00")
+
+
 def ends(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """A local day in UTC."""
     return tuple(datetime.combine(each, datetime.min.time(), zone).astimezone(UTC) for each in (day, day + DAY))  # type: ignore[return-value]
