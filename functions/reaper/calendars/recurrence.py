@@ -54,12 +54,13 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
         raise ValueError(f"an event recurs {frequency or 'without FREQ'}; only {', '.join(FREQUENCIES)} are read")
     if unknown := sorted(parts.keys() - PARTS):
         raise ValueError(f"an event recurs by {', '.join(unknown)}, which isn't read")
-    months, month_days, positions, interval = (
-        frozenset(int(str(value)) for value in parts.get(key, ())) for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS", "INTERVAL")
+    months, month_days, positions, interval, count = (
+        frozenset(int(str(value)) for value in parts.get(key, ()))
+        for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS", "INTERVAL", "COUNT")
     )
     weekdays = frozenset((WEEKDAYS.index(str(text)[-2:].upper()), int(str(text)[:-2] or 0)) for text in parts.get("BYDAY", ()))
-    if min(interval, default=1) < 1 or (frequency in ("DAILY", "WEEKLY") and any(which for _, which in weekdays)):
-        raise ValueError("an event recurs with an INTERVAL below 1, or on a numbered day of a week, which means nothing")
+    if min(interval | count, default=1) < 1 or (frequency in ("DAILY", "WEEKLY") and any(which for _, which in weekdays)):
+        raise ValueError("an event recurs with an INTERVAL or COUNT below 1, or on a numbered day of a week, which means nothing")
     if not month_days and not weekdays:
         month_days = frozenset({start.day}) if frequency in ("MONTHLY", "YEARLY") else month_days
         months = months or frozenset({start.month}) if frequency == "YEARLY" else months
@@ -68,7 +69,7 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
         start=start,
         frequency=frequency,
         interval=max(interval, default=1),
-        count=int(parts["COUNT"][0]) if "COUNT" in parts else None,
+        count=max(count, default=None),
         months=months,
         month_days=month_days,
         weekdays=weekdays,
