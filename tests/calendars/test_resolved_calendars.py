@@ -170,6 +170,13 @@ def test_a_change_calendar_that_never_answers_is_asked_twice_at_most(server: Ser
     assert [call.action for call in server.calls] == ["ssm:GetDocument"] * 2
 
 
+def test_a_change_calendar_without_a_region_is_unreadable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    assert "must specify a region" in str(resolved("{change_calendar: year-end}").unreadable_because)
+
+
 def test_a_fresh_reading_can_only_add_to_a_freeze(tmp_path: Path):
     where, freeze = str(tmp_path / "policy.yaml"), tmp_path / "c.ics"
     rules = policy("{ics: c.ics, tz: UTC}", "{dates: [2026-12-24]}", more="defaults: {freeze: [c0]}")
