@@ -15,9 +15,7 @@ from pydantic_core import ErrorDetails
 from reaper.errors import PolicyError
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
-from reaper.policy.accepted import Acceptance
-from reaper.policy.own_prices import Budget, PriceRule
-from reaper.policy.schema import Defaults, Policy, RuleSpec
+from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
 from reaper.policy.send_window import send_problems
 from reaper.policy.two_timers import then_problems
 from reaper.policy.values import BusinessDayCount
@@ -72,16 +70,10 @@ def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
 
 
 def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
-    sections: list[tuple[KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
-        (("rules",), policy.rules),
-        (("prices", "rules"), policy.prices.rules),
-        (("budgets",), policy.budgets),
-        (("accept",), policy.accept),
-    ]
-    for path, index, spec in ((path, index, spec) for path, specs in sections for index, spec in enumerate(specs)):
-        for name in spec.match.kind or []:
+    for path, _, match in all_matches(policy):
+        for name in match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
-                place = lines.place((*path, index, "match", "kind"))
+                place = lines.place((*path, "match", "kind"))
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 

@@ -6,7 +6,7 @@ https://json-schema.org/draft/2020-12
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -21,7 +21,7 @@ from reaper.policy.accepted import Acceptance
 from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
-from reaper.policy.own_prices import Budget, Prices
+from reaper.policy.own_prices import Budget, PriceRule, Prices
 from reaper.policy.send_window import checked_send
 from reaper.policy.two_timers import Then
 from reaper.policy.values import (
@@ -40,6 +40,7 @@ from reaper.policy.values import (
     TagPermission,
     Zone,
 )
+from reaper.policy.yaml_lines import KeyPath
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
@@ -305,6 +306,18 @@ class Policy(Section):
             if repeated := next((name for name in names if names.count(name) > 1), None):
                 raise ValueError(f"two {what} are named {repeated!r}; rename one")
         return self
+
+
+def all_matches(policy: Policy) -> Iterator[tuple[KeyPath, str, Match]]:
+    """Every match in the file, with the path of what has it and whose it is: `rule 'training'`."""
+    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
+        ("rule", ("rules",), policy.rules),
+        ("price rule", ("prices", "rules"), policy.prices.rules),
+        ("budget", ("budgets",), policy.budgets),
+        ("acceptance", ("accept",), policy.accept),
+    ]
+    for what, path, specs in sections:
+        yield from (((*path, index), f"{what} {spec.name!r}", spec.match) for index, spec in enumerate(specs))
 
 
 SCHEMA_HEAD = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ML Idle Reaper policy"}
