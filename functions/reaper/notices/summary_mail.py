@@ -55,7 +55,8 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     on_hold = replace(_on_hold(mails), over_budget=over_budget)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
-    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not _has_actions(report)):
+    has_actions = any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
+    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not has_actions):
         return report
     topics = failures | admin_summary.topics(report, on_hold)
     known = known_topics(exact, topics - exact, last.values) if last.version else None
@@ -130,11 +131,6 @@ def _run_columns(report: Report) -> dict[str, str]:
 def _places_digest(report: Report) -> str:
     places = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
     return sha256("\n".join(places).encode()).hexdigest()[:16]
-
-
-def _has_actions(report: Report) -> bool:
-    """Whether the run carried out an action, or tried to."""
-    return any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
 
 
 def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:

@@ -105,7 +105,9 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     targets = _targets_to_act_on(decided)
     for number, target in enumerate(targets):
         context.store.write(_decided_name(number), handover.dump(decided.for_target(target)))
-    context.store.write(ACT_ITEMS, json.dumps([_act_item(number, target) for number, target in enumerate(targets)]))
+    # The map needs the number only; the rest is for people.
+    rows = [{"item": number, "account": target.account, "region": target.region} for number, target in enumerate(targets)]
+    context.store.write(ACT_ITEMS, json.dumps(rows))
     return {"run": engine.run, "actions": len(targets)}
 
 
@@ -208,11 +210,6 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
     from reaper.act import targets_by_cost
 
     return targets_by_cost(decided)
-
-
-def _act_item(number: int, target: Target) -> dict[str, Any]:
-    """What the map reads. Only the number is used: the rest is for people."""
-    return {"item": number, "account": target.account, "region": target.region}
 
 
 def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
