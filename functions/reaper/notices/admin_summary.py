@@ -123,7 +123,8 @@ def compose_summary(
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
-    settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
+    # What was deleted in part still costs.
+    settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     escalated = [f for topic, f in _escalated(report).items() if topic not in told]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
@@ -285,11 +286,6 @@ def budget_mark(name: str) -> str:
 
 def _budget_topic(mark: str, since: str) -> str:
     return f"budget:{since}:{mark}"
-
-
-def _is_partly_deleted(finding: Finding) -> bool:
-    """Whether the rest of it still costs."""
-    return bool(finding.outcome.part_done) and finding.step.name is StepName.DELETE
 
 
 def _subject(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int]) -> str:

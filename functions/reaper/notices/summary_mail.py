@@ -159,7 +159,7 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
         bits = b""
     known = {topic for topic in exact if _topic_mark(topic) in marks}
     return frozenset(
-        known | {topic for topic in many if bits and all(_is_set(bits, n) for n in _bit_positions(topic, 8 * len(bits)))}
+        known | {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
     )
 
 
@@ -170,10 +170,6 @@ def _bloom_filter(topics: Collection[str]) -> bytes:
         for n in _bit_positions(topic, size):
             bits[n // 8] |= 1 << n % 8
     return bytes(bits)
-
-
-def _is_set(bits: bytes, n: int) -> bool:
-    return bool(bits[n // 8] >> n % 8 & 1)
 
 
 def _bit_positions(topic: str, size: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from reaper import handover
@@ -81,7 +81,8 @@ def observe_item(context: WorkflowContext, engine: EngineState, number: int) -> 
     if because:
         raise CloudError(Reason.REFUSED, "observe", because)
     setup = setup_of(stored, context, policy)
-    sessions, rows = open_account(setup.settings, stored.account_of_item(item), may_act=False)
+    account = replace(stored.account(item.account), regions=item.regions)
+    sessions, rows = open_account(setup.settings, account, may_act=False)
     observed = observe(stored.run, observe_context(setup, sessions, rows), context.clock())
     context.store.create(f"observed/{number}.json", handover.dump(observed))  # a repeated step changes nothing
     return {"run": engine.run, "item": number, "resources": len(observed.cases)}

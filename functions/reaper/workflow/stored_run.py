@@ -6,7 +6,7 @@ It is stored under its own hash, which the engine carries from step to step. So 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 
 from reaper.calendars.calendar import Calendar
@@ -57,10 +57,6 @@ class StoredRun:
         if account is None:
             raise _refused(f"account {account_id!r} isn't part of run {self.run.id}")
         return account
-
-    def account_of_item(self, item: RunItem) -> Account:
-        """The item's account, with the item's regions only."""
-        return replace(self.account(item.account), regions=item.regions)
 
     def items(self) -> list[RunItem]:
         """The items in the order of the accounts. An item's number is its index."""
