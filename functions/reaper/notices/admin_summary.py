@@ -223,9 +223,7 @@ class FirstItems:
 
 
 def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    reasons = [
-        with_local_times(_as_sentence(tidy_line(summary.outcome_reason(f), 300)), context.owners.tz) for f in findings[:rows]
-    ]
+    reasons = [summary.outcome_sentence(f, context.owners.tz) for f in findings[:rows]]
     items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
     return FirstItems(items=items, more=max(0, len(findings) - rows))
 
@@ -244,10 +242,6 @@ def _is_unusual(finding: Finding) -> bool:
 
 def _is_unsure(finding: Finding) -> bool:
     return finding.outcome.result is Result.FAILED and finding.outcome.begun
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '…')) else '.'}" if text else ""
 
 
 def _release_options(on_hold: Sequence[Finding]) -> str:

@@ -61,19 +61,16 @@ def admin_card(report: Report, actions: Actions, context: NoticeContext, lines: 
     due = actions.planned if run.mode.announces and not run.mode.acts else ()
     acted = {f.case.resource.id: f for f in (*actions.on_hold, *actions.lost, *actions.done, *due)}
     ordered = [*acted.values(), *(f for f in report.idle if f.case.resource.id not in acted)]
+    why = {id_: summary.outcome_sentence(f, context.owners.tz) for id_, f in acted.items()}
     whole = [*filter(None, lines), *(f"Coverage gap ({gap.status}): {gap.places}" for gap in coverage_gaps(report))]
     return Card(
         lines=tuple(with_local_times(tidy_line(line, 300), context.owners.tz) for line in whole[:MAX_LINES]),
-        items=tuple(_admin_item(f, context, is_acted=f.case.resource.id in acted) for f in ordered[:MAX_ITEMS]),
+        items=tuple(
+            card_item(notice_item(f, context, for_admins=True), why.get(f.case.resource.id, "")) for f in ordered[:MAX_ITEMS]
+        ),
         more=max(0, len(ordered) - MAX_ITEMS),
         notes=(f"{price_basis(report.findings, context.currency)} Run {run.id}, {run.mode} mode.",),
     )
-
-
-def _admin_item(finding: Finding, context: NoticeContext, *, is_acted: bool) -> CardItem:
-    reason = tidy_line(summary.outcome_reason(finding), 300) if is_acted else ""
-    sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}." if reason else ""
-    return card_item(notice_item(finding, context, for_admins=True), with_local_times(sentence, context.owners.tz))
 
 
 def card_item(item: Item, why: str = "") -> CardItem:

@@ -4,6 +4,7 @@ differ only in case. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -16,13 +17,13 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
-from reaper.policy.accepted import accept_warnings
+from reaper.policy.accepted import expiry_notes
 from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
-from reaper.policy.match import Match
+from reaper.policy.match import ACCOUNT_ID, Match
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec, all_matches
-from reaper.policy.two_timers import is_deleted_by_then, then_warnings
+from reaper.policy.two_timers import is_deleted_by_then
 from reaper.policy.values import TAG_ADDRESSEE
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
@@ -37,7 +38,8 @@ def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = N
     """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If it is
     None, days aren't checked.
     """
-    dated = (accept_warnings(policy, now), calendar_problems(policy, now)) if now else ()
+    over = ((("accept", index, "until"), note) for index, note in expiry_notes(policy, now, timedelta(0))) if now else ()
+    dated = (over, calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
     _, lines = parse_with_lines(text, source)
     return [
@@ -253,9 +255,10 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
 
 
 def _then_without_effect(policy: Policy) -> Iterator[Problem]:
-    yield from then_warnings(policy, ("defaults",), None, registry.kinds())
     for index, spec in enumerate(policy.rules):
-        yield from then_warnings(policy, ("rules", index), spec, _kinds_of(spec.match))
+        if spec.then and not any(map(is_deleted_by_then, _kinds_of(spec.match))):
+            because = "a stop ends the whole cost of its kinds, or they can't be deleted"
+            yield ("rules", index, "then"), f"rule {spec.name!r}: then has no effect: {because}"
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
@@ -306,7 +309,7 @@ def _canary_problems(policy: Policy) -> Iterator[Problem]:
     canary = policy.enforce_only
     if canary is None:
         return
-    for account in canary.unlikely_accounts():
+    for account in (a for a in canary.accounts or () if not re.search(r"[*?\[]", a) and not ACCOUNT_ID.fullmatch(a)):
         expected = "an AWS account has 12 digits, an Azure subscription a GUID"
         yield ("enforce_only", "accounts"), f"enforce_only: {short_repr(account)} matches no account: {expected}"
     absent = [key for key, values in (canary.tags or {}).items() if values is None]

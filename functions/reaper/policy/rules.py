@@ -63,7 +63,8 @@ def idle_after_range(
     Not `priced`: a price that is unknown now stays unknown after a closer look.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    may_change = len(specs) > 1 and (priced or any(_depends_on_size(spec, resource) for spec in specs if spec))
+    by_size = any(spec.match.conditions(resource, None).get("size", True) is None for spec in specs if spec)
+    may_change = len(specs) > 1 and (priced or by_size)
     outcomes = [specs, *([spec] for spec in specs)] if may_change else [specs]
     requests = tags.read_tags(resource.tags or {}, now)
     lengths = [_combined_rule(policy, resource, outcome, now, requests).idle_after for outcome in outcomes]
@@ -128,10 +129,6 @@ def _candidate_specs(policy: Policy, resource: Resource, usd_per_hour: float | N
         if matches is True:
             return
     yield None
-
-
-def _depends_on_size(spec: RuleSpec, resource: Resource) -> bool:
-    return spec.match.conditions(resource, None).get("size", True) is None
 
 
 def _tag_permissions(policy: Policy, specs: Sequence[RuleSpec | None]) -> set[TagPermission]:

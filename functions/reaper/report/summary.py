@@ -15,7 +15,7 @@ from reaper.notices import forecast
 from reaper.planning.reasons import frozen_because
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text
-from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
+from reaper.text import Currency, clean_line, count_noun, first_few, format_usd, tidy_line, with_local_times
 
 Item = TypeVar("Item")
 MAX_ACCEPTANCES = 10
@@ -305,6 +305,13 @@ def action_word(finding: Finding) -> str:
 def outcome_reason(finding: Finding) -> str:
     """What was done, or why not, as a clause."""
     return finding.outcome.error or finding.outcome.because or finding.step.because
+
+
+def outcome_sentence(finding: Finding, tz: str) -> str:
+    """The same as a sentence, with times in that zone."""
+    text = tidy_line(outcome_reason(finding), 300)
+    end = "" if text.endswith((".", "…")) else "."
+    return with_local_times(f"{text[:1].upper()}{text[1:]}{end}", tz) if text else ""
 
 
 def plan_and_outcome_reasons(finding: Finding) -> tuple[str | None, str | None]:
