@@ -32,6 +32,7 @@ MAX_BYTES = 25_000
 """Of Teams, which drops a card of more than about 28 KB although it has answered 202."""
 FORMATTING = re.compile(r"(?<![A-Za-z0-9])[*_~`]|[*_~`](?![A-Za-z0-9])")
 """What makes words bold or the like in Slack: not an underscore within a name."""
+KEEP_NOTE = "Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."
 ROOM = "a chat"
 """The addressee of a room's link. It isn't an address, so by this link the page shortens no snooze and takes no "not mine"."""
 
@@ -40,11 +41,7 @@ def owner_card(first: str, items: Sequence[Item], findings: Sequence[Finding], z
     """The card of an owner's message. Its link is the room's own: the owner's is never in it, because that one speaks for the owner."""
     room = context.open_visit(ROOM, False, zone, findings) if context.has_room else None
     sample = ["This is a sample. Everything in it is made up, and nothing will be stopped."] if context.sample else []
-    keep = (
-        ["Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."]
-        if room
-        else []
-    )
+    keep = [KEEP_NOTE] if room else []
     tag = [] if all(item.acted for item in items) else [f"To keep a resource, add the tag {keep_tag(context.now)}."]
     return Card(
         lines=(*sample, first),

@@ -73,10 +73,8 @@ def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Itera
         if acceptance.until < today:
             yield index, f"The acceptance of {acceptance.name} expired on {acceptance.until}. Remove it or renew it."
         elif acceptance.until - today < soon:
-            yield (
-                index,
-                f"The acceptance of {acceptance.name} expires after {acceptance.until}. Renew it, or its resources get notices again.",
-            )
+            fix = "Renew it, or its resources get notices again."
+            yield index, f"The acceptance of {acceptance.name} expires after {acceptance.until}. {fix}"
 
 
 def unmatched_notes(policy: Policy, cases: Iterable[Case], rows: Collection[Coverage], now: datetime) -> Iterator[str]:

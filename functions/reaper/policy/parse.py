@@ -118,7 +118,8 @@ def _problem_line(lines: LineMap, error: ErrorDetails) -> str:
     place, value = lines.place(path), error["input"]
     if error["type"] == "extra_forbidden":
         model = channel_settings.CHANNEL_MODELS[channel_type] if channel_type else _model_at(path[:-1])
-        return f"{place}: unknown key{_suggestion_text(str(path[-1]), _keys_of(model))}"
+        keys = [field.alias or name for name, field in model.model_fields.items()] if model else []
+        return f"{place}: unknown key{_suggestion_text(str(path[-1]), keys)}"
     if error["type"].startswith("union_tag_"):
         return f"{place}: {_channel_type_problem(value)}"
     if error["type"] == "missing":
@@ -183,8 +184,3 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for arg in get_args(annotation) if (model := _model_of(arg))), None)
-
-
-def _keys_of(model: type[BaseModel] | None) -> list[str]:
-    """The keys of a section, as the file spells them."""
-    return [field.alias or name for name, field in model.model_fields.items()] if model else []

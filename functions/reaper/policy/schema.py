@@ -329,7 +329,9 @@ def policy_schema(kinds: Sequence[str]) -> dict[str, Any]:
     for section in (schema, *schema["$defs"].values()):
         for key, description in section.get("properties", {}).items():
             section["properties"][key] = _without_pydantic_keys(description)
-    _name_kinds(schema["$defs"]["Match"]["properties"]["kind"], kinds)
+    name_or_glob = {"anyOf": [{"enum": list(kinds)}, {"type": "string", "pattern": r"[*?\[]"}]}
+    names = {"type": "array", "items": name_or_glob, "minItems": 1}
+    schema["$defs"]["Match"]["properties"]["kind"]["anyOf"] = [*name_or_glob["anyOf"], names, {"type": "null"}]
     return SCHEMA_HEAD | schema | SCHEMA_HEAD
 
 
@@ -339,9 +341,3 @@ def _without_pydantic_keys(key: dict[str, Any]) -> dict[str, Any]:
     if "default" in key and isinstance(key["default"], str | int | float | list):
         cleaned["default"] = key["default"]
     return cleaned
-
-
-def _name_kinds(key: dict[str, Any], kinds: Sequence[str]) -> None:
-    """Allow a kind or a glob, or a list of these."""
-    name_or_glob = {"anyOf": [{"enum": list(kinds)}, {"type": "string", "pattern": r"[*?\[]"}]}
-    key["anyOf"] = [*name_or_glob["anyOf"], {"type": "array", "items": name_or_glob, "minItems": 1}, {"type": "null"}]

@@ -51,13 +51,13 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
             yield (*path, "then"), f"not valid with `action: {action}`, which {why}; write `action: stop`, or remove then"
         elif section.then and spec and spec.hours:
             yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
-        elif after and after < grace and section.then:
+        elif after and after < grace:
             most, least = policy_duration(after), policy_duration(grace)
-            yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
-        elif after and after < grace and spec and spec.grace:
-            most, least = policy_duration(after), policy_duration(grace)
-            fix = f"write {most} or less, or give the rule a then of its own"
-            yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
+            if section.then:
+                yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
+            elif section.grace:
+                fix = f"write {most} or less, or give the rule a then of its own"
+                yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
 
 
 def is_deleted_by_then(kind: Kind[Any]) -> bool:

@@ -124,15 +124,13 @@ def frozen_lines(report: Report) -> dict[str, str]:
     """Each reason why nothing is stopped or deleted now under rules that allow it, and a line with how many actions wait:
     `Frozen by year-end until 2027-01-04 00:00 UTC. 4 actions wait for that.`
     """
-    waiting: dict[str, int] = {}
+    waiting: Counter[str] = Counter()
     for finding in report.findings:
         rule = finding.case.rule
         if rule.action.rank >= Ceiling.STOP.rank and (because := frozen_because(rule, report.run.started_at)):
             waits = finding.step.because == because or (finding.next is not None and finding.next.blocked_because == because)
-            waiting[because] = waiting.get(because, 0) + waits
-    counts = {
-        because: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for because, n in waiting.items()
-    }
+            waiting[because] += waits
+    counts = {why: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for why, n in waiting.items()}
     return {because: f"{because[:1].upper()}{because[1:]}. {count} for that." for because, count in counts.items()}
 
 
