@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, resource
-from fakes.fake_deployment import FakeDeployment
+from fakes.fake_deployment import FakeDeployment, finding_of
 from reaper import registry
 from reaper.errors import PolicyError
-from reaper.model import Mode, Rule
+from reaper.model import Mode, Rule, State
 from reaper.policy.accepted import expiry_notes
 from reaper.policy.file import PolicySource
 from reaper.policy.lint import lint_policy
@@ -222,3 +222,20 @@ def test_only_what_the_sweep_was_about_can_match_nothing(match: str, is_said: bo
     deployment = FakeDeployment(policy=parse(entry(match, "2027-12-31"), more=""), now=NOW)
     deployment.cloud.add("churn", created=NOW - 60 * DAY)
     assert bool(deployment.sweep().run.acceptances) is is_said
+
+
+@pytest.mark.parametrize("match", ["{name: host}", "{name: host, kind: sagemaker-endpoint}"])
+@pytest.mark.parametrize("told", [False, True], ids=["never told", "told before"])
+def test_what_lives_in_an_accepted_host_is_left_alone(match: str, told: bool):
+    more = "defaults: {action: stop, idle_after: 24h, grace: 3d}\nowners: {fallback: lee@example.com}"
+    accepting = parse(entry(match), more=more)
+    deployment = FakeDeployment(policy=parse(more=more) if told else accepting, now=NOW)
+    for name, host in (("host", ""), ("inner", "host")):
+        deployment.cloud.add(name, host=host, created=NOW - 60 * DAY, running_since=NOW - 60 * DAY)
+    for _ in range(5):
+        report = deployment.sweep()
+        deployment.policy = accepting
+        deployment.now += DAY
+    assert (deployment.cloud.log, deployment.memory("inner").warned_at) == ([], None)
+    inner = finding_of(report, "inner")
+    assert (inner.case.verdict.state, inner.case.verdict.because) == (State.EXEMPT, f"its host is {SAID}")
