@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import judge
-from reaper.case import Blocked, Case, Price
+from reaper.case import Blocked, Case
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
@@ -46,7 +46,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         usd_per_hour=usd,
         owner=owners.owner(resource, policy.owners.tags, policy.owners.domains, policy.owners.fallback),
         price=price,
-        wasted_usd=_wasted_usd(price, verdict.idle_for),
+        wasted_usd=round(usd * (verdict.idle_for / timedelta(hours=1)), 2) if usd is not None and verdict.idle_for else None,
         evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
         blocked=blocked,
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
@@ -112,7 +112,3 @@ def _excess_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any],
         return 0.0
     price = prices.price(replace(resource, parts=parts_anyway))
     return usd if price is None else round(usd - price.usd_per_hour, 6)
-
-
-def _wasted_usd(price: Price | None, idle_for: timedelta | None) -> float | None:
-    return round(price.usd_per_hour * (idle_for / timedelta(hours=1)), 2) if price and idle_for else None

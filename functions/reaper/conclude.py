@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reaper import memory_updates
 from reaper.calendars.resolve import calendar_rows
-from reaper.case import PLANNED, Case, Coverage, Finding, Outcome, Report, Step
+from reaper.case import PLANNED, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
 from reaper.handover import Acted, Decided, Decision, Observed
@@ -100,7 +100,8 @@ def _conclude_run(
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _recalled(_new_round(findings, rows, decided, context, leases))
     untold, failed = _still_untold([*decided.untold, *(action for part in acted for action in part.settled)], mails)
-    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
+    cases = {id_: decision.case for id_, decision in mails.decisions.items()}
+    untold_findings = {id_: untold_finding(action, cases.get(id_)) for id_, action in untold.items()}
     may_notify = mails.memories is not None and not context.outcomes_only
     needing_summary = [d for d in mails.decisions.values() if d.needs_summary and may_notify]
     summaries = {d.case.resource.id: _summary_finding(d) for d in needing_summary}
@@ -276,10 +277,6 @@ def _send_untold(
 
     hints = {resource_id: action.hint for resource_id, action in untold.items()}
     return send_owner_notices(findings, hints, notices, accept, mails)
-
-
-def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
-    return mails.decisions[resource_id].case if resource_id in mails.decisions else None
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:

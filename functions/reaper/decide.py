@@ -253,7 +253,7 @@ def _needs_decision(case: Case, memories: Recalled) -> bool:
 
 def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Case:
     """The case, with every action blocked that would affect something inside whose owner can't be notified, before one is announced."""
-    inside = contained.inner_ids(case.resource)
+    inside = {inner.id for inner in case.resource.contained}
     if not inside or not inside.isdisjoint(memories.unreadable):
         return case
     because = contained.unannounceable_inside(case, cases, memories, now)

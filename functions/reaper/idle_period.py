@@ -259,11 +259,6 @@ def after_answered_notice(memory: Memory) -> Memory:
     return replace(memory, enrolment_digest=VOID_ENROLMENT) if notice_was_about_hours(memory) else without_notice(memory)
 
 
-def without_snooze(memory: Memory) -> Memory:
-    """The memory without its snooze."""
-    return replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
-
-
 def _has_joined_since(case: Case, memory: Memory) -> bool:
     """Whether a resource was added inside it since the action whose mail is the notice. The reaper never adds any."""
     acted_at = memory.last_action_at

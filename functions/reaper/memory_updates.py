@@ -238,7 +238,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """
     counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
     stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
-    return memory if stays else idle_period.without_snooze(memory)
+    return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
 
 
 def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:

@@ -144,34 +144,16 @@ def target_of(resource_id: str) -> Target | None:
     return None
 
 
-def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
-    """A session for each target of one cloud, allowed to act if the mode is. Raises SettingsError for an invalid scope, CloudError if one
-    of its accounts can't be opened.
-    """
-    sessions: list[CloudSession] = []
-    for account in list_accounts(settings, cloud):
-        opened, rows = open_account(settings, account, may_act=settings.mode.acts)
-        if rows:
-            raise _unopened_error(rows)
-        sessions += opened
-    return sessions
-
-
 def session_of(target: Target, sessions: Iterable[CloudSession], rows: Sequence[Coverage]) -> CloudSession:
     """The session of that target among those that `open_account` returned. Raises CloudError if it couldn't be opened."""
-    session = next((session for session in sessions if session.target == target), None)
-    if session is None:
-        raise _unopened_error([row for row in rows if row.region in {None, target.region}])
-    return session
-
-
-def _unopened_error(rows: Sequence[Coverage]) -> CloudError:
-    """The failure that the rows are about."""
-    if not rows:
-        return CloudError(Reason.REFUSED, "open", "there is no session for this target")
-    row = rows[0]
+    for session in sessions:
+        if session.target == target:
+            return session
+    row = next((row for row in rows if row.region in {None, target.region}), None)
+    if row is None:
+        raise CloudError(Reason.REFUSED, "open", "there is no session for this target")
     reason = Reason.DENIED if row.status is Status.DENIED else Reason.REFUSED
-    return CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
+    raise CloudError(reason, row.missing or "open", row.error or "", missing=row.missing)
 
 
 def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:

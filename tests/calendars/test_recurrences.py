@@ -36,11 +36,12 @@ def rules(draw) -> dict:
         "WKST": st.sampled_from([["SU"], ["MO"], ["SA"]]),
     }
     chosen = draw(st.sets(st.sampled_from(sorted(parts)), max_size=4))
-    if not chosen & {"BYMONTH", "BYMONTHDAY", "BYDAY"}:
-        chosen -= {"BYSETPOS"}  # without any of them, dateutil refuses it
-    if frequency == "WEEKLY":
-        chosen -= {"BYSETPOS"}  # dateutil counts within what is left of the first week, RFC 5545 within the whole week
-    return {"FREQ": [frequency]} | {name: draw(parts[name]) for name in sorted(chosen)}
+    if not chosen & {"BYMONTH", "BYMONTHDAY", "BYDAY"} or frequency in ("DAILY", "WEEKLY"):
+        chosen -= {"BYSETPOS"}  # without any of them, dateutil refuses it; within a week or day, the reaper does
+    drawn = {"FREQ": [frequency]} | {name: draw(parts[name]) for name in sorted(chosen)}
+    if frequency == "YEARLY" and ("BYSETPOS" in drawn or (is_numbered and "BYDAY" in drawn)):
+        drawn["BYMONTH"] = [draw(st.integers(1, 12))]  # numbered within one month
+    return drawn
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +80,7 @@ def test_a_rule_means_the_days_that_dateutil_says(parts: dict, start: date):
             {"FREQ": "DAILY", "BYMONTH": [2], "BYMONTHDAY": [30]}, date(1990, 1, 1), id="30 February, looked for every day"
         ),
         pytest.param(
-            {"FREQ": "YEARLY", "BYMONTH": [2], "BYMONTHDAY": [31], "COUNT": [9]}, date(1, 1, 1), id="31 February, counted"
+            {"FREQ": "YEARLY", "BYMONTH": [2], "BYMONTHDAY": [31], "COUNT": [9]}, date(1990, 1, 1), id="31 February, counted"
         ),
         pytest.param({"FREQ": "DAILY", "COUNT": [10**9]}, date(2026, 1, 1), id="a billion times"),
     ],
@@ -109,7 +110,12 @@ def test_a_rule_that_counts_from_long_ago_is_refused_after_so_many_steps():
         pytest.param({"FREQ": "DAILY", "BYHOUR": [1, 2]}, "recurs by BYHOUR, which isn't read", id="hours of a day"),
         pytest.param({"FREQ": "DAILY", "INTERVAL": [0]}, "INTERVAL or COUNT below 1", id="again and again"),
         pytest.param({"FREQ": "DAILY", "COUNT": [-5]}, "INTERVAL or COUNT below 1", id="less than never"),
-        pytest.param({"FREQ": "WEEKLY", "BYDAY": ["2MO"]}, "numbered day of a week", id="the second Monday of a week"),
+        pytest.param({"FREQ": "WEEKLY", "BYDAY": ["2MO"]}, "numbered day", id="the second Monday of a week"),
+        pytest.param({"FREQ": "WEEKLY", "BYDAY": ["MO", "FR"], "BYSETPOS": [1]}, "numbered day", id="the first day of a week"),
+        pytest.param({"FREQ": "YEARLY", "BYDAY": ["20MO"]}, "numbered day", id="the 20th Monday of a year"),
+        pytest.param(
+            {"FREQ": "YEARLY", "BYMONTH": [1, 6], "BYDAY": ["MO"], "BYSETPOS": [-1]}, "numbered day", id="of two months"
+        ),
         pytest.param({}, "without FREQ", id="nothing"),
     ],
 )

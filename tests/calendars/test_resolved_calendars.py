@@ -14,6 +14,7 @@ import pytest
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.entries import next_entries
 from reaper.calendars.resolve import calendar_rows, resolve_calendars, with_calendars, with_fresh_freezes
+from reaper.extras import install_command
 from reaper.model import Status
 from reaper.policy.parse import parse_policy
 from reaper.registry import kind_names
@@ -168,6 +169,29 @@ def test_a_change_calendar_that_never_answers_is_asked_twice_at_most(server: Ser
     server.rules.append(on("GetDocument", Fault(closed=True)))
     assert "Connection was closed" in str(resolved("{change_calendar: year-end}").unreadable_because)
     assert [call.action for call in server.calls] == ["ssm:GetDocument"] * 2
+
+
+def test_a_change_calendar_without_a_region_is_unreadable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    assert "must specify a region" in str(resolved("{change_calendar: year-end}").unreadable_because)
+
+
+@pytest.mark.parametrize(
+    ("spec", "library", "extra"),
+    [
+        pytest.param("{ics: c.ics}", "icalendar", "calendars", id="iCalendar files"),
+        pytest.param("{country: DE}", "holidays", "calendars", id="holidays"),
+        pytest.param("{change_calendar: year-end}", "reaper.aws.change_calendar", "aws", id="Change Calendars"),
+    ],
+)
+def test_a_missing_library_is_named_with_the_extra(spec: str, library: str, extra: str, tmp_path: Path, monkeypatch):
+    (tmp_path / "c.ics").write_text(CHANGES)
+    read = policy(spec)
+    monkeypatch.setitem(sys.modules, library, None)
+    [calendar] = resolve_calendars(read, str(tmp_path / "policy.yaml"), NOW).values()
+    assert str(calendar.unreadable_because).startswith(f"it needs an extra: {install_command(extra)} (")
 
 
 def test_a_fresh_reading_can_only_add_to_a_freeze(tmp_path: Path):

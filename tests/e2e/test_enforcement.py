@@ -20,13 +20,13 @@ from reaper.model import Mode
 from reaper.pending import plan_file
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import HandedOver, open_run, run, run_phases
-from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server as Azure
+from reaper_sandbox.shortcuts import sessions_of
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

@@ -19,14 +19,13 @@ from reaper.ledger.ledger import Ledger
 from reaper.model import Mode
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import run
-from reaper.savings.totals import saved_since
-from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server as Azure
+from reaper_sandbox.shortcuts import saved_since, sessions_of
 
 EXAMPLE = (Path(__file__).parents[2] / "policies" / "two-timers.yaml").read_text()
 NOW = datetime(2026, 11, 2, 10, 17, tzinfo=UTC)

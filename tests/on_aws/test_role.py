@@ -14,11 +14,11 @@ from reaper.aws.stores import dynamodb
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Mode
 from reaper.policy.parse import parse_policy
-from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server
+from reaper_sandbox.shortcuts import sessions_of
 
 ARN = "arn:aws:iam::210987654321:role/ml-idle-reaper"
 READING = sorted({p for kind in registry.kinds("aws") for p in kind.permissions} | set(targets.PERMISSIONS))

@@ -21,6 +21,7 @@ from reaper.model import BilledPart, StepName
 from reaper.savings import book, totals
 from reaper.savings.book import TrendDay
 from reaper.savings.credit import Cause, Saving, Span, Subject
+from reaper_sandbox.shortcuts import saved_since
 
 NOV = datetime(2026, 11, 20, 8, tzinfo=UTC)
 
@@ -117,9 +118,9 @@ def test_a_saving_over_months_is_split_and_read_as_one(ledger: Ledger):
     whole = Span(NOV, datetime(2027, 1, 2, tzinfo=UTC))
     book.add_credits(ledger, [(saving(), whole)], NOV)
     assert [len(ledger.store.query(Category.SAVED, month)) for month in book.months(*whole)] == [1, 1, 1]
-    saved = totals.saved_since(ledger, NOV, whole.until)
+    saved = saved_since(ledger, NOV, whole.until)
     assert (saved.ours.hours, saved.ours.saved_usd, len(saved.lines)) == (42 * 24 + 16, 2 * (42 * 24 + 16), 1)
-    december = totals.saved_since(ledger, datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
+    december = saved_since(ledger, datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
     assert december.ours.hours == 31 * 24
 
 
@@ -128,7 +129,7 @@ def test_totals_are_the_sums_of_their_lines(ledger: Ledger):
     credits.append((saving("unknown", usd=None), hours(0, 7)))
     credits.append((saving("asked", cause=Cause.PROMPTED), hours(0, 3)))
     book.add_credits(ledger, credits, NOV)
-    saved = totals.saved_since(ledger, NOV, NOV + 10 * DAY, "tag:Team")
+    saved = saved_since(ledger, NOV, NOV + 10 * DAY, "tag:Team")
     ours = [line for line in saved.lines if line.cause is Cause.OURS]
     assert saved.ours.saved_usd == pytest.approx(sum(line.saved_usd for line in ours)) == sum(g.saved_usd for g in saved.groups)
     assert (saved.ours.unpriced_hours, saved.prompted.saved_usd, [g.key for g in saved.groups]) == (7.0, 6.0, ["vision"])
@@ -142,7 +143,7 @@ def test_totals_are_the_sums_of_their_lines(ledger: Ledger):
 @pytest.mark.parametrize("by", ["", "team", "tag:"])
 def test_an_unknown_grouping_is_an_error(ledger: Ledger, by: str):
     with pytest.raises(SettingsError, match=r"expected owner, account, kind, or tag:KEY"):
-        totals.saved_since(ledger, NOV, NOV + DAY, by)
+        saved_since(ledger, NOV, NOV + DAY, by)
 
 
 def test_an_unreadable_row_is_an_error_and_hides_no_other(ledger: Ledger):
@@ -169,7 +170,7 @@ def test_forgetting_a_person_removes_the_address_and_keeps_the_money(ledger: Led
         ("saved", ("facts",), ""),
     ]
     assert not any("jo@" in str(row.columns) for row in ledger.store.scan())
-    [group] = totals.saved_since(ledger, NOV, NOV + DAY, "owner").groups
+    [group] = saved_since(ledger, NOV, NOV + DAY, "owner").groups
     assert (group.key, group.saved_usd) == ("(forgotten)", 12.0)
     [row], _ = book.read_open(ledger, TARGET)
     assert (row.saving.rate, row.saving.subject.tags["team"]) == (saving().rate, "vision")

@@ -16,7 +16,8 @@ from reaper.acting.restore import restore_resource
 from reaper.ledger.store import AtVersion, Category
 from reaper.model import Mode, Result, StepName
 from reaper.savings import book
-from reaper.savings.totals import Saved, saved_since
+from reaper.savings.totals import Saved
+from reaper_sandbox.shortcuts import saved_since
 from test_conclude import phases
 
 USD = 1.408

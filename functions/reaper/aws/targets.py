@@ -73,7 +73,9 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
             sessions = _assumed_sessions(settings, account, may_act=may_act)
         enabled = _checked_regions(account, sessions)
     except CloudError as error:
-        return [], unopened_rows(account, _rows_of(settings, account, error), error)
+        # A single row for a management account without the role.
+        kinds = ["*"] if account.is_management and error.missing == "sts:AssumeRole" else kind_names(settings)
+        return [], unopened_rows(account, kinds, error)
     for session in sessions:
         session.target = replace(session.target, account_name=account.name)
     rows = [
@@ -143,11 +145,6 @@ def _not_assumed_text(account: Account, arn: str, error: CloudError) -> str:
         "create the role there (infra/aws/target-role.yaml), or compare its trust policy and external ID with the role that assumes it and "
         f"--external-id; or leave the account out with --exclude-account {account.id} ({said})"
     )
-
-
-def _rows_of(settings: Settings, account: Account, error: CloudError) -> list[str]:
-    """The kinds of the rows about an account that couldn't be opened: a single one for a management account without the role."""
-    return ["*"] if account.is_management and error.missing == "sts:AssumeRole" else kind_names(settings)
 
 
 def _checked_regions(account: Account, sessions: Sequence[CloudSession]) -> set[str]:

@@ -30,7 +30,7 @@ from reaper.errors import CloudError
 from reaper.evidence import is_recent
 from reaper.kind import Command
 from reaper.model import Resource, Role
-from reaper.observation import Observation, Reading, Series, Window
+from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -282,17 +282,14 @@ def stand_in_reading(signal: str, active: MetricResult, total: MetricResult, idl
     known = [result.series for result in (active, total, idle) if result.series.values]
     if len({(series.start, len(series.values)) for series in known}) > 1:
         return reading
-    hours = zip(*(_padded_values(result, known) for result in (active, total, idle)), strict=True)
+    silent = array("f", [math.nan]) * max((len(series.values) for series in known), default=0)
+    hours = zip(*(result.series.values or silent for result in (active, total, idle)), strict=True)
     values = array("f", (1.0 if _is_accounted_for(*hour) else math.nan for hour in hours))
     return replace(reading, series=replace(known[0], values=values)) if any(math.isnan(value) for value in values) else None
 
 
 def _is_accounted_for(active: float, total: float, idle: float) -> bool:
     return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total
-
-
-def _padded_values(result: MetricResult, known: Sequence[Series]) -> Sequence[float]:
-    return result.series.values or array("f", [math.nan]) * max((len(series.values) for series in known), default=0)
 
 
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:

@@ -204,16 +204,12 @@ def _fetch_single(
         rows = [{"resourceid": source.id, "value": cloud.call(single_request(source, query, results.window))["value"]}]
         read_reply(cloud, rows, {source.id.lower()}, query, results)
     except CloudError as error:
-        if query.is_published_by_us and _means_never_published(error):
+        if query.is_published_by_us and error.code.startswith("400") and UNPUBLISHED_SENTENCE.search(str(error)):
             results.complete_metrics |= {(source.id.lower(), metric.lower()) for metric in query.metrics}
         elif _is_gone(cloud, source, error, is_gone):
             results.gone_ids.add(source.id.lower())
         else:
             cloud.add_error(error)
-
-
-def _means_never_published(error: CloudError) -> bool:
-    return error.code.startswith("400") and bool(UNPUBLISHED_SENTENCE.search(str(error)))
 
 
 def _is_gone(cloud: CloudSession, source: MetricSource, error: CloudError, is_gone: GoneCheck) -> bool:

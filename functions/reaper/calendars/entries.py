@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from reaper.calendars.adding import merged
 from reaper.calendars.calendar import Calendar, Stretch
 from reaper.calendars.ics import LOOK_AHEAD, LOOK_BACK, instant
+from reaper.calendars.terms import Freeze
 from reaper.text import first_few
 
 DAY = timedelta(days=1)
@@ -22,13 +24,7 @@ def stretches_of(ranges: Iterable[tuple[date, date]], tz: str) -> list[Stretch]:
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     """The stretches in order; what overlaps or touches is one."""
-    result: list[Stretch] = []
-    for start, end in sorted(stretches):
-        if result and start <= result[-1][1]:
-            result[-1] = (result[-1][0], max(result[-1][1], end))
-        else:
-            result.append((start, end))
-    return result
+    return [(each.start, each.end) for each in merged(Freeze(calendar="", start=start, end=end) for start, end in stretches)]
 
 
 def entries_near(stretches: Iterable[Stretch], now: datetime) -> list[Stretch]:
@@ -60,11 +56,6 @@ def whole_days(stretches: Iterable[Stretch], tz: str) -> frozenset[date]:
             days.add(day)
             day += DAY
     return frozenset(days)
-
-
-def covers(calendar: Calendar, at: datetime) -> bool:
-    """Whether the calendar names that instant."""
-    return any(start <= at < end for start, end in calendar.stretches)
 
 
 def next_entries(calendar: Calendar, now: datetime) -> str:

@@ -10,12 +10,10 @@ from datetime import date, datetime
 from pathlib import Path
 from types import ModuleType
 
-from reaper.extras import install_command
 from reaper.text import did_you_mean, short_repr
 
 BUNDLED = Path(__file__).parents[2] / "holidays.zip"
 """Where the Lambda bundle has the library: unzipped, it would be larger than the product."""
-NOT_INSTALLED = "public holidays need the library holidays, which isn't installed: {command}"
 
 
 def _library() -> ModuleType:
@@ -51,12 +49,10 @@ def unknown_place(country: str, subdiv: str | None) -> str | None:
 
 
 def holidays_near(country: str, subdiv: str | None, now: datetime) -> list[tuple[date, date]]:
-    """The holidays of the last year, this one and the two after it. Raises ValueError if this year or the next isn't known."""
-    try:
-        library = _library()
-    except ImportError as error:
-        raise ValueError(NOT_INSTALLED.format(command=install_command("calendars"))) from error
-    found = []
+    """The holidays of the last year, this one and the two after it. Raises ValueError if this year or the next isn't known, ImportError without
+    the library.
+    """
+    library, found = _library(), []
     for year in range(now.year - 1, now.year + 3):
         entity = getattr(library, country)
         is_known = entity.start_year <= year <= entity.end_year

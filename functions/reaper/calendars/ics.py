@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 
 from reaper.calendars.calendar import Stretch
 from reaper.calendars.recurrence import Steps, parse_recurrence, recurring_days
-from reaper.extras import install_command
 from reaper.text import short_repr
 
 MAX_BYTES = 2**20
@@ -68,13 +67,11 @@ def parse_ics(content: bytes) -> tuple[str, str]:
 def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: datetime) -> list[Stretch]:
     """When the events are, from LOOK_BACK before now to LOOK_AHEAD after it. `titles`: globs on the titles of those that count.
 
-    `tz`: the zone of whole days, and of times that name no zone. Raises ValueError for an event that can't be read as what it says.
+    `tz`: the zone of whole days, and of times that name no zone. Raises ValueError for an event that can't be read as what it says, and
+    ImportError without the library.
     """
-    try:
-        from icalendar import Calendar as Parsed
-    except ImportError as error:
-        needed = f"iCalendar files need the library icalendar, which isn't installed: {install_command('calendars')}"
-        raise ValueError(needed) from error
+    from icalendar import Calendar as Parsed
+
     zone, steps, stretches = ZoneInfo(tz), Steps(), list[Stretch]()
     events = Parsed.from_ical(text).walk("VEVENT")
     for event in events:

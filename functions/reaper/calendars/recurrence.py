@@ -1,13 +1,13 @@
 """The days of a recurring event near now, by RFC 5545, section 3.3.10. Pure.
 
 dateutil's own expansion doesn't end if a rule never matches, such as one for 30 February. So the days that a rule may mean are examined one by one, and
-counted. Rules within a day, and parts of rules that days don't need, are refused.
+counted. Rules within a day, parts of rules that days don't need, and what counts days of a week or year but not of a month, are refused.
 """
 
 from __future__ import annotations
 
-from calendar import isleap, monthrange
-from collections.abc import Iterable, Iterator, Mapping
+from calendar import monthrange
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 PARTS = frozenset({"FREQ", "INTERVAL", "COUNT", "UNTIL", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS", "WKST"})
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-MAX_STEPS = 200_000
+MAX_STEPS = 300_000
+DAY = timedelta(days=1)
 
 
 @dataclass(slots=True)
@@ -24,16 +25,16 @@ class Steps:
 
     left: int = MAX_STEPS
 
-    def take(self) -> None:
+    def take(self, number: int = 1) -> None:
         """Raises ValueError once none is left."""
-        self.left -= 1
+        self.left -= number
         if self.left < 0:
             raise ValueError("its recurring events are too many or too long; export fewer of them, or a shorter time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A rule of an event that starts on `start`. `weekdays`: a weekday (Monday 0), and which one of the month or year, 0 for each."""
+    """A rule of an event that starts on `start`. `weekdays`: a weekday (Monday 0), and which one of the month, 0 for each."""
 
     start: date
     frequency: str
@@ -59,8 +60,11 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
         for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS", "INTERVAL", "COUNT")
     )
     weekdays = frozenset((WEEKDAYS.index(str(text)[-2:].upper()), int(str(text)[:-2] or 0)) for text in parts.get("BYDAY", ()))
-    if min(interval | count, default=1) < 1 or (frequency in ("DAILY", "WEEKLY") and any(which for _, which in weekdays)):
-        raise ValueError("an event recurs with an INTERVAL or COUNT below 1, or on a numbered day of a week, which means nothing")
+    if min(interval | count, default=1) < 1:
+        raise ValueError("an event recurs with an INTERVAL or COUNT below 1, which means nothing")
+    is_numbered = bool(positions) or any(which for _, which in weekdays)
+    if is_numbered and frequency != "MONTHLY" and (frequency != "YEARLY" or len(months) != 1):
+        raise ValueError("an event recurs on a numbered day (BYSETPOS, or BYDAY such as 2MO) of no one month, which isn't read")
     if not month_days and not weekdays:
         month_days = frozenset({start.day}) if frequency in ("MONTHLY", "YEARLY") else month_days
         months = months or frozenset({start.month}) if frequency == "YEARLY" else months
@@ -81,13 +85,12 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
 def recurring_days(rule: Recurrence, first: date, last: date, steps: Steps) -> Iterator[date]:
     """The days of the rule from first to last, both included. Raises ValueError once it has examined too many days."""
     left = rule.count
-    for period in _periods(rule, rule.start if left is not None else max(first, rule.start), last):
-        steps.take()
-        found = []
-        for day in period:
-            steps.take()
-            if _fits(rule, day):
-                found.append(day)
+    month = (rule.start if left is not None else max(first, rule.start)).replace(day=1)
+    while month <= last:
+        length = monthrange(month.year, month.month)[1]
+        days = [month + n * DAY for n in range(length)] if not rule.months or month.month in rule.months else []
+        steps.take(1 + len(days))
+        found = [day for day in days if _fits(rule, day, length)]
         if rule.positions:
             found = [day for n, day in enumerate(found) if n + 1 in rule.positions or n - len(found) in rule.positions]
         for day in (day for day in found if day >= rule.start):
@@ -96,41 +99,21 @@ def recurring_days(rule: Recurrence, first: date, last: date, steps: Steps) -> I
             left = None if left is None else left - 1
             if first <= day <= last:
                 yield day
+        month += length * DAY
 
 
-def _periods(rule: Recurrence, first: date, last: date) -> Iterator[Iterable[date]]:
-    """The days of each day, week, month or year of the rule, from the one around `first` or before it until `last`."""
-    start = rule.start
-    if rule.frequency in ("DAILY", "WEEKLY"):
-        days = 7 if rule.frequency == "WEEKLY" else 1
-        origin = start - timedelta(days=(start.weekday() - rule.week_start) % days)
-        for number in range((first - origin).days // days // rule.interval, (last - origin).days // days // rule.interval + 1):
-            begin = origin + timedelta(days=number * rule.interval * days)
-            yield [begin + timedelta(days=n) for n in range(days)]
-        return
-    months = 12 if rule.frequency == "YEARLY" else 1
-    around, end = (day.year * 12 + day.month - 1 for day in (first, last))
-    origin_month = (start.year * 12 + start.month - 1) // months * months
-    for month in range(around - (around - origin_month) % (months * rule.interval), end + 1, months * rule.interval):
-        yield (day for n in range(month, month + months) for day in _days_of_month(rule, *divmod(n, 12)))
-
-
-def _days_of_month(rule: Recurrence, year: int, month: int) -> Iterator[date]:
-    """The days of a month (January 0) that the rule may mean."""
-    if not rule.months or month + 1 in rule.months:
-        length = monthrange(year, month + 1)[1]
-        numbers = {n if n > 0 else length + 1 + n for n in rule.month_days} or range(1, length + 1)
-        yield from (date(year, month + 1, n) for n in sorted(numbers) if 1 <= n <= length)
-
-
-def _fits(rule: Recurrence, day: date) -> bool:
-    length = monthrange(day.year, day.month)[1]
-    if rule.months and day.month not in rule.months:
-        return False
+def _fits(rule: Recurrence, day: date, length: int) -> bool:
+    """Whether the rule means a day of a month of that length, if it weren't for positions."""
     if rule.month_days and rule.month_days.isdisjoint((day.day, day.day - length - 1)):
         return False
-    index = day.day - 1
-    if rule.frequency == "YEARLY" and not rule.months:
-        index, length = day.timetuple().tm_yday - 1, 365 + isleap(day.year)
-    which = (0, index // 7 + 1, -((length - index - 1) // 7) - 1)
-    return not rule.weekdays or not rule.weekdays.isdisjoint((day.weekday(), n) for n in which)
+    which = (0, (day.day - 1) // 7 + 1, -((length - day.day) // 7) - 1)
+    if rule.weekdays and rule.weekdays.isdisjoint((day.weekday(), n) for n in which):
+        return False
+    years, days = day.year - rule.start.year, (day - rule.start).days
+    apart = {
+        "DAILY": days,
+        "WEEKLY": (days + (rule.start.weekday() - rule.week_start) % 7) // 7,
+        "MONTHLY": years * 12 + day.month - rule.start.month,
+        "YEARLY": years,
+    }
+    return apart[rule.frequency] % rule.interval == 0

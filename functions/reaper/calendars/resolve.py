@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reaper.calendars import ics
 from reaper.calendars.calendar import Calendar, Stretch
-from reaper.calendars.entries import covers, entries_near, joined, outside, stretches_of, whole_days
+from reaper.calendars.entries import entries_near, joined, outside, stretches_of, whole_days
 from reaper.calendars.holidays import holidays_near
 from reaper.case import Coverage
 from reaper.coverage import own_row
@@ -90,8 +90,11 @@ def _read_calendar(calendar: Calendar, spec: CalendarSpec, folder: Path, now: da
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         is_ours = isinstance(error, ReaperError) or type(error) is ValueError
         because = str(error) if is_ours else f"it can't be understood ({type(error).__name__})"  # never its content
-        return replace(calendar, unreadable_because=clean_line(because, MAX_BECAUSE))
-    return replace(calendar, stretches=tuple(stretches), days=whole_days(stretches, calendar.tz))
+    except ImportError as error:
+        because = f"it needs an extra: {install_command('aws' if spec.change_calendar else 'calendars')} ({error})"
+    else:
+        return replace(calendar, stretches=tuple(stretches), days=whole_days(stretches, calendar.tz))
+    return replace(calendar, unreadable_because=clean_line(because, MAX_BECAUSE))
 
 
 def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: datetime) -> list[Stretch]:
@@ -108,11 +111,8 @@ def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: d
 
 
 def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[Stretch]:
-    """When a Change Calendar is closed. Raises ValueError if its events say something else of now than AWS does."""
-    try:
-        reader = import_module("reaper.aws.change_calendar")
-    except ImportError as error:
-        raise ValueError(f"a Change Calendar needs an extra: {install_command('aws')}") from error
+    """When a Change Calendar is closed. Raises ImportError without its SDK, and ValueError if its events say something else of now than AWS does."""
+    reader = import_module("reaper.aws.change_calendar")
     try:
         content, is_closed = reader.read_change_calendar(name)
     except CloudError as error:
@@ -123,7 +123,7 @@ def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[
         raise ValueError(f"{name} isn't a Change Calendar: it has no X-CALENDAR-TYPE of DEFAULT_OPEN or DEFAULT_CLOSED")
     events = entries_near(ics.read_stretches(text, None, calendar.tz, now), now)
     closed = events if kind == "DEFAULT_OPEN" else outside(events, now)
-    if covers(replace(calendar, stretches=tuple(closed)), now) is not is_closed:
+    if any(start <= now < end for start, end in closed) is not is_closed:
         said = ("closed", "open") if is_closed else ("open", "closed")
         raise ValueError(f"AWS says that {name} is {said[0]} now, and its events say {said[1]}; compare them in Systems Manager")
     return closed

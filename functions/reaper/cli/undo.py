@@ -137,7 +137,8 @@ def release_holds(
     )
     if any(row.jumps for row in rows.values()):
         print_result("Where the idle share jumped, owners get a new notice first, and the full grace period.")
-    if chosen and (others := [_account_text(key) for key in holds.standing_rows(ledger, now)]):
+    standing = holds.standing_rows(ledger, now) if chosen else ()
+    if others := ["what the whole run exceeds" if key == ALL_ACCOUNTS else key.partition("/")[2] for key in standing]:
         print_result(f"Still on hold: {', '.join(others)}. To release them, use --account or --all.")
 
 
@@ -151,10 +152,6 @@ def _released_accounts(typed: list[str] | None, every: bool, base: Settings) -> 
     if not typed and not every:
         ids = (*base.accounts, *base.subscriptions)
     return tuple(dict.fromkeys(_account_key(name) for name in ids))
-
-
-def _account_text(key: str) -> str:
-    return "what the whole run exceeds" if key == ALL_ACCOUNTS else key.partition("/")[2]
 
 
 def _account_key(name: str) -> str:

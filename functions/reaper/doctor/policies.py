@@ -156,7 +156,7 @@ def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedR
 def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """Whether the last sweep is as recent as it should be, by the last stored report or the ledger's statistics, whichever is newer."""
     known = [(opened.stored.run.started_at, "report")] if opened.stored else []
-    if in_ledger := _last_statistics(context, opened):
+    if in_ledger := max(_statistics(context, opened, 1), default=None):
         known.append((in_ledger, "ledger"))
     if not known:
         because = "no stored report and no statistics in the ledger say when the last sweep was"
@@ -210,11 +210,6 @@ def _sweep_advice(context: DoctorContext) -> str:
     if not context.settings.ledger:
         return "To sweep now, invoke the function, or set REAPER_LEDGER to the deployment's: reaper sweep stores no report."
     return f"To sweep now, run reaper sweep --mode {mode}."
-
-
-def _last_statistics(context: DoctorContext, opened: Opened) -> datetime | None:
-    """When the last sweep began that recorded statistics; None if that isn't known."""
-    return max(_statistics(context, opened, 1), default=None)
 
 
 def _statistics(context: DoctorContext, opened: Opened, limit: int) -> list[datetime]:

@@ -44,7 +44,8 @@ class ForgottenRow:
 
 def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
     """Remove the address from every row. Yields each row once it is done, and those that couldn't be changed. Raises CloudError."""
-    pattern = _address_pattern(address)
+    # The address as a whole: not as a part of a longer one, but also as the beginning of a file that a folder of mails has.
+    pattern = re.compile(rf"(?<![\w.+-]){re.escape(address)}(?!\w|\.\w|-(?!{MAIL_FILE_ENDING}))", re.IGNORECASE)
     for number in range(MAX_PASSES):
         lost = []
         for row in ledger.store.scan():
@@ -95,8 +96,3 @@ def _redacted(name: str, text: str, category: Category, pattern: re.Pattern[str]
     if category is Category.OPEN and name == RECIPIENT_COLUMN:
         return None
     return FORGOTTEN if name.removeprefix(VALUE_PREFIX) in PERSON_COLUMNS else pattern.sub(FORGOTTEN, text)
-
-
-def _address_pattern(address: str) -> re.Pattern[str]:
-    """The address as a whole: not as a part of a longer one, but also as the beginning of a file that a folder of mails has."""
-    return re.compile(rf"(?<![\w.+-]){re.escape(address)}(?!\w|\.\w|-(?!{MAIL_FILE_ENDING}))", re.IGNORECASE)

@@ -123,7 +123,8 @@ def compose_summary(
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
     disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
-    settled = {f.case.resource.id for f in actions.settled if not _is_partly_deleted(f)}
+    # What was deleted in part still costs.
+    settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     escalated = [f for topic, f in _escalated(report).items() if topic not in told]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
@@ -222,9 +223,7 @@ class FirstItems:
 
 
 def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    reasons = [
-        with_local_times(_as_sentence(tidy_line(summary.outcome_reason(f), 300)), context.owners.tz) for f in findings[:rows]
-    ]
+    reasons = [summary.outcome_sentence(f, context.owners.tz) for f in findings[:rows]]
     items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
     return FirstItems(items=items, more=max(0, len(findings) - rows))
 
@@ -243,10 +242,6 @@ def _is_unusual(finding: Finding) -> bool:
 
 def _is_unsure(finding: Finding) -> bool:
     return finding.outcome.result is Result.FAILED and finding.outcome.begun
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '…')) else '.'}" if text else ""
 
 
 def _release_options(on_hold: Sequence[Finding]) -> str:
@@ -285,11 +280,6 @@ def budget_mark(name: str) -> str:
 
 def _budget_topic(mark: str, since: str) -> str:
     return f"budget:{since}:{mark}"
-
-
-def _is_partly_deleted(finding: Finding) -> bool:
-    """Whether the rest of it still costs."""
-    return bool(finding.outcome.part_done) and finding.step.name is StepName.DELETE
 
 
 def _subject(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int]) -> str:

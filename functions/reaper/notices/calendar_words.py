@@ -23,11 +23,6 @@ def freeze_sentence(rule: Rule, now: datetime, until: datetime, tz: str) -> str:
     return f" Nothing is stopped or deleted {', '.join(spans[:MAX_SHOWN])}." if spans else ""
 
 
-def hours_exception(hours: Hours) -> str:
-    """`, except on days off in germany`, after the hours; empty if they have no calendar."""
-    return f", except on days off in {' and '.join(hours.calendars)}" if hours.calendars else ""
-
-
 def days_off_sentence(hours: Hours, now: datetime) -> str:
     """` Next days off: Fri 25 Dec, Fri 1 Jan.`: those that would otherwise be open, in the next weeks; empty if there are none."""
     today = now.astimezone(ZoneInfo(hours.tz)).date()

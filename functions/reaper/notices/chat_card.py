@@ -32,6 +32,7 @@ MAX_BYTES = 25_000
 """Of Teams, which drops a card of more than about 28 KB although it has answered 202."""
 FORMATTING = re.compile(r"(?<![A-Za-z0-9])[*_~`]|[*_~`](?![A-Za-z0-9])")
 """What makes words bold or the like in Slack: not an underscore within a name."""
+KEEP_NOTE = "Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."
 ROOM = "a chat"
 """The addressee of a room's link. It isn't an address, so by this link the page shortens no snooze and takes no "not mine"."""
 
@@ -40,11 +41,7 @@ def owner_card(first: str, items: Sequence[Item], findings: Sequence[Finding], z
     """The card of an owner's message. Its link is the room's own: the owner's is never in it, because that one speaks for the owner."""
     room = context.open_visit(ROOM, False, zone, findings) if context.has_room else None
     sample = ["This is a sample. Everything in it is made up, and nothing will be stopped."] if context.sample else []
-    keep = (
-        ["Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."]
-        if room
-        else []
-    )
+    keep = [KEEP_NOTE] if room else []
     tag = [] if all(item.acted for item in items) else [f"To keep a resource, add the tag {keep_tag(context.now)}."]
     return Card(
         lines=(*sample, first),
@@ -61,19 +58,16 @@ def admin_card(report: Report, actions: Actions, context: NoticeContext, lines: 
     due = actions.planned if run.mode.announces and not run.mode.acts else ()
     acted = {f.case.resource.id: f for f in (*actions.on_hold, *actions.lost, *actions.done, *due)}
     ordered = [*acted.values(), *(f for f in report.idle if f.case.resource.id not in acted)]
+    why = {id_: summary.outcome_sentence(f, context.owners.tz) for id_, f in acted.items()}
     whole = [*filter(None, lines), *(f"Coverage gap ({gap.status}): {gap.places}" for gap in coverage_gaps(report))]
     return Card(
         lines=tuple(with_local_times(tidy_line(line, 300), context.owners.tz) for line in whole[:MAX_LINES]),
-        items=tuple(_admin_item(f, context, is_acted=f.case.resource.id in acted) for f in ordered[:MAX_ITEMS]),
+        items=tuple(
+            card_item(notice_item(f, context, for_admins=True), why.get(f.case.resource.id, "")) for f in ordered[:MAX_ITEMS]
+        ),
         more=max(0, len(ordered) - MAX_ITEMS),
         notes=(f"{price_basis(report.findings, context.currency)} Run {run.id}, {run.mode} mode.",),
     )
-
-
-def _admin_item(finding: Finding, context: NoticeContext, *, is_acted: bool) -> CardItem:
-    reason = tidy_line(summary.outcome_reason(finding), 300) if is_acted else ""
-    sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}." if reason else ""
-    return card_item(notice_item(finding, context, for_admins=True), with_local_times(sentence, context.owners.tz))
 
 
 def card_item(item: Item, why: str = "") -> CardItem:

@@ -248,11 +248,6 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
     return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
-def summary_interval(finding: Finding) -> str:
-    """How often its owner gets a summary of its office hours: `once a week`, `every 14 days`."""
-    return _interval_words(finding.case.rule.remind_every)[0]
-
-
 def summary_name(findings: Iterable[Finding]) -> str:
     """The name of a summary of office hours: `weekly summary`, `14-day summary`; just `summary` if their rules differ."""
     lengths = {f.case.rule.remind_every for f in findings}
@@ -271,7 +266,8 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
-    named = f"{text} ({hours.tz}{calendar_words.hours_exception(hours)})"
+    where = f"{hours.tz}, except on days off in {' and '.join(hours.calendars)}" if hours.calendars else hours.tz
+    named = f"{text} ({where})"
     begins = dates.earliest_action_at(finding.case, now, StepName.STOP)
     also = calendar_words.freeze_sentence(
         finding.case.rule, now, max(begins, now + calendar_words.DAYS_OFF_WITHIN), hours.tz
@@ -279,7 +275,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     if finding.step.name is StepName.WARN:
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
-        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {hours.tz}{calendar_words.hours_exception(hours)}){even}.{restart}{also} After this you get a summary {summary_interval(finding)}."
+        return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {where}){even}.{restart}{also} After this you get a summary {_interval_words(finding.case.rule.remind_every)[0]}."
     if then := dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."

@@ -223,8 +223,11 @@ def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: 
 
     def with_result(memory: Memory) -> Memory:
         # Adds the result if the executor couldn't write it.
-        has_result = memory.last_action_result or not (finding.outcome.begun or finding.outcome.host_id)
-        return rest(memory if has_result else _with_result(memory, finding.outcome))
+        outcome = finding.outcome
+        if not memory.last_action_result and (outcome.begun or outcome.host_id):
+            why = outcome.because or outcome.error or ""
+            memory = memory_updates.with_result(memory, outcome.result, why, outcome.part_done)
+        return rest(memory)
 
     because = unfinished.history_reason(hint, rest=announced)
     entry = HistoryEntry(id=hint.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=because)
@@ -289,10 +292,6 @@ def _unsent_because(finding: Finding, mails: NoticeRound) -> str:
     if mails.is_over() and finding.owner.address:
         return OUT_OF_TIME
     return TAKEN_OVER if mails.lost else NO_ADDRESS
-
-
-def _with_result(memory: Memory, outcome: Outcome) -> Memory:
-    return memory_updates.with_result(memory, outcome.result, outcome.because or outcome.error or "", outcome.part_done)
 
 
 def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part:

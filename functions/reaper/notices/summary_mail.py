@@ -55,7 +55,8 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     on_hold = replace(_on_hold(mails), over_budget=over_budget)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
-    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not _has_actions(report)):
+    has_actions = any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
+    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not has_actions):
         return report
     topics = failures | admin_summary.topics(report, on_hold)
     known = known_topics(exact, topics - exact, last.values) if last.version else None
@@ -132,11 +133,6 @@ def _places_digest(report: Report) -> str:
     return sha256("\n".join(places).encode()).hexdigest()[:16]
 
 
-def _has_actions(report: Report) -> bool:
-    """Whether the run carried out an action, or tried to."""
-    return any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
-
-
 def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
     """Whether the last summary is that of a run of the same places that started later, and not by a wrong clock."""
     columns, latest = _run_columns(report), sortable_time(mails.context.clock() + MAX_CLOCK_SKEW)
@@ -163,7 +159,7 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
         bits = b""
     known = {topic for topic in exact if _topic_mark(topic) in marks}
     return frozenset(
-        known | {topic for topic in many if bits and all(_is_set(bits, n) for n in _bit_positions(topic, 8 * len(bits)))}
+        known | {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
     )
 
 
@@ -174,10 +170,6 @@ def _bloom_filter(topics: Collection[str]) -> bytes:
         for n in _bit_positions(topic, size):
             bits[n // 8] |= 1 << n % 8
     return bytes(bits)
-
-
-def _is_set(bits: bytes, n: int) -> bool:
-    return bool(bits[n // 8] >> n % 8 & 1)
 
 
 def _bit_positions(topic: str, size: int) -> Iterator[int]:

@@ -27,7 +27,8 @@ def observation_window(policy: Policy, now: datetime, end: datetime | None = Non
 
     Both clouds align their buckets to the start. A start at a full hour gives every window the same ones. It depends on `now` alone.
     """
-    usual_end = _five_minute_mark(now - LAG)
+    latest = now - LAG
+    usual_end = latest.replace(minute=latest.minute - latest.minute % 5, second=0, microsecond=0)
     length = max(policy.defaults.lookback, rules.longest_idle_after(policy) + 2 * HOUR)
     start = (usual_end - length).replace(minute=0, second=0, microsecond=0)
     return Window(start=start, end=end or usual_end, recent_since=now - rules.shortest_idle_after(policy))
@@ -100,7 +101,3 @@ def _shortest_as_cached(
         return short
     judged = rules.effective_rule(policy, resource, None, now).idle_after
     return max(short, min(judged, _idle_after_range(described, policy, prices, now, has_price=False)[0]))
-
-
-def _five_minute_mark(moment: datetime) -> datetime:
-    return moment.replace(minute=moment.minute - moment.minute % 5, second=0, microsecond=0)

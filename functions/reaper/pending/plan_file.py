@@ -120,14 +120,9 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
         "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
         "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
         "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
-        "coming": [_coming_json(f, f.next) for f in coming_findings(report) if f.next],
+        "coming": [_coming_json(f, f.next) for f in report.findings if f.next and f.step.name not in {*ACTIONS, StepName.HOLD}],
     }
     return json.dumps({**plan, "sha256": _plan_hash(plan)}, indent=2, allow_nan=False) + "\n"
-
-
-def coming_findings(report: Report) -> list[Finding]:
-    """What the policy leads to some action on, now or later, without what is due or on hold now."""
-    return [f for f in report.findings if f.next and f.step.name not in {*ACTIONS, StepName.HOLD}]
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:

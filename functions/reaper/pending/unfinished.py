@@ -233,8 +233,10 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     unsure = action.outcome.result is Result.FAILED
     because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
     verdict = Verdict(state=State.EXEMPT, because=because)
+    # A weekly summary isn't enough.
+    rule = replace(case.rule, hours=replace(case.rule.hours, by_rule=False)) if case.rule.hours else case.rule
     return Finding(
-        case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
+        case=replace(case, verdict=verdict, owner=owner, rule=rule),
         step=Step(name=hint.action, because="an earlier run carried it out, but ended before its owner was notified"),
         outcome=action.outcome,
         owner=owner,
@@ -254,11 +256,6 @@ def outcome_in(memory: Memory) -> Outcome:
         begun=True,
         part_done=memory.last_action_part,
     )
-
-
-def _rule_with_mail(rule: Rule) -> Rule:
-    """The rule, without the weekly summary being enough."""
-    return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
 def unlisted_resource(hint: Unfinished) -> Resource:

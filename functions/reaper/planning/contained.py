@@ -13,11 +13,6 @@ from reaper.policy import owners
 from reaper.policy.schema import Owners
 
 
-def inner_ids(resource: Resource) -> frozenset[str]:
-    """The IDs of the resources that live in it."""
-    return frozenset(inner.id for inner in resource.contained)
-
-
 def inner_owner(inner: Resource, memory: Memory | None, chain: Owners) -> Owner:
     """The present owner of a resource inside, by the policy and what the ledger has on it."""
     found = owners.owner(inner, chain.tags, chain.domains, chain.fallback)

@@ -13,7 +13,7 @@ from reaper.errors import PolicyError
 from reaper.model import Resource
 from reaper.policy.match import Match, matches_any
 from reaper.policy.values import Day, Section
-from reaper.policy.yaml_lines import KeyPath, parse_with_lines
+from reaper.policy.yaml_lines import parse_with_lines
 from reaper.text import clean_line, printable
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Itera
         if acceptance.until < today:
             yield index, f"The acceptance of {acceptance.name} expired on {acceptance.until}. Remove it or renew it."
         elif acceptance.until - today < soon:
-            yield (
-                index,
-                f"The acceptance of {acceptance.name} expires after {acceptance.until}. Renew it, or its resources get notices again.",
-            )
+            fix = "Renew it, or its resources get notices again."
+            yield index, f"The acceptance of {acceptance.name} expires after {acceptance.until}. {fix}"
 
 
 def unmatched_notes(policy: Policy, cases: Iterable[Case], rows: Collection[Coverage], now: datetime) -> Iterator[str]:
@@ -107,12 +105,6 @@ def require_near_ends(source: PolicySource, now: datetime) -> None:
         _, lines = parse_with_lines(source.text, source.name)
         why = f"is more than two years ahead; write {latest} or an earlier day, and renew it then"
         raise PolicyError([f"{lines.place(('accept', index, 'until'))}: {until} {why}" for index, until in far])
-
-
-def accept_warnings(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
-    """What `policy check` says of those that are over."""
-    for index, note in expiry_notes(policy, now, timedelta(0)):
-        yield ("accept", index, "until"), note
 
 
 def _today(policy: Policy, now: datetime) -> date:

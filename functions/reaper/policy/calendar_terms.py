@@ -61,8 +61,11 @@ def _terms_near(names: RuleCalendars, policy: Policy) -> tuple[frozenset[date], 
     needed = [("freeze", each) for each in frozen.values()]
     business = None
     if names.business and names.days:
-        needed.append(("business-day", named[names.business]))
-        business = _business_days(named[names.business], names)
+        counted = named[names.business]
+        needed.append(("business-day", counted))
+        # Of a calendar that can't be read, the weekend alone: a date by it is the earliest, and nothing is done by it.
+        off = frozenset(day for day in counted.days if -2 * PAST <= day - names.today <= MAX_AHEAD)
+        business = BusinessDays(count=names.days, calendar=counted.name, tz=counted.tz, weekend=counted.weekend, days_off=off)
     unreadable = [
         f"the {what} calendar {c.name!r} can't be read: {c.unreadable_because}" for what, c in needed if c.unreadable_because
     ]
@@ -81,12 +84,6 @@ def _freezes_near(calendars: Mapping[str, Calendar], names: RuleCalendars) -> tu
     )
     last = add_length(midnight, 2 * names.waits_for + COMING, known)
     return tuple(freeze for freeze in known if freeze.start < last)
-
-
-def _business_days(calendar: Calendar, names: RuleCalendars) -> BusinessDays:
-    """Of a calendar that can't be read, the weekend alone: a date by it is the earliest, and nothing is done by it."""
-    near = frozenset(day for day in calendar.days if -2 * PAST <= day - names.today <= MAX_AHEAD)
-    return BusinessDays(count=names.days, calendar=calendar.name, tz=calendar.tz, weekend=calendar.weekend, days_off=near)
 
 
 def _calendar(policy: Policy, name: str) -> Calendar:

@@ -4,7 +4,8 @@ differ only in case. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -16,14 +17,13 @@ from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
-from reaper.policy.accepted import Acceptance, accept_warnings
+from reaper.policy.accepted import expiry_notes
 from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
-from reaper.policy.match import Match
-from reaper.policy.own_prices import Budget, PriceRule
+from reaper.policy.match import ACCOUNT_ID, Match
 from reaper.policy.parse import MAX_PROBLEMS
-from reaper.policy.schema import Policy, RuleSpec
-from reaper.policy.two_timers import is_deleted_by_then, then_warnings
+from reaper.policy.schema import Policy, RuleSpec, all_matches
+from reaper.policy.two_timers import is_deleted_by_then
 from reaper.policy.values import TAG_ADDRESSEE
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
@@ -38,7 +38,8 @@ def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = N
     """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If it is
     None, days aren't checked.
     """
-    dated = (accept_warnings(policy, now), calendar_problems(policy, now)) if now else ()
+    over = ((("accept", index, "until"), note) for index, note in expiry_notes(policy, now, timedelta(0))) if now else ()
+    dated = (over, calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
     _, lines = parse_with_lines(text, source)
     return [
@@ -84,19 +85,13 @@ def _tag_covers(wide_values: list[str] | None, key: str, narrow_tags: dict[str, 
 
 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
-    for path, who, match in _all_matches(policy):
+    for path, who, match in all_matches(policy):
         never = f"{who} never matches"
         clouds = {kind.cloud for kind in registry.kinds() if _fits_any(kind.name, match.kind or ())}
         if match.cloud and clouds and not clouds & set(match.cloud):
             yield (*path, "match"), f"{never}: its kinds are not in cloud {first_few(match.cloud)}"
         if match.account and match.subscription and not set(match.account) & set(match.subscription):
             yield (*path, "match"), f"{never}: account and subscription mean the same, but differ"
-
-
-def _all_matches(policy: Policy) -> Iterator[tuple[KeyPath, str, Match]]:
-    """The matches of rules and acceptances, each with its path and whose it is."""
-    yield from ((("rules", index), f"rule {spec.name!r}", spec.match) for index, spec in enumerate(policy.rules))
-    yield from ((("accept", index), f"acceptance {spec.name!r}", spec.match) for index, spec in enumerate(policy.accept))
 
 
 def _case_traps(policy: Policy) -> Iterator[Problem]:
@@ -115,8 +110,8 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
 
 
 def _repeated_tags(policy: Policy) -> Iterator[Problem]:
-    """Rules and acceptances that name a tag twice: keys match in any case, so such a match asks for both values at once."""
-    for path, who, match in _all_matches(policy):
+    """Matches that name a tag twice: keys match in any case, so such a match asks for both values at once."""
+    for path, who, match in all_matches(policy):
         spellings: dict[str, str] = {}
         for key in match.tags or {}:
             first = spellings.setdefault(key.lower(), key)
@@ -128,26 +123,18 @@ def _repeated_tags(policy: Policy) -> Iterator[Problem]:
 def _unknown_regions(policy: Policy) -> Iterator[Problem]:
     """Regions in no price list. A new region may be right, so this is no error."""
     known = prices.priced_regions()
-    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
-        ("rule", ("rules",), policy.rules),
-        ("price rule", ("prices", "rules"), policy.prices.rules),
-        ("budget", ("budgets",), policy.budgets),
-        ("acceptance", ("accept",), policy.accept),
-    ]
-    for what, path, index, spec in ((what, path, i, spec) for what, path, specs in sections for i, spec in enumerate(specs)):
-        for region in spec.match.region or ():
+    for path, who, match in all_matches(policy):
+        for region in match.region or ():
             if not any(fnmatchcase(name, region.lower()) for name in known):
                 unknown = f"unknown region {short_repr(region)}{did_you_mean(region, known)}"
-                yield (*path, index, "match", "region"), f"{what} {spec.name!r}: {unknown}"
+                yield (*path, "match", "region"), f"{who}: {unknown}"
 
 
 def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
-    """Price rules and budgets that match nothing, rates that are those of several sizes, and what a limit in dollars no longer counts."""
+    """Price rules without effect, rates that are those of several sizes, and what a limit in dollars no longer counts."""
     for index, rule in enumerate(policy.prices.rules):
         path: KeyPath = ("prices", "rules", index)
         match = rule.match
-        if not _kind_names(match):
-            yield (*path, "match"), f"price rule {rule.name!r} matches nothing: its kinds are not in its cloud"
         if earlier := next((r for r in policy.prices.rules[:index] if covers_match(r.match, match)), None):
             yield path, f"price rule {rule.name!r} has no effect: {earlier.name!r} above it covers all of its prices"
         if rule.usd_per_hour is not None and any(set(glob) & set("*?[") for glob in match.size or ()):
@@ -160,9 +147,6 @@ def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
             if not any(fnmatchcase(name, size.lower()) for name in known):
                 unknown = f"no size with a list price fits {short_repr(size)}{did_you_mean(size, known)}"
                 yield (*path, "match", "size"), f"price rule {rule.name!r}: {unknown}"
-    for index, budget in enumerate(policy.budgets):
-        if not _kind_names(budget.match):
-            yield ("budgets", index, "match"), f"budget {budget.name!r} matches nothing: its kinds are not in its cloud"
 
 
 def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
@@ -271,9 +255,10 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
 
 
 def _then_without_effect(policy: Policy) -> Iterator[Problem]:
-    yield from then_warnings(policy, ("defaults",), None, registry.kinds())
     for index, spec in enumerate(policy.rules):
-        yield from then_warnings(policy, ("rules", index), spec, _kinds_of(spec.match))
+        if spec.then and not any(map(is_deleted_by_then, _kinds_of(spec.match))):
+            because = "a stop ends the whole cost of its kinds, or they can't be deleted"
+            yield ("rules", index, "then"), f"rule {spec.name!r}: then has no effect: {because}"
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
@@ -324,7 +309,7 @@ def _canary_problems(policy: Policy) -> Iterator[Problem]:
     canary = policy.enforce_only
     if canary is None:
         return
-    for account in canary.unlikely_accounts():
+    for account in (a for a in canary.accounts or () if not re.search(r"[*?\[]", a) and not ACCOUNT_ID.fullmatch(a)):
         expected = "an AWS account has 12 digits, an Azure subscription a GUID"
         yield ("enforce_only", "accounts"), f"enforce_only: {short_repr(account)} matches no account: {expected}"
     absent = [key for key, values in (canary.tags or {}).items() if values is None]

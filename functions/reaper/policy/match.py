@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self
 
@@ -132,10 +132,6 @@ class EnforceOnly(Section):
             return False
         ids = [account.lower() for account in self.accounts or ()]
         return (not ids or matches_any(ids, resource.target.account.lower())) and tags_match(self.tags or {}, resource)
-
-    def unlikely_accounts(self) -> Iterator[str]:
-        """The accounts that aren't IDs, and so probably match nothing."""
-        yield from (a for a in self.accounts or () if not re.search(r"[*?\[]", a) and not ACCOUNT_ID.fullmatch(a))
 
     @property
     def description(self) -> str:

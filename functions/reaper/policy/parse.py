@@ -15,9 +15,7 @@ from pydantic_core import ErrorDetails
 from reaper.errors import PolicyError
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
-from reaper.policy.accepted import Acceptance
-from reaper.policy.own_prices import Budget, PriceRule
-from reaper.policy.schema import Defaults, Policy, RuleSpec
+from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
 from reaper.policy.send_window import send_problems
 from reaper.policy.two_timers import then_problems
 from reaper.policy.values import BusinessDayCount
@@ -72,16 +70,10 @@ def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
 
 
 def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
-    sections: list[tuple[KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
-        (("rules",), policy.rules),
-        (("prices", "rules"), policy.prices.rules),
-        (("budgets",), policy.budgets),
-        (("accept",), policy.accept),
-    ]
-    for path, index, spec in ((path, index, spec) for path, specs in sections for index, spec in enumerate(specs)):
-        for name in spec.match.kind or []:
+    for path, _, match in all_matches(policy):
+        for name in match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
-                place = lines.place((*path, index, "match", "kind"))
+                place = lines.place((*path, "match", "kind"))
                 yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 
@@ -126,7 +118,8 @@ def _problem_line(lines: LineMap, error: ErrorDetails) -> str:
     place, value = lines.place(path), error["input"]
     if error["type"] == "extra_forbidden":
         model = channel_settings.CHANNEL_MODELS[channel_type] if channel_type else _model_at(path[:-1])
-        return f"{place}: unknown key{_suggestion_text(str(path[-1]), _keys_of(model))}"
+        keys = [field.alias or name for name, field in model.model_fields.items()] if model else []
+        return f"{place}: unknown key{_suggestion_text(str(path[-1]), keys)}"
     if error["type"].startswith("union_tag_"):
         return f"{place}: {_channel_type_problem(value)}"
     if error["type"] == "missing":
@@ -191,8 +184,3 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for arg in get_args(annotation) if (model := _model_of(arg))), None)
-
-
-def _keys_of(model: type[BaseModel] | None) -> list[str]:
-    """The keys of a section, as the file spells them."""
-    return [field.alias or name for name, field in model.model_fields.items()] if model else []

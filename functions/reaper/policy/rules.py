@@ -63,7 +63,8 @@ def idle_after_range(
     Not `priced`: a price that is unknown now stays unknown after a closer look.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    may_change = len(specs) > 1 and (priced or any(_depends_on_size(spec, resource) for spec in specs if spec))
+    by_size = any(spec.match.conditions(resource, None).get("size", True) is None for spec in specs if spec)
+    may_change = len(specs) > 1 and (priced or by_size)
     outcomes = [specs, *([spec] for spec in specs)] if may_change else [specs]
     requests = tags.read_tags(resource.tags or {}, now)
     lengths = [_combined_rule(policy, resource, outcome, now, requests).idle_after for outcome in outcomes]
@@ -116,7 +117,9 @@ def _combined_rule(
         tagged = replace(tagged, protected_because=requests.protected_because)
     if requests.idle_after == tagged.idle_after:
         return tagged
-    return _shortened_outside_hours(tagged, _idle_after_outside_hours(specs), now)
+    # Outside the rules' hours, what they set themselves is enough, else the shortest that proves anything.
+    outside = max((spec.idle_after or MIN_IDLE_AFTER for spec in specs if spec), default=MIN_IDLE_AFTER)
+    return _shortened_outside_hours(tagged, outside, now)
 
 
 def _candidate_specs(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[RuleSpec | None]:
@@ -130,19 +133,10 @@ def _candidate_specs(policy: Policy, resource: Resource, usd_per_hour: float | N
     yield None
 
 
-def _depends_on_size(spec: RuleSpec, resource: Resource) -> bool:
-    return spec.match.conditions(resource, None).get("size", True) is None
-
-
 def _tag_permissions(policy: Policy, specs: Sequence[RuleSpec | None]) -> set[TagPermission]:
     """What tags may do under every one of `specs`."""
     lists = [spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may for spec in specs]
     return set.intersection(*(set(permissions) for permissions in lists))
-
-
-def _idle_after_outside_hours(specs: Sequence[RuleSpec | None]) -> timedelta:
-    """The silence that is enough outside the rules' hours: what they set themselves, else the shortest that proves anything."""
-    return max((spec.idle_after or MIN_IDLE_AFTER for spec in specs if spec), default=MIN_IDLE_AFTER)
 
 
 def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:

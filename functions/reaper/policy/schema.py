@@ -6,7 +6,7 @@ https://json-schema.org/draft/2020-12
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -21,7 +21,7 @@ from reaper.policy.accepted import Acceptance
 from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
-from reaper.policy.own_prices import Budget, Prices
+from reaper.policy.own_prices import Budget, PriceRule, Prices
 from reaper.policy.send_window import checked_send
 from reaper.policy.two_timers import Then
 from reaper.policy.values import (
@@ -40,6 +40,7 @@ from reaper.policy.values import (
     TagPermission,
     Zone,
 )
+from reaper.policy.yaml_lines import KeyPath
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
@@ -307,6 +308,18 @@ class Policy(Section):
         return self
 
 
+def all_matches(policy: Policy) -> Iterator[tuple[KeyPath, str, Match]]:
+    """Every match in the file, with the path of what has it and whose it is: `rule 'training'`."""
+    sections: list[tuple[str, KeyPath, Sequence[RuleSpec | PriceRule | Budget | Acceptance]]] = [
+        ("rule", ("rules",), policy.rules),
+        ("price rule", ("prices", "rules"), policy.prices.rules),
+        ("budget", ("budgets",), policy.budgets),
+        ("acceptance", ("accept",), policy.accept),
+    ]
+    for what, path, specs in sections:
+        yield from (((*path, index), f"{what} {spec.name!r}", spec.match) for index, spec in enumerate(specs))
+
+
 SCHEMA_HEAD = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ML Idle Reaper policy"}
 
 
@@ -316,7 +329,9 @@ def policy_schema(kinds: Sequence[str]) -> dict[str, Any]:
     for section in (schema, *schema["$defs"].values()):
         for key, description in section.get("properties", {}).items():
             section["properties"][key] = _without_pydantic_keys(description)
-    _name_kinds(schema["$defs"]["Match"]["properties"]["kind"], kinds)
+    name_or_glob = {"anyOf": [{"enum": list(kinds)}, {"type": "string", "pattern": r"[*?\[]"}]}
+    names = {"type": "array", "items": name_or_glob, "minItems": 1}
+    schema["$defs"]["Match"]["properties"]["kind"]["anyOf"] = [*name_or_glob["anyOf"], names, {"type": "null"}]
     return SCHEMA_HEAD | schema | SCHEMA_HEAD
 
 
@@ -326,9 +341,3 @@ def _without_pydantic_keys(key: dict[str, Any]) -> dict[str, Any]:
     if "default" in key and isinstance(key["default"], str | int | float | list):
         cleaned["default"] = key["default"]
     return cleaned
-
-
-def _name_kinds(key: dict[str, Any], kinds: Sequence[str]) -> None:
-    """Allow a kind or a glob, or a list of these."""
-    name_or_glob = {"anyOf": [{"enum": list(kinds)}, {"type": "string", "pattern": r"[*?\[]"}]}
-    key["anyOf"] = [*name_or_glob["anyOf"], {"type": "array", "items": name_or_glob, "minItems": 1}, {"type": "null"}]

@@ -1,8 +1,8 @@
-"""`then`: a rule's second timer, the delete of what still costs money after a stop. Its keys, what makes no sense in it, and its lint. Pure."""
+"""`then`: a rule's second timer, the delete of what still costs money after a stop. Its keys, and what makes no sense in it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,23 +51,13 @@ def then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
             yield (*path, "then"), f"not valid with `action: {action}`, which {why}; write `action: stop`, or remove then"
         elif section.then and spec and spec.hours:
             yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
-        elif after and after < grace and section.then:
+        elif after and after < grace:
             most, least = policy_duration(after), policy_duration(grace)
-            yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
-        elif after and after < grace and spec and spec.grace:
-            most, least = policy_duration(after), policy_duration(grace)
-            fix = f"write {most} or less, or give the rule a then of its own"
-            yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
-
-
-def then_warnings(
-    policy: Policy, path: KeyPath, spec: RuleSpec | None, kinds: Iterable[Kind[Any]]
-) -> Iterator[tuple[KeyPath, str]]:
-    """A `then` that deletes nothing. `kinds`: those that the rule covers."""
-    section = spec or policy.defaults
-    who = f"rule {spec.name!r}" if spec else "defaults"
-    if section.then and not any(map(is_deleted_by_then, kinds)):
-        yield (*path, "then"), f"{who}: then has no effect: a stop ends the whole cost of its kinds, or they can't be deleted"
+            if section.then:
+                yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
+            elif section.grace:
+                fix = f"write {most} or less, or give the rule a then of its own"
+                yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
 
 
 def is_deleted_by_then(kind: Kind[Any]) -> bool:

@@ -76,7 +76,7 @@ def coming_actions(findings: Iterable[Finding]) -> Coming:
         if finding.next and finding.next.at:
             dated.append(_dated(finding, finding.next, finding.next.at))
         elif finding.next:
-            blocked[_group_reason(finding.next)].append(finding)
+            blocked[ONE_OF_MANY.sub("; delete is possible", finding.next.blocked_because or "")].append(finding)
     dated.sort(key=lambda each: (each.at, -(each.saves_usd_per_hour or 0), each.finding.case.resource.name))
     groups = [_blocked_group(because, same) for because, same in blocked.items()]
     return Coming(
@@ -106,10 +106,6 @@ def _dated(finding: Finding, action: NextAction, at: datetime) -> ComingAction:
         saves_usd_per_hour=action.saves_usd_per_hour,
         because=ON_HOLD if finding.step.name is StepName.HOLD else action.blocked_because,
     )
-
-
-def _group_reason(action: NextAction) -> str:
-    return ONE_OF_MANY.sub("; delete is possible", action.blocked_because or "")
 
 
 def _blocked_group(because: str, findings: Sequence[Finding]) -> BlockedGroup:

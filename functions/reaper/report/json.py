@@ -13,13 +13,14 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Coverage, Evidence, Finding, Owner, Price, Report
-from reaper.model import Memory, NextAction, Rule
+from reaper.case import Evidence, Finding, Price, Report
+from reaper.model import NextAction, Rule
 from reaper.policy import office_hours
-from reaper.savings.overview import Overview
 from reaper.savings.totals import Saved
 
 SCHEMA = 1
+MEMORY_COLUMNS = ("idle_since", "warned_at", "snoozed_until")
+"""The columns of the ledger that the report has."""
 
 
 def render(report: Report) -> str:
@@ -68,8 +69,12 @@ def _frame_json(report: Report) -> dict[str, Any]:
                 "gb_seconds": run.gb_seconds,
             },
         },
-        "coverage": [_coverage_json(c) for c in report.coverage],
-        "savings": _savings_json(report.savings) if report.savings else None,
+        "coverage": [
+            {**asdict(row), "status": row.status.value, "calls": dict(sorted(row.calls.items()))} for row in report.coverage
+        ],
+        "savings": {"month_to_date": _saved_json(report.savings.month), "last_30_days": _saved_json(report.savings.recent)}
+        if report.savings
+        else None,
         "totals": asdict(report.totals),
     }
     return {key: _finite(value) for key, value in frame.items()}
@@ -78,6 +83,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
 def finding_json(finding: Finding) -> dict[str, Any]:
     """One line of the report."""
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
+    owner, memory = finding.owner, finding.memory
     row = {
         "id": resource.id,
         "kind": resource.kind,
@@ -99,7 +105,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "rule_detail": _rule_json(rule),
         "rule_notes": list(rule.notes),
         "tags": dict(resource.tags) if resource.tags is not None else None,
-        "owner": _owner_json(finding.owner),
+        "owner": {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None},
         "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
         "price": _price_json(finding.price) if finding.price else None,
         "host_share": _price_json(finding.host_share) | {"usd_per_hour": finding.host_share.usd_per_hour}
@@ -114,7 +120,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "error": finding.outcome.error,
         "next": next_json(finding.next) if finding.next else None,
         "could": next_json(finding.could) if finding.could else None,
-        "memory": _memory_json(finding.memory) if finding.memory else None,
+        "memory": {name: utc_text(getattr(memory, name)) for name in MEMORY_COLUMNS} if memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
     return {key: _finite(value) for key, value in row.items()}
@@ -132,10 +138,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _savings_json(savings: Overview) -> dict[str, Any]:
-    return {name: _saved_json(saved) for name, saved in (("month_to_date", savings.month), ("last_30_days", savings.recent))}
 
 
 def _saved_json(saved: Saved) -> dict[str, Any]:
@@ -161,10 +163,6 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _owner_json(owner: Owner) -> dict[str, Any]:
-    return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
-
-
 def next_json(action: NextAction) -> dict[str, Any]:
     """An action that may come."""
     return {**asdict(action), "step": action.step.value, "at": utc_text(action.at)}
@@ -172,15 +170,6 @@ def next_json(action: NextAction) -> dict[str, Any]:
 
 def _price_json(price: Price) -> dict[str, Any]:
     return {"source": price.source, "as_of": price.as_of, "own": price.own}
-
-
-def _memory_json(memory: Memory) -> dict[str, Any]:
-    """The columns of the ledger that the report has."""
-    return {name: utc_text(getattr(memory, name)) for name in ("idle_since", "warned_at", "snoozed_until")}
-
-
-def _coverage_json(row: Coverage) -> dict[str, Any]:
-    return {**asdict(row), "status": row.status.value, "calls": dict(sorted(row.calls.items()))}
 
 
 def _evidence_json(row: Evidence) -> dict[str, Any]:

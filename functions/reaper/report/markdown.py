@@ -55,16 +55,13 @@ def _label(finding: Finding) -> str:
 def _group_lines(group: summary.ActionGroup) -> Iterator[str]:
     """A line for each action; what is on hold below its reason."""
     if not group.holds:
-        yield from map(_action_line, group.findings)
+        for f in group.findings:
+            yield f"- {summary.action_word(f)} {_label(f)}: {_escaped(summary.outcome_reason(f))}"
     for reason, findings in group.holds.items():
         command = summary.release_command(reason)
         allow = f" To allow{summary.release_note(reason)}: `{command}`" if command else ""
         yield f"- {_escaped(summary.hold_sentence(reason), 300)}{allow}"
         yield from (f"  - {summary.action_word(finding)} {_label(finding)}" for finding in findings)
-
-
-def _action_line(finding: Finding) -> str:
-    return f"- {summary.action_word(finding)} {_label(finding)}: {_escaped(summary.outcome_reason(finding))}"
 
 
 def _idle_table(report: Report) -> list[str]:

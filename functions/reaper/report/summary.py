@@ -15,7 +15,7 @@ from reaper.notices import forecast
 from reaper.planning.reasons import frozen_because
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text
-from reaper.text import Currency, clean_line, count_noun, first_few, format_usd
+from reaper.text import Currency, clean_line, count_noun, first_few, format_usd, tidy_line, with_local_times
 
 Item = TypeVar("Item")
 MAX_ACCEPTANCES = 10
@@ -124,15 +124,13 @@ def frozen_lines(report: Report) -> dict[str, str]:
     """Each reason why nothing is stopped or deleted now under rules that allow it, and a line with how many actions wait:
     `Frozen by year-end until 2027-01-04 00:00 UTC. 4 actions wait for that.`
     """
-    waiting: dict[str, int] = {}
+    waiting: Counter[str] = Counter()
     for finding in report.findings:
         rule = finding.case.rule
         if rule.action.rank >= Ceiling.STOP.rank and (because := frozen_because(rule, report.run.started_at)):
             waits = finding.step.because == because or (finding.next is not None and finding.next.blocked_because == because)
-            waiting[because] = waiting.get(because, 0) + waits
-    counts = {
-        because: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for because, n in waiting.items()
-    }
+            waiting[because] += waits
+    counts = {why: f"{count_noun(n, 'action') if n else 'No action'} wait{'' if n > 1 else 's'}" for why, n in waiting.items()}
     return {because: f"{because[:1].upper()}{because[1:]}. {count} for that." for because, count in counts.items()}
 
 
@@ -305,6 +303,13 @@ def action_word(finding: Finding) -> str:
 def outcome_reason(finding: Finding) -> str:
     """What was done, or why not, as a clause."""
     return finding.outcome.error or finding.outcome.because or finding.step.because
+
+
+def outcome_sentence(finding: Finding, tz: str) -> str:
+    """The same as a sentence, with times in that zone."""
+    text = tidy_line(outcome_reason(finding), 300)
+    end = "" if text.endswith((".", "…")) else "."
+    return with_local_times(f"{text[:1].upper()}{text[1:]}{end}", tz) if text else ""
 
 
 def plan_and_outcome_reasons(finding: Finding) -> tuple[str | None, str | None]:

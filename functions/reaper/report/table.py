@@ -108,16 +108,13 @@ def _cuts(names: set[str], room: int) -> dict[str, str] | None:
     taken = set(cuts)
     tails = sorted(range(max(1, room - 1)), key=lambda tail: abs(tail - room // 2))
     for name in sorted(names - taken):
-        cut = next((cut for tail in tails if (cut := _cut(name, room, tail)) not in taken), None)
+        shorter = (f"{name[: max(1, room - 1 - tail)]}…{name[len(name) - tail :]}" for tail in tails)
+        cut = next((cut for cut in shorter if cut not in taken), None)
         if cut is None:
             return None
         cuts[name] = cut
         taken.add(cut)
     return cuts
-
-
-def _cut(name: str, room: int, tail: int) -> str:
-    return f"{name[: max(1, room - 1 - tail)]}…{name[len(name) - tail :]}"
 
 
 def _fitted(name: str, values: Sequence[str | Text], room: int) -> list[Text]:

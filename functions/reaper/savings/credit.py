@@ -270,7 +270,7 @@ def _keeps_its_shape(resource: Resource, saving: Saving) -> bool:
 def _is_at_rest(case: Case, saving: Saving, own_call_at: datetime, now: datetime) -> bool:
     """Whether it is stopped, or idle with no more than the action left. `own_call_at`: the reaper's last call to it before the look."""
     state, parts = case.verdict.state, case.resource.parts
-    if state is State.UNKNOWN or (state is State.ACTIVE and not _was_used_before(case, own_call_at)):
+    if state is State.UNKNOWN or (state is State.ACTIVE and _was_used_since(case, own_call_at)):
         return False
     if parts == ():
         return True
@@ -304,10 +304,6 @@ def _counts(parts: tuple[BilledPart, ...]) -> Counter[tuple[str, str]]:
 def _was_used_since(case: Case, moment: datetime) -> bool:
     used = case.verdict.last_busy
     return (case.verdict.state is State.ACTIVE and used is None) or (used is not None and used > moment)
-
-
-def _was_used_before(case: Case, moment: datetime) -> bool:
-    return case.verdict.last_busy is not None and case.verdict.last_busy <= moment
 
 
 def subject_of(case: Case, tag_keys: Collection[str]) -> Subject:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from reaper.errors import SettingsError
-from reaper.ledger.ledger import Ledger
-from reaper.savings.book import SavedAction, SavedRow, read_saved
+from reaper.savings.book import SavedAction, SavedRow
 from reaper.savings.credit import Cause, Subject
 
 GROUPINGS = ("owner", "account", "kind")
@@ -54,13 +53,8 @@ class Saved:
     lines: tuple[SavedLine, ...]
 
 
-def saved_since(ledger: Ledger, since: datetime, now: datetime, by: str = "kind") -> Saved:
-    """What was saved since a time, grouped by `owner`, `account`, `kind` or `tag:KEY`. Raises CloudError, and SettingsError for another grouping."""
-    return summarize(read_saved(ledger, since, now), since, now, by)
-
-
 def summarize(rows: Iterable[SavedRow], since: datetime, until: datetime, by: str = "kind") -> Saved:
-    """The same of rows that were read before, for any stretch of time within that."""
+    """What was saved within a time of the months of these rows, grouped by `owner`, `account`, `kind` or `tag:KEY`. Raises SettingsError for another grouping."""
     require_grouping(by)
     by_action: dict[tuple[str, Cause, datetime], list[tuple[SavedRow, SavedAction, float]]] = defaultdict(list)
     for row in rows:

@@ -111,7 +111,7 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
     try:
         visit = context.ledger().visit(visit_id, now)
         if visit is None or not visit.resources:
-            return pages.link_gone(now, "the ledger has no resources for this link")
+            return replace(pages.invalid_link(now, "the ledger has no resources for this link"), status=410)
         if request.method == "POST":
             return _reply_to_form(form.read_form(request.body), visit, context)
         return _form_page(SnoozeForm(token=token, rows=form.chosen_rows(request.query)), visit, context)

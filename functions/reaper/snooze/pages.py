@@ -110,11 +110,6 @@ def keys_unavailable(now: datetime, detail: str) -> Reply:
     return _reply(503, body, detail, {"retry-after": "120"})
 
 
-def link_gone(now: datetime, detail: str) -> Reply:
-    """The reply to a signed link that the ledger has nothing for, or nothing any longer."""
-    return replace(invalid_link(now, detail), status=410)
-
-
 def ledger_unavailable(now: datetime, detail: str) -> Reply:
     """The reply if the ledger fails."""
     body = _render_page("unavailable", "Try again later", until=snooze_end(now, 7))

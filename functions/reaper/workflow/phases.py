@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from reaper import handover
@@ -81,7 +81,8 @@ def observe_item(context: WorkflowContext, engine: EngineState, number: int) -> 
     if because:
         raise CloudError(Reason.REFUSED, "observe", because)
     setup = setup_of(stored, context, policy)
-    sessions, rows = open_account(setup.settings, stored.account_of_item(item), may_act=False)
+    account = replace(stored.account(item.account), regions=item.regions)
+    sessions, rows = open_account(setup.settings, account, may_act=False)
     observed = observe(stored.run, observe_context(setup, sessions, rows), context.clock())
     context.store.create(f"observed/{number}.json", handover.dump(observed))  # a repeated step changes nothing
     return {"run": engine.run, "item": number, "resources": len(observed.cases)}
@@ -105,7 +106,9 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     targets = _targets_to_act_on(decided)
     for number, target in enumerate(targets):
         context.store.write(_decided_name(number), handover.dump(decided.for_target(target)))
-    context.store.write(ACT_ITEMS, json.dumps([_act_item(number, target) for number, target in enumerate(targets)]))
+    # The map needs the number only; the rest is for people.
+    rows = [{"item": number, "account": target.account, "region": target.region} for number, target in enumerate(targets)]
+    context.store.write(ACT_ITEMS, json.dumps(rows))
     return {"run": engine.run, "actions": len(targets)}
 
 
@@ -208,11 +211,6 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
     from reaper.act import targets_by_cost
 
     return targets_by_cost(decided)
-
-
-def _act_item(number: int, target: Target) -> dict[str, Any]:
-    """What the map reads. Only the number is used: the rest is for people."""
-    return {"item": number, "account": target.account, "region": target.region}
 
 
 def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:

@@ -6,10 +6,8 @@ It is stored under its own hash, which the engine carries from step to step. So 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from reaper.calendars.calendar import Calendar
 from reaper.errors import CloudError, Reason
@@ -60,10 +58,6 @@ class StoredRun:
             raise _refused(f"account {account_id!r} isn't part of run {self.run.id}")
         return account
 
-    def account_of_item(self, item: RunItem) -> Account:
-        """The item's account, with the item's regions only."""
-        return replace(self.account(item.account), regions=item.regions)
-
     def items(self) -> list[RunItem]:
         """The items in the order of the accounts. An item's number is its index."""
         groups = [(account.id, group) for account in self.accounts for group in _region_groups(account)]
@@ -94,7 +88,9 @@ def store_run(stored: StoredRun, store: RunStore) -> EngineState:
     text = adapter(StoredRun).dump_json(stored).decode()
     digest = sha256(text.encode()).hexdigest()
     store.create(f"{RUN_PREFIX}{digest}.json", text)
-    store.write(ITEMS, json.dumps([_item_json(item) for item in stored.items()]))
+    # The map needs the number only; the rest is for people.
+    rows = [{"item": each.item, "account": each.account, "regions": list(each.regions)} for each in stored.items()]
+    store.write(ITEMS, json.dumps(rows))
     return EngineState(
         run=stored.run.id, execution=stored.execution, policy_sha256=stored.run.policy_sha256, listed_sha256=digest
     )
@@ -115,11 +111,6 @@ def require_run(store: RunStore, engine: EngineState) -> StoredRun:
     if (stored.run.id, stored.execution, stored.run.policy_sha256) != (engine.run, engine.execution, engine.policy_sha256):
         raise _refused(f"run {stored.run.id} of {stored.execution} isn't the run that called, {engine.run} of {engine.execution}")
     return stored
-
-
-def _item_json(item: RunItem) -> Mapping[str, Any]:
-    """What the map reads. Only the number is used: the rest is for people."""
-    return {"item": item.item, "account": item.account, "regions": list(item.regions)}
 
 
 def _refused(because: str) -> CloudError:

@@ -19,12 +19,13 @@ from reaper.model import Result
 from reaper.report import html
 from reaper.report import json as plain
 from reaper.savings.credit import Cause
-from reaper.savings.totals import Saved, saved_since
+from reaper.savings.totals import Saved
 from reaper.text import format_usd
 from reaper_sandbox.demo import story_events, story_fleet
 from reaper_sandbox.demo.story_events import Scene
 from reaper_sandbox.demo.story_text import StoryPrinter
 from reaper_sandbox.demo.story_world import StoryWorld, story_world
+from reaper_sandbox.shortcuts import saved_since
 
 FOLDER = "story"
 OWN_FILES = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*.json")

@@ -30,7 +30,7 @@ from reaper.policy.channel_settings import Folder
 from reaper.policy.channel_settings import Room as RoomSpec
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import HandedOver, open_run, run_phases
-from reaper.sessions import CloudSession, sessions_of
+from reaper.sessions import CloudSession
 from reaper.settings import Settings
 from reaper.snooze import handler
 from reaper.snooze.request import Request
@@ -40,6 +40,7 @@ from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.story_room import Room, open_room
 from reaper_sandbox.demo.sweep_demo import isolated_environment
+from reaper_sandbox.shortcuts import sessions_of
 
 SNOOZE_URL = "https://keep.example.com"
 ROOM_SECRET = "REAPER_SECRET_ROOM"

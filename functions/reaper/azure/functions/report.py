@@ -127,7 +127,8 @@ def log_metrics(report: Report, stored: str | None) -> None:
     on_hold = report.actions.on_hold
     log_event(logging.INFO, "swept", **swept_facts(report, stored))
     for row in report.coverage:
-        if row.status is not Status.OK and not is_skipped_start(row):
+        is_skipped_start = row.is_own and (row.kind, row.status) == (RUNS, Status.PARTIAL)  # one is no reason for an alert
+        if row.status is not Status.OK and not is_skipped_start:
             details = {"kind": row.kind, "subscription": row.account, "status": row.status}
             log_event(logging.ERROR, "coverage incomplete", **details, missing=row.missing, error=row.error)
     if on_hold and report.run.mode.announces:
@@ -150,11 +151,6 @@ def with_notes(report: Report, store: RunStore) -> Report:
     except CloudError as error:
         return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
     return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
-
-
-def is_skipped_start(row: Coverage) -> bool:
-    """Whether the row is about a start that was skipped. One of them is no reason for an alert."""
-    return row.is_own and (row.kind, row.status) == (RUNS, Status.PARTIAL)
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:

@@ -40,7 +40,8 @@ class Channel:
         content = json.dumps(message_json(message), ensure_ascii=False, sort_keys=True).encode()
         stamp = int(self._context.clock().timestamp())
         secret = self._context.read_secret(self._spec.secret)
-        headers = {"Reaper-Signature": f"t={stamp},v1={content_signature(secret, stamp, content)}"}
+        signature = hmac.digest(secret.encode(), f"{stamp}.".encode() + content, "sha256").hex()
+        headers = {"Reaper-Signature": f"t={stamp},v1={signature}"}
         reply, _ = post_json(self._spec.url, content, headers, OPERATION)
         if not 200 <= reply.status < 300:
             raise _refusal(urlsplit(self._spec.url).netloc, reply.status)
@@ -58,11 +59,6 @@ def message_json(message: Message) -> dict[str, Any]:
         "attributes": dict(message.attributes),
         "resources": list(message.resource_ids),
     }
-
-
-def content_signature(secret: str, stamp: int, content: bytes) -> str:
-    """HMAC-SHA256 over `stamp.content`, in hex."""
-    return hmac.digest(secret.encode(), f"{stamp}.".encode() + content, "sha256").hex()
 
 
 def _refusal(host: str, status: int) -> CloudError:

@@ -86,7 +86,8 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
     observations = {r.name: Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
     observations |= _first_looks(cloud, [r for r in every if r.id not in window.known], window)
-    silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
+    settled = {*CHANGING_STATUSES, "Deleting"}
+    silent = {name for name, o in observations.items() if o.resource.status not in settled and not is_recent(o, window)}
     endpoints = {details_of(observations[name].resource).endpoint_name for name in silent}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
     in_use = [r for r in every if window.known.get(r.id) and details_of(r).endpoint_name in endpoints]
@@ -155,10 +156,6 @@ def _all_readings(name: str, results: Mapping[MetricQuery, MetricResult]) -> tup
     """Its traffic and one heartbeat: either of the two metrics will do."""
     traffic = _to_readings(_traffic_queries(name), results, Role.ACTIVITY)
     return (*traffic, merge_heartbeats(*_to_readings(_heartbeat_queries(name), results, Role.HEARTBEAT)))
-
-
-def _needs_no_look(observation: Observation, window: Window) -> bool:
-    return observation.resource.status in {*CHANGING_STATUSES, "Deleting"} or is_recent(observation, window)
 
 
 def _observation_without_look(observation: Observation) -> Observation:

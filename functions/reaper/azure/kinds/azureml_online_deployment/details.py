@@ -180,11 +180,6 @@ class Asset:
     path: str | None = None
     is_in_registry: bool = False
 
-    @property
-    def is_unclear(self) -> bool:
-        """Whether its reference is in no known spelling."""
-        return self.path is None and not self.is_in_registry
-
 
 def deployment_assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
     """The assets that a deployment of the workspace `space` names."""
@@ -203,7 +198,7 @@ def deployment_assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asse
 def unclear_asset_because(row: Mapping[str, Any], space: Workspace) -> str | None:
     """Why the deployment alone doesn't say what it would be recreated from; None if it does."""
     for asset in deployment_assets(row, space):
-        if asset.is_unclear:
+        if asset.path is None and not asset.is_in_registry:
             return f"its {asset.asset_type} isn't understood ({asset.reference}), so it might not be possible to recreate it"
     return None
 
