@@ -89,6 +89,8 @@ def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: dateti
         for when in _occurrences(event, (start, length), zone, now, steps):
             is_replaced = "RECURRENCE-ID" not in event and (uid, _key(when)) in replaced
             begins, ends = instant(when, zone), instant(when + length, zone)
+            if "DURATION" in event and isinstance(when, datetime):
+                ends = max(ends, begins + length)  # no clock change shortens it
             if not is_replaced and excluded.isdisjoint((_key(when), begins.astimezone(zone).date())) and begins < ends:
                 stretches.append((begins, ends))
     return stretches
