@@ -44,41 +44,9 @@ class UnitPrice:
         return quantity * self.usd / self.per
 
 
-AWS, AZURE = "https://aws.amazon.com", "https://azure.microsoft.com/pricing/details"
-AWS_PRICES = {
-    "metrics": UnitPrice(usd=0.01, per=1_000, unit="metrics requested with GetMetricData", page=f"{AWS}/cloudwatch/pricing/"),
-    "calls": UnitPrice(usd=0.01, per=1_000, unit="other CloudWatch calls", page=f"{AWS}/cloudwatch/pricing/"),
-    "lambda": UnitPrice(usd=1.33334, per=100_000, unit="GB-seconds of Lambda, arm64", page=f"{AWS}/lambda/pricing/"),
-    "invocations": UnitPrice(usd=0.20, per=1_000_000, unit="Lambda invocations", page=f"{AWS}/lambda/pricing/"),
-    "transitions": UnitPrice(usd=0.025, per=1_000, unit="transitions of Step Functions", page=f"{AWS}/step-functions/pricing/"),
-    "reads": UnitPrice(usd=0.125, per=1_000_000, unit="DynamoDB reads, on demand", page=f"{AWS}/dynamodb/pricing/on-demand/"),
-    "writes": UnitPrice(usd=0.625, per=1_000_000, unit="DynamoDB writes, on demand", page=f"{AWS}/dynamodb/pricing/on-demand/"),
-    "puts": UnitPrice(usd=0.005, per=1_000, unit="S3 writes", page=f"{AWS}/s3/pricing/"),
-    "stored": UnitPrice(usd=0.023, unit="GB in S3 for a month", page=f"{AWS}/s3/pricing/"),
-    "polls": UnitPrice(usd=0.40, per=1_000_000, unit="SQS requests", page=f"{AWS}/sqs/pricing/"),
-    "logs": UnitPrice(usd=0.50, unit="GB of logs", page=f"{AWS}/cloudwatch/pricing/"),
-    "summaries": UnitPrice(usd=2.00, per=100_000, unit="mails of SNS", page=f"{AWS}/sns/pricing/"),
-    "mails": UnitPrice(usd=0.10, per=1_000, unit="mails of SES", page=f"{AWS}/ses/pricing/"),
-    "own": UnitPrice(usd=0.30, unit="metric of its own for a month", page=f"{AWS}/cloudwatch/pricing/"),
-    "alarms": UnitPrice(usd=0.10, unit="alarm for a month", page=f"{AWS}/cloudwatch/pricing/"),
-    "dashboards": UnitPrice(usd=3.00, unit="dashboard for a month", page=f"{AWS}/cloudwatch/pricing/"),
-    "secrets": UnitPrice(usd=0.40, unit="secret for a month", page=f"{AWS}/secrets-manager/pricing/"),
-    "keys": UnitPrice(usd=1.00, unit="KMS key for a month", page=f"{AWS}/kms/pricing/"),
-    "keyed": UnitPrice(usd=0.03, per=10_000, unit="KMS requests", page=f"{AWS}/kms/pricing/"),
-    "advanced": UnitPrice(usd=0.05, unit="advanced parameter for a month", page=f"{AWS}/systems-manager/pricing/"),
-}
-AZURE_PRICES = {
-    "function": UnitPrice(usd=2.60, per=100_000, unit="GB-seconds of Flex Consumption", page=f"{AZURE}/functions/"),
-    "executions": UnitPrice(usd=0.40, per=1_000_000, unit="executions of Flex Consumption", page=f"{AZURE}/functions/"),
-    "queries": UnitPrice(usd=0.01, per=1_000, unit="metric queries", page=f"{AZURE}/monitor/"),
-    "alerts": UnitPrice(usd=0.50, unit="log alert rule, every 15 minutes or less often, for a month", page=f"{AZURE}/monitor/"),
-    "logs": UnitPrice(usd=2.30, unit="GB of logs", page=f"{AZURE}/monitor/"),
-    "stored": UnitPrice(usd=0.0208, unit="GB of blobs, hot, for a month", page=f"{AZURE}/storage/blobs/"),
-    "operations": UnitPrice(usd=0.004, per=10_000, unit="queue operations (tables and blobs are similar)", page=f"{AZURE}/storage/queues/"),
-    "mails": UnitPrice(usd=0.25, per=1_000, unit="mails of Communication Services", page=f"{AZURE}/communication-services/"),
-    "vault": UnitPrice(usd=0.03, per=10_000, unit="operations of Key Vault", page=f"{AZURE}/key-vault/"),
-}  # fmt: skip
-READ = "2026-11-22"
+_STORED = yaml.safe_load((DOCS / "unit_prices.yaml").read_text(encoding="utf-8"))
+AWS_PRICES, AZURE_PRICES = ({name: UnitPrice(**price) for name, price in _STORED[cloud].items()} for cloud in ("aws", "azure"))
+READ = str(_STORED["read"])
 """When the prices were collected."""
 
 

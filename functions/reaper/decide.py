@@ -22,7 +22,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
 from reaper.limits import PlaceCounts
-from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target, Verdict
+from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, plan_file, unfinished
 from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
@@ -31,7 +31,6 @@ from reaper.pending.unfinished import UntoldAction
 from reaper.planning import coming, contained, dates, holding, possible_actions, quiet
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.policy import owners, send_window
-from reaper.policy.accepted import ACCEPTED
 from reaper.policy.schema import Policy
 
 OTHER_RUN = "another sweep is processing this target"
@@ -216,7 +215,6 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
     known, fallback = dict(memories), phase.context.policy.owners.fallback
     cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     by_id = {case.resource.id: case for case in cases}
-    cases = [_with_accepted_host(case, by_id) for case in cases]
     planned: list[Planned] = []
     counted: list[Case] = []
     for case in cases:
@@ -228,17 +226,6 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
     return _Part(planned=tuple(planned), others=limits.count_places(counted), places=places)
-
-
-def _with_accepted_host(case: Case, cases: Mapping[str, Case]) -> Case:
-    """The case, exempt while the resource that it lives in is accepted, as a snooze of that one would keep both. `cases`: the run's, by ID."""
-    hosts = (cases[host_id] for host_id in intents.host_ids(case.resource) if host_id in cases)
-    _, said, rest = next((host.rule.protected_because or "" for host in hosts), "").partition(ACCEPTED)
-    if not said or case.rule.protected_because:
-        return case
-    because = f"its host is {said}{rest}"
-    verdict = Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy)
-    return replace(case, rule=replace(case.rule, protected_because=because), verdict=verdict, wasted_usd=None)
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:

@@ -93,6 +93,8 @@ class Kind(Generic[C]):
     For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
 
+    `host`: the name of the kind that its resources live in.
+
     `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
     may stop what is in use.
 
@@ -122,6 +124,7 @@ class Kind(Generic[C]):
     price_keys: tuple[str, ...] = ()
     needs_setup: str = ""
     has_price: bool = True
+    host: str | None = None
     spares_known: bool = False
 
     @property

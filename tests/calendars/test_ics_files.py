@@ -62,7 +62,7 @@ def test_a_part_of_a_day_is_no_day_but_counts_by_the_hour():
     assert hours(*events) == ["12-24 23:00 12-25 01:00"]
 
 
-def test_a_duration_across_a_clock_change_ends_at_the_later_of_two_readings():
+def test_a_duration_is_no_shorter_when_clocks_go_forward():
     spring, autumn = (f"DTSTART;TZID={BERLIN}:{start}T120000\nDURATION:PT48H" for start in ("20270327", "20271030"))
     assert hours(spring, autumn) == ["03-27 11:00 03-29 11:00", "10-30 10:00 11-01 11:00"]
 

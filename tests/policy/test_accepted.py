@@ -226,16 +226,19 @@ def test_only_what_the_sweep_was_about_can_match_nothing(match: str, is_said: bo
 
 @pytest.mark.parametrize("match", ["{name: host}", "{name: host, kind: sagemaker-endpoint}"])
 @pytest.mark.parametrize("told", [False, True], ids=["never told", "told before"])
-def test_what_lives_in_an_accepted_host_is_left_alone(match: str, told: bool):
+@pytest.mark.parametrize("is_swept", [False, True], ids=["inner alone", "both swept"])
+def test_what_lives_in_an_accepted_host_is_left_alone(match: str, told: bool, is_swept: bool):
     more = "defaults: {action: stop, idle_after: 24h, grace: 3d}\nowners: {fallback: lee@example.com}"
     accepting = parse(entry(match), more=more)
     deployment = FakeDeployment(policy=parse(more=more) if told else accepting, now=NOW)
-    for name, host in (("host", ""), ("inner", "host")):
+    deployment.cloud.kind_name = "sagemaker-inference-component"
+    for name, host in (*([("host", "")] if is_swept else []), ("inner", "host")):
         deployment.cloud.add(name, host=host, created=NOW - 60 * DAY, running_since=NOW - 60 * DAY)
     for _ in range(5):
         report = deployment.sweep()
         deployment.policy = accepting
         deployment.now += DAY
     assert (deployment.cloud.log, deployment.memory("inner").warned_at) == ([], None)
+    assert not [note for note in report.run.acceptances if "matched nothing" in note]
     inner = finding_of(report, "inner")
     assert (inner.case.verdict.state, inner.case.verdict.because) == (State.EXEMPT, f"its host is {SAID}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import jsonschema
 import pytest
 
+from reaper.calendars.calendar import Calendar
 from reaper.calendars.resolve import with_calendars
 from reaper.errors import PolicyError
 from reaper.policy.lint import lint_policy
@@ -69,7 +70,7 @@ def test_the_schema_for_editors_knows_each_sort_of_calendar():
     [
         pytest.param("{dates: [2027-06-01]}", "calendar 'some' has no effect: name it in freeze", id="nothing uses it"),
         pytest.param("{country: DE}", "only the holidays of all of DE", id="no state"),
-        pytest.param("{dates: [2026-12-24]}", "has no entry after 2026-12-25", id="ends soon"),
+        pytest.param("{dates: [2026-12-24]}", "has no entry after 2026-12-24", id="ends soon"),
         pytest.param("{dates: [2026-10-24]}", "can't be relied on: its last entry ended on 2026-10-24", id="over"),
         pytest.param("{ics: nowhere.ics}", "can't be relied on: iCalendar file 'nowhere.ics': can't be read", id="no file"),
     ],
@@ -78,3 +79,21 @@ def test_policy_check_warns_of_a_calendar_that_does_not_do_what_it_should(spec: 
     policy = with_calendars(parsed(spec), None, NOW)
     warnings = lint_policy(policy, f"version: 1\ncalendars:\n  some: {spec}\n", "p.yaml", NOW)
     assert [line for line in warnings if line.startswith("p.yaml:3: ") and warning in line], warnings
+
+
+@pytest.mark.parametrize(
+    ("length", "warning"),
+    [
+        pytest.param(
+            timedelta(hours=20), "covers 83% of the next year, so as a freeze it allows almost no stop", id="nearly always"
+        ),
+        pytest.param(timedelta(hours=8), "no such day is a business day: a grace such as 2bd hardly ever ends", id="every night"),
+    ],
+)
+def test_policy_check_warns_of_a_freeze_that_leaves_no_room(length: timedelta, warning: str):
+    text = "version: 1\ncalendars:\n  some: {dates: [2027-06-01]}\ndefaults: {freeze: [some]}\n"
+    nights = tuple((NOW + timedelta(days=n), NOW + timedelta(days=n) + length) for n in range(400))
+    policy = parse_policy(text, "p.yaml", ["sagemaker-endpoint"]).with_calendars(
+        {"some": Calendar(name="some", tz="UTC", stretches=nights)}
+    )
+    assert [line for line in lint_policy(policy, text, "p.yaml", NOW) if warning in line]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from reaper import idle_period, registry
-from reaper.calendars.terms import Hours
+from reaper.calendars.adding import MOMENT
+from reaper.calendars.terms import Freeze, Hours
 from reaper.case import HOURS_A_MONTH, Finding
-from reaper.model import Ceiling, Confidence, Memory, Mode, Result, StepName
-from reaper.notices import calendar_words
+from reaper.model import Ceiling, Confidence, Memory, Mode, Result, Rule, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
@@ -32,6 +33,9 @@ UNLESS = "unless it is used or kept before then"
 NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
 STORED = "Its settings are saved first, so it can be recreated."
 COSTS_ON = "It keeps costing money until you stop it."
+DAYS_OFF_WITHIN = timedelta(days=28)
+"""The next days off that are listed."""
+MAX_SPANS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,7 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
     later = _later_sentences(finding, max(when, now), context) if action is StepName.STOP else ""
-    frozen = calendar_words.freeze_sentence(rule, now, when, zone)
+    frozen = _freeze_sentence(rule, now, when, zone)
     return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{frozen}{stored}{saving}{later}"
 
 
@@ -119,7 +123,7 @@ def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeCont
     if not possible_actions.may_be_followed(case) or case.blocked[StepName.DELETE]:
         return ""
     at, zone = dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding)
-    frozen = "" if case.rule.waits_because else calendar_words.freeze_sentence(case.rule, stopped_at, at, zone)
+    frozen = "" if case.rule.waits_because else _freeze_sentence(case.rule, stopped_at, at, zone)
     deleted = f"{will_or_may(context.mode)} {participle(finding, StepName.DELETE)}"
     return f" If it is still idle after that, it {deleted}, not before {format_time(at, zone)}.{frozen} {STORED}"
 
@@ -243,7 +247,7 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
     if following is None:
         return f"{done}{part}"
     at, zone = dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding)
-    frozen = calendar_words.freeze_sentence(finding.case.rule, context.now, at, zone)
+    frozen = _freeze_sentence(finding.case.rule, context.now, at, zone)
     comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
     return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
@@ -269,9 +273,7 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
     where = f"{hours.tz}, except on days off in {' and '.join(hours.calendars)}" if hours.calendars else hours.tz
     named = f"{text} ({where})"
     begins = dates.earliest_action_at(finding.case, now, StepName.STOP)
-    also = calendar_words.freeze_sentence(
-        finding.case.rule, now, max(begins, now + calendar_words.DAYS_OFF_WITHIN), hours.tz
-    ) + calendar_words.days_off_sentence(hours, now)
+    also = _freeze_sentence(finding.case.rule, now, max(begins, now + DAYS_OFF_WITHIN), hours.tz) + _days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
@@ -299,3 +301,26 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
         if blocked := finding.case.blocked.get(action):
             return f"It can't be {reasons.PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
     return f"{_capitalized(wont)}. {COSTS_ON}"
+
+
+def _freeze_sentence(rule: Rule, now: datetime, until: datetime, tz: str) -> str:
+    """` Nothing is stopped from Sat 19 Dec to Sun 3 Jan (year-end).` for the freezes between these times; empty if there are none."""
+    if rule.waits_because:
+        return f" Nothing is stopped or deleted while {rule.waits_because.partition(': ')[0]}."
+    spans = [_freeze_span(freeze, tz) for freeze in rule.freezes if freeze.start <= until and now < freeze.end]
+    return f" Nothing is stopped or deleted {', '.join(spans[:MAX_SPANS])}." if spans else ""
+
+
+def _days_off_sentence(hours: Hours, now: datetime) -> str:
+    """` Next days off: Fri 25 Dec, Fri 1 Jan.`: those that would otherwise be open, in the next weeks; empty if there are none."""
+    today = now.astimezone(ZoneInfo(hours.tz)).date()
+    days = sorted(day for day in hours.days_off if today <= day <= today + DAYS_OFF_WITHIN and day.weekday() in hours.days)
+    return f" Next days off: {', '.join(f'{day:%a} {day.day} {day:%b}' for day in days[:MAX_SPANS])}." if days else ""
+
+
+def _freeze_span(freeze: Freeze, tz: str) -> str:
+    """`from Sat 19 Dec to Sun 3 Jan (year-end)`, with times unless these are whole days in that zone."""
+    ends = [moment.astimezone(ZoneInfo(tz)).time() for moment in (freeze.start, freeze.end)]
+    if ends == [time(), time()]:
+        return f"from {format_day(freeze.start, tz)} to {format_day(freeze.end - MOMENT, tz)} ({freeze.calendar})"
+    return f"from {format_time(freeze.start, tz)} until {format_time(freeze.end, tz)} ({freeze.calendar})"

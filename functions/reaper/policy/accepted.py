@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from reaper import registry
 from reaper.errors import PolicyError
 from reaper.model import Resource
 from reaper.policy.match import Match, matches_any
@@ -58,12 +60,31 @@ class Acceptance(Section):
 
 
 def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
-    """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown price or size."""
-    today = _today(policy, now) if policy.accept else date.max
-    found = [(a, a.match.matches(resource, usd_per_hour)) for a in policy.accept if today <= a.until]
-    matching = [(a, "" if matches else UNSURE) for a, matches in found if matches is not False]
-    last, note = max(matching, key=lambda pair: pair[0].until, default=(None, ""))
-    return f"{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
+    """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown
+    price or size. One of its host accepts it, too.
+    """
+    if not policy.accept:
+        return None
+    today = _today(policy, now)
+    found = [
+        (a, a.match.matches(each, usd), whose)
+        for each, usd, whose in _with_host(resource, usd_per_hour)
+        for a in policy.accept
+        if today <= a.until
+    ]
+    matching = [(a, whose, "" if matches else UNSURE) for a, matches, whose in found if matches is not False]
+    last, whose, note = max(matching, key=lambda match: match[0].until, default=(None, "", ""))
+    return f"{whose}{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
+
+
+def _with_host(resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[Resource, float | None, str]]:
+    """The resource, and what it lives in as far as is known from inside, swept or not: its tags are among the resource's. Each with its price and words."""
+    yield resource, usd_per_hour, ""
+    kind = registry.find_kind(resource.kind)
+    if resource.host_id and kind and kind.host:
+        name = resource.host_id.rpartition("/")[2]
+        host = replace(resource, kind=kind.host, id=resource.host_id, name=name, size="", parts=None, host_id=None)
+        yield host, None, "its host is "
 
 
 def expiry_notes(policy: Policy, now: datetime, soon: timedelta = SOON) -> Iterator[tuple[int, str]]:
@@ -84,7 +105,8 @@ def unmatched_notes(policy: Policy, cases: Iterable[Case], rows: Collection[Cove
     """
     accepted = [case for case in cases if ACCEPTED in (case.rule.protected_because or "")]
     for acceptance in policy.accept:
-        matches = (acceptance.match.matches(case.resource, case.usd_per_hour) for case in accepted)
+        looks = (look for case in accepted for look in _with_host(case.resource, case.usd_per_hour))
+        matches = (acceptance.match.matches(each, usd) for each, usd, _ in looks)
         is_due = acceptance.until >= _today(policy, now) and any(_may_be_in(acceptance.match, row) for row in rows)
         if is_due and all(match is False for match in matches):
             yield f"The acceptance of {acceptance.name} matched nothing in this sweep. Correct it or remove it."

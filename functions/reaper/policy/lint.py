@@ -11,14 +11,17 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from reaper import prices, registry
+from reaper.calendars.adding import MOMENT
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.resolve import FREEZE, names_used, unreadable_texts
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
 from reaper.policy.accepted import expiry_notes
-from reaper.policy.calendar_lint import calendar_problems
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import ACCOUNT_ID, Match
 from reaper.policy.parse import MAX_PROBLEMS
@@ -32,6 +35,11 @@ NIGHT_LENGTH = timedelta(hours=12)
 """About the time between two working days."""
 COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
 Problem = tuple[KeyPath, str]
+ENDS_SOON, YEAR = timedelta(days=60), timedelta(days=365)
+MOST_OF_IT = 0.5
+"""The share of the next year from which a freeze is probably a mistake, such as a Change Calendar that is closed by default."""
+REGIONAL = frozenset({"AU", "CA", "CH", "DE", "ES", "GB", "IN", "MY"})
+"""Countries whose regions have many holidays of their own."""
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
@@ -39,7 +47,7 @@ def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = N
     None, days aren't checked.
     """
     over = ((("accept", index, "until"), note) for index, note in expiry_notes(policy, now, timedelta(0))) if now else ()
-    dated = (over, calendar_problems(policy, now)) if now else ()
+    dated = (over, _calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
     _, lines = parse_with_lines(text, source)
     return [
@@ -337,3 +345,34 @@ CHECKS = (
     _owners_in_rooms_only,
     _canary_problems,
 )
+
+
+def _calendar_problems(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
+    """The warnings, as far as the calendars were read."""
+    used, freezes = (names_used(policy), names_used(policy, FREEZE)) if policy.calendars else (set(), set())
+    unreadable = unreadable_texts(policy) if policy.resolved else {}
+    for name, spec in policy.calendars.items():
+        path: KeyPath = ("calendars", name)
+        if name not in used:
+            yield path, f"calendar {name!r} has no effect: name it in freeze, hours.except or business_days, or remove it"
+        if spec.country in REGIONAL and not spec.subdiv:
+            more = "its states or regions have more; add subdiv"
+            yield path, f"calendar {name!r} has only the holidays of all of {spec.country}, and {more}"
+        if because := unreadable.get(name):
+            yield path, f"{because}. Until then its freezes hold, its days off are working days, and its business days don't end"
+        elif calendar := policy.resolved.get(name):
+            yield from (
+                (path, f"calendar {name!r} {problem}") for problem in _problems_of_calendar(calendar, name in freezes, now)
+            )
+
+
+def _problems_of_calendar(calendar: Calendar, is_freeze: bool, now: datetime) -> Iterator[str]:
+    last = calendar.stretches[-1][1]
+    if last < now + ENDS_SOON:
+        day = (last - MOMENT).astimezone(ZoneInfo(calendar.tz))
+        yield f"has no entry after {day:%Y-%m-%d}; once that is over it can't be relied on, so add the coming ones"
+    covered = sum((max(timedelta(), min(end, now + YEAR) - max(start, now)) for start, end in calendar.stretches), timedelta())
+    if is_freeze and covered > MOST_OF_IT * YEAR:
+        yield f"covers {covered / YEAR:.0%} of the next year, so as a freeze it allows almost no stop or delete"
+    elif is_freeze and sum(now < end and start < now + YEAR for start, end in calendar.stretches) > MOST_OF_IT * YEAR.days:
+        yield "freezes a part of most days, and no such day is a business day: a grace such as 2bd hardly ever ends under it"

@@ -335,5 +335,6 @@ KIND = Kind(
     console_url=console_url,
     keep_line=sagemaker.keep_line,
     has_price=False,
+    host="sagemaker-endpoint",
     spares_known=True,
 )
