@@ -95,7 +95,7 @@ def notice_expired(case: Case, memory: Memory, now: datetime) -> bool:
         return False
     return (
         _is_notice_void(case, memory, last, now)
-        or _idle_period_ended_after(case, memory, last)
+        or any(end > last for end in idle_period_ends(case, memory))
         or _is_from_unseen_period(case, memory, last, now)
     )
 
@@ -108,11 +108,6 @@ def _is_notice_void(case: Case, memory: Memory, last: datetime, now: datetime) -
         or notice_lapsed(case, memory, now)
         or notice_was_for_another(case, memory)
     )
-
-
-def _idle_period_ended_after(case: Case, memory: Memory, last: datetime) -> bool:
-    """Whether use, a change or something new inside it ended the idle period after the last notice."""
-    return any(end > last for end in idle_period_ends(case, memory)) or _has_joined_since(case, memory)
 
 
 def _is_from_unseen_period(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
@@ -257,13 +252,6 @@ def without_reminders(memory: Memory) -> Memory:
 def after_answered_notice(memory: Memory) -> Memory:
     """The memory once a snooze has answered its notice: any action needs another notice."""
     return replace(memory, enrolment_digest=VOID_ENROLMENT) if notice_was_about_hours(memory) else without_notice(memory)
-
-
-def _has_joined_since(case: Case, memory: Memory) -> bool:
-    """Whether a resource was added inside it since the action whose mail is the notice. The reaper never adds any."""
-    acted_at = memory.last_action_at
-    joined_at = max((inner.created for inner in case.resource.contained if inner.created), default=None)
-    return notice_followed_action(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
 
 
 def own_change_at(case: Case, memory: Memory) -> datetime | None:

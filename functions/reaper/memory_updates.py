@@ -109,7 +109,7 @@ class BegunAction:
 def before_action(memory: Memory, begun: BegunAction) -> Memory:
     """The memory just before an action, so that later runs know that it may have been carried out.
 
-    A start keeps the manifest of its stop. What goes with its host has none of its own, and an earlier one would undo something else.
+    A start keeps the manifest of its stop.
     """
     manifest = manifest_reference(memory) if begun.action is StepName.START else begun.manifest
     return replace(
@@ -233,11 +233,11 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory without a snooze that is over. If other resources live inside, the snooze stays while a notice about them could still count: it
-    answers that notice too, and their rows may not be read today.
+    """The memory without a snooze that is over. It stays while a notice could still count: it answers those about what the resource hosts, too,
+    whose rows may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
-    stays = counts and case.resource.contained and not possible_actions.is_recreated(case, memory)
+    stays = counts and not possible_actions.is_recreated(case, memory)
     return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
 
 

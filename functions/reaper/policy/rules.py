@@ -6,7 +6,7 @@ rule applies, so that a missing price never costs anyone a resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -43,15 +43,6 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     if accepted := accepted_because(policy, resource, usd_per_hour, now):
         rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
     return rule
-
-
-def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
-    """The rule of a resource under which whatever freezes those inside it holds its own actions, too: they would affect both."""
-    rules = [rule, *others]
-    if len(rules) == 1:
-        return rule
-    freezes = merged(freeze for each in rules for freeze in each.freezes)
-    return replace(rule, freezes=freezes, waits_because=next((each.waits_because for each in rules if each.waits_because), None))
 
 
 def idle_after_range(

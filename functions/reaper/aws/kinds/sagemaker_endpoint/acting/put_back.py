@@ -13,7 +13,6 @@ from typing import Any
 
 from reaper.acting.contract import HalfDone, Interrupted, PutBackResult
 from reaper.aws import autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components
 from reaper.aws.kinds.sagemaker_endpoint.acting.autoscaling import register_target
 from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import MINIMUM, component_settings, endpoint_settings
@@ -83,7 +82,7 @@ def _read_scaled(cloud: CloudSession, resource_id: str) -> Row | None:
     """The description of the endpoint or component that autoscaling calls so; None if it is gone."""
     sort, name = resource_id.split("/")[:2]
     if sort == "inference-component":
-        return components.find_component(cloud, name)
+        return cloud.find("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
     return fetch_endpoint(cloud, name)
 
 
