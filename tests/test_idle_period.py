@@ -20,7 +20,7 @@ from reaper.idle_period import (
     notice_led_to_snooze,
     notice_was_for_another,
 )
-from reaper.model import AnnouncedAction, Memory, Result, StepName
+from reaper.model import AnnouncedAction, Memory, Result
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -66,22 +66,6 @@ def test_notice_may_be_ahead_by_at_most_the_clock_skew():
     assert timedelta(minutes=10) == MAX_CLOCK_SKEW
     assert not notice_expired(case(), ahead, NOW)
     assert notice_expired(case(), replace(ahead, warned_at=NOW + MAX_CLOCK_SKEW + timedelta(seconds=1)), NOW)
-
-
-def test_notice_of_the_rest_is_void_once_a_resource_was_added_inside():
-    acted = NOW - 3 * DAY
-    memory = Memory(
-        last_action=StepName.DELETE,
-        last_action_at=acted,
-        last_action_part="its 2 components",
-        last_action_result=Result.DONE,
-        warned_at=acted,
-        last_action_told_at=acted,
-    )
-    of = case(changed=acted + HOUR / 6)
-    assert not notice_expired(of, memory, NOW)
-    of = replace(of, resource=replace(of.resource, contained=(replace(of.resource, id="arn:inner", created=acted + HOUR / 6),)))
-    assert notice_expired(of, memory, NOW)
 
 
 @pytest.mark.parametrize(("remind_every", "valid_for"), [(DAY, 14 * DAY), (7 * DAY, 14 * DAY), (30 * DAY, 60 * DAY)])
