@@ -91,7 +91,7 @@ def test_decided_reads_back_as_it_was_dumped():
 
 
 def test_acted_reads_back_as_it_was_dumped():
-    outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants", host_id="arn:host")
+    outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants")
     acted = Acted(
         run=RUN, target=TARGET, outcomes={"a": outcome}, calls=(KindCalls(kind="k", calls={"a:B": 1}),), coverage=(ROW,)
     )

@@ -14,7 +14,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
 from reaper.ledger import lease
-from reaper.model import Mode, Result, StepName
+from reaper.model import Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 
 QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
@@ -69,7 +69,7 @@ def test_a_snooze_between_two_calls_ends_the_action(name: str):
 
 def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
     deployment = on_a_host()
-    snoozed(deployment, "host", -DAY)
+    assert deployment.ledger.remember(deployment.cloud.id("host"), Memory(idle_since=deployment.now), 0, deployment.now)
     at_first_call(deployment, lambda: deployment.ledger.unreadable_ids.add(deployment.cloud.id("host")))  # type: ignore[attr-defined]
     assert finding_of(deployment.sweep(), "inner").outcome.result is Result.REFUSED
     assert deployment.cloud.log == []
