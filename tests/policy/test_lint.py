@@ -57,7 +57,7 @@ def test_lint_warns_about_actions_for_every_kind(text: str, message: str):
     "text",
     [
         "defaults: {action: notify}",
-        "rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]",
+        "rules: [{name: a, action: delete, match: {kind: azureml-online-deployment}}]",
         "rules: [{name: a, action: stop, match: {tags: {env: dev}}}]",
     ],
 )
