@@ -69,7 +69,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
-    """The endpoint, then what is left of its autoscaling, which is of no use without it."""
+    """The endpoint, then what is left of its autoscaling."""
     saved = manifest.undo_state
     with permit():
         cloud.change("sagemaker", "DeleteEndpoint", ANY_REPLY_KEY, EndpointName=resource.name)
