@@ -167,12 +167,13 @@ def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
 
 
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
-    """One row per channel that refused something, with the first reason and how many more there were."""
-    errors: dict[str, list[CloudError]] = {}
+    """One row per channel that refused something, with the first reason and how many more there were. What admins don't get has all reasons."""
+    errors: dict[tuple[str, str], list[CloudError]] = {}
     for sent in deliveries:
         if sent.error:
-            errors.setdefault(sent.channel, []).append(sent.error)
-    return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
+            why = str(sent.error) if sent.message.audience is Audience.ADMINS else ""
+            errors.setdefault((sent.channel, why), []).append(sent.error)
+    return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for (name, _), failed in errors.items()]
 
 
 def told_hints(

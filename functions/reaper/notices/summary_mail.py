@@ -65,17 +65,17 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     if message is None:
         return _with_rows(report, (), mails)
     mails.context.before_message()
-    deliveries = delivery.deliver_all([message], mails.context.channels)
-    if any(sent.receipt for sent in deliveries):
+    deliveries = delivery.deliver(message, mails.context.channels, {})
+    if delivery.first_receipt(deliveries):
         row = {**topics_row(exact, topics - exact), **_run_columns(report)}
         mails = mails.after(Part(errors=attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))))
     return _with_rows(report, channel_failures(deliveries), mails)
 
 
 def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: str | None, clock: Callable[[], datetime]) -> str:
-    """Send an audit's summary on the channel that its deployment brings, and return the receipt. `stored`: where the report is.
+    """Send an audit's summary on the channel that its deployment brings, and return the receipts. `stored`: where the report is.
 
-    Raises CloudError if it isn't accepted.
+    Raises CloudError if no address accepts it.
     """
     context = NoticeContext(
         now=report.run.started_at,
@@ -85,12 +85,13 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         currency=report.run.currency,
         report_address=stored or "",
     )
-    [channel] = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
-    done = delivery.deliver_one(admin_summary.compose_summary(report, context), channel)
-    if done.error:
-        text = str(done.error).removeprefix(f"{done.error.operation}: ")
-        raise done.error.reworded(f"the summary was not accepted: {text}") from done.error
-    return done.receipt or ""
+    channels = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
+    sent = delivery.deliver(admin_summary.compose_summary(report, context), channels, {})
+    error = sent[0].error
+    if error and not delivery.first_receipt(sent):
+        text = str(error).removeprefix(f"{error.operation}: ")
+        raise error.reworded(f"the summary was not accepted: {text}") from error
+    return "; ".join(each.receipt or str(each.error) for each in sent)
 
 
 def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str], list[ReaperError]]:
