@@ -125,7 +125,7 @@ def _conclude_run(
         return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
     sent = send_admin_summary(full_report, notices, mails)
-    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails)
+    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails, by_plan=decided.by_plan)
     return replace(
         sent, findings=report.findings, coverage=(*sent.coverage, *(row for row in months if row not in sent.coverage))
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -41,14 +41,20 @@ class Sweep:
 
 def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperError]:
     """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
-    complete = _complete_kinds(sweep)
+    complete = complete_kinds(sweep.coverage)
     by_target: dict[Target, list[Finding]] = defaultdict(list)
     for finding in sweep.findings:
         by_target[finding.case.resource.target].append(finding)
     errors: list[ReaperError] = []
+    try:
+        latest = book.read_latest_kinds(ledger, sweep.targets)
+    except ReaperError as error:
+        return [error]
     for target in sorted(sweep.targets, key=str):
         try:
             errors += _record_target(ledger, target, by_target[target], complete[target], sweep, now)
+            days = _trend(target, by_target[target], complete[target], latest[target], sweep)
+            _record_trend(ledger, target, days, latest[target], now)
         except ReaperError as error:
             errors.append(error)
     return errors
@@ -86,7 +92,6 @@ def _record_target(
     not_added = book.add_credits(ledger, credited, now)
     for row, still in counted:
         book.replace_open(ledger, row, still, now)
-    book.write_trend(ledger, _trend(target, findings, kinds, sweep), now)
     return [*unread, *not_added]
 
 
@@ -114,28 +119,41 @@ def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
     }
 
 
-def _complete_kinds(sweep: Sweep) -> Mapping[Target, set[str]]:
+def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:
     """By target, the kinds of which every row says that they were read as a whole."""
     kinds: dict[Target, set[str]] = defaultdict(set)
     gaps: dict[Target, set[str]] = defaultdict(set)
-    for row in sweep.coverage:
+    for row in coverage:
         if not row.is_own:
             (kinds if row.status is Status.OK else gaps)[target_of_row(row)].add(row.kind)
     return defaultdict(set, {target: complete - gaps[target] for target, complete in kinds.items()})
 
 
-def _trend(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> Iterator[TrendDay]:
-    day = sweep.run.started_at.astimezone(UTC).date().isoformat()
+def _trend(
+    target: Target, findings: Sequence[Finding], kinds: Collection[str], latest: Collection[str], sweep: Sweep
+) -> list[TrendDay]:
+    """The day of each kind that was read as a whole. One that is gone since has a zero; one that never was there has no row."""
+    day, days = sweep.run.started_at.astimezone(UTC).date().isoformat(), []
     for kind in sorted(kinds):
         same = [f for f in findings if f.case.resource.kind == kind]
         idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
-        if same:
-            yield TrendDay(
-                day=day,
-                target=target,
-                kind=kind,
-                resources=len(same),
-                idle=idle.count,
-                unpriced_idle=idle.unpriced,
-                idle_usd_per_hour=round(idle.usd_per_hour, 6),
+        if same or kind in latest:
+            days.append(
+                TrendDay(
+                    day=day,
+                    target=target,
+                    kind=kind,
+                    resources=len(same),
+                    idle=idle.count,
+                    unpriced_idle=idle.unpriced,
+                    idle_usd_per_hour=round(idle.usd_per_hour, 6),
+                )
             )
+    return days
+
+
+def _record_trend(ledger: Ledger, target: Target, days: Sequence[TrendDay], latest: Collection[str], now: datetime) -> None:
+    book.write_trend(ledger, days, now)
+    there = {*latest, *(day.kind for day in days)} - {day.kind for day in days if not day.resources}
+    if there != latest:
+        book.write_latest_kinds(ledger, target, there, now)
