@@ -329,11 +329,6 @@ class BudgetUse:
         """Whether they cost more than the budget."""
         return self.idle_usd_per_month > self.usd_per_month
 
-    @property
-    def is_low(self) -> bool:
-        """Whether they surely cost no more than 90% of it."""
-        return not self.unpriced and self.idle_usd_per_month <= 0.9 * self.usd_per_month
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

@@ -65,7 +65,9 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
             return []
         rows = read_saved(ledger, since, until)
         saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
-        is_news = bool(saved["kind"].lines or (report.idle and any(day.day <= until.date().isoformat() for day in trend)))
+        is_news = bool(
+            saved["kind"].lines or ((report.idle or gaps) and any(day.day <= until.date().isoformat() for day in trend))
+        )
         if not _is_claimed(month, latest, mails):
             return []
     except ReaperError as error:
@@ -99,22 +101,22 @@ def _is_claimed(month: str, latest: str, mails: NoticeRound) -> bool:
     return won
 
 
-def _gaps(report: Report, trend: Sequence[TrendDay]) -> list[str]:
+def _gaps(report: Report, trend: Sequence[TrendDay]) -> str:
     """What the run didn't read as a whole: its own gaps, and where the last day of the trend has something that isn't among what it read."""
     read, last = complete_kinds(report.coverage), {(day.target, day.kind): day for day in trend}
     had = {place for place, day in last.items() if day.resources and day.kind not in read[day.target]}
     missed = {(target_of_row(row), row.kind) for row in report.gaps}
-    return sorted(f"{kind} in {place_text(target.account, None, target.region)}" for target, kind in had | missed)
+    names = sorted(f"{kind} in {place_text(target.account, None, target.region)}" for target, kind in had | missed)
+    more = f" and {len(names) - MAX_ROWS} more" if len(names) > MAX_ROWS else ""
+    return f" Not read: {tidy_line(', '.join(names[:MAX_ROWS]), 600)}{more}." if names else ""
 
 
-def monthly_message(
-    report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext, gaps: Sequence[str] = ()
-) -> Message:
+def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext, gaps: str) -> Message:
     """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now, but for the `gaps`."""
     whole, coming = saved["kind"], coming_actions(report.findings)
     name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
     subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
-    saved_usd = saved_text(whole, context.currency)
+    saved_usd, now = saved_text(whole, context.currency), f"{idle}.{gaps}"
     comes = coming_sentence(coming, report.run.mode, context.rate, context.owners.tz)
     text, html = render_mail(
         "monthly",
@@ -123,8 +125,7 @@ def monthly_message(
         total=total,
         saved=saved_usd,
         prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
-        idle=idle,
-        gaps=_gaps_text(gaps),
+        now=now,
         groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
         coming=coming,
         comes=comes,
@@ -140,19 +141,8 @@ def monthly_message(
         html=html,
         audience=Audience.ADMINS,
         attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
-        card=Card(
-            lines=(
-                f"In {name}, the reaper's actions saved {saved_usd}.",
-                f"Now: {idle}.{_gaps_text(gaps)}",
-                f"What comes next: {comes}.",
-            )
-        ),
+        card=Card(lines=(f"In {name}, the reaper's actions saved {saved_usd}.", f"Now: {now}", f"What comes next: {comes}.")),
     )
-
-
-def _gaps_text(gaps: Sequence[str]) -> str:
-    more = f" and {len(gaps) - MAX_ROWS} more" if len(gaps) > MAX_ROWS else ""
-    return f" Not read in this run: {tidy_line(', '.join(gaps[:MAX_ROWS]), 600)}{more}." if gaps else ""
 
 
 def _group_lines(groups: Sequence[Sum], currency: Currency) -> list[tuple[str, str]]:

@@ -41,8 +41,8 @@ MAX_SUMMARIES, MAX_CHARACTERS = 8, 300_000
 """The most of them, and the most characters of all but the newest."""
 BUDGETS_ROW = "budgets"
 """The row with the budgets that are exceeded: by a mark of the name since when, a digest of the places of the run that saw it, and `KEPT`."""
-KEPT, TOLD_AGAIN_AFTER = "kept", timedelta(days=3)
-"""The word for one that is just kept, and after how long it is told again if it's exceeded again without having been low."""
+KEPT, LOW, TOLD_AGAIN_AFTER = "kept", 0.9, timedelta(days=3)
+"""The word for one that is kept, which part of it is low, and after how long it is told again if it wasn't low meanwhile."""
 BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
 """Bits for each topic, the most bits, and how many of them a topic sets."""
 
@@ -137,7 +137,8 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
                 after[mark] = f"{now if not first or (kept and first <= long_ago) else first} {places}"
             elif first and report.is_complete and where == places:
                 del after[mark]
-                after |= {mark: f"{first} {places} {KEPT}"} if budget and not budget.is_low else {}
+                if budget and (budget.unpriced or budget.idle_usd_per_month > LOW * budget.usd_per_month):
+                    after[mark] = f"{first} {places} {KEPT}"
         since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
         return None if after == row.values else after
 

@@ -161,20 +161,16 @@ def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None
         ledger.store.put(key, _columns(day), sortable_time(now))
 
 
-def read_latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, frozenset[str]]:
-    """By target, the kinds of which there was something when they were last read as a whole. Raises CloudError."""
-    keys = {target: _latest_key(target) for target in targets}
-    stored = ledger.store.get_many(list(keys.values()))
-    return {target: frozenset(stored[key].texts.get(COLUMN, "").split() if key in stored else ()) for target, key in keys.items()}
+def latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, set[str]]:
+    """By target, the kinds of which it had something when they were last read as a whole. Raises CloudError."""
+    keys = {Key(Category.TREND, LATEST, target_text(target)): target for target in targets}
+    stored = {keys[key]: set(row.texts.get(COLUMN, "").split()) for key, row in ledger.store.get_many(list(keys)).items()}
+    return defaultdict(set, stored)
 
 
 def write_latest_kinds(ledger: Ledger, target: Target, kinds: Iterable[str], now: datetime) -> None:
-    """Store the kinds that the target has."""
-    ledger.store.put(_latest_key(target), {COLUMN: " ".join(sorted(kinds))}, sortable_time(now))
-
-
-def _latest_key(target: Target) -> Key:
-    return Key(Category.TREND, LATEST, target_text(target))
+    """Store them."""
+    ledger.store.put(Key(Category.TREND, LATEST, target_text(target)), {COLUMN: " ".join(sorted(kinds))}, sortable_time(now))
 
 
 def read_trend(ledger: Ledger, since: datetime, until: datetime) -> list[TrendDay]:

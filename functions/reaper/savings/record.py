@@ -46,18 +46,31 @@ def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperEr
     for finding in sweep.findings:
         by_target[finding.case.resource.target].append(finding)
     errors: list[ReaperError] = []
-    try:
-        latest = book.read_latest_kinds(ledger, sweep.targets)
-    except ReaperError as error:
-        return [error]
     for target in sorted(sweep.targets, key=str):
         try:
-            errors += _record_target(ledger, target, by_target[target], complete[target], sweep, now)
-            days = _trend(target, by_target[target], complete[target], latest[target], sweep)
-            _record_trend(ledger, target, days, latest[target], now)
+            errors += _record_target(ledger, target, by_target.get(target, ()), complete[target], sweep, now)
         except ReaperError as error:
             errors.append(error)
+    try:
+        _record_trend(ledger, by_target, complete, sweep, now)
+    except ReaperError as error:
+        errors.append(error)
     return errors
+
+
+def _record_trend(
+    ledger: Ledger, findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep, now: datetime
+) -> None:
+    """Note the day of each kind that was read as a whole, in the targets of the sweep and in those in which there is nothing."""
+    targets = sorted((t for t in complete if t in sweep.targets or t not in findings), key=str)
+    latest = book.latest_kinds(ledger, targets)
+    for target in targets:
+        had, kinds = latest[target], complete[target]
+        days = list(_trend(target, findings.get(target, ()), kinds, had, sweep))
+        book.write_trend(ledger, days, now)
+        has = had.difference(kinds).union(day.kind for day in days if day.resources)
+        if has != had:
+            book.write_latest_kinds(ledger, target, has, now)
 
 
 def _record_target(
@@ -130,30 +143,20 @@ def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:
 
 
 def _trend(
-    target: Target, findings: Sequence[Finding], kinds: Collection[str], latest: Collection[str], sweep: Sweep
-) -> list[TrendDay]:
-    """The day of each kind that was read as a whole. One that is gone since has a zero; one that never was there has no row."""
-    day, days = sweep.run.started_at.astimezone(UTC).date().isoformat(), []
+    target: Target, findings: Sequence[Finding], kinds: Collection[str], had: Collection[str], sweep: Sweep
+) -> Iterator[TrendDay]:
+    """A day for each kind that is there, and a zero for one that the target `had` and that is gone."""
+    day = sweep.run.started_at.astimezone(UTC).date().isoformat()
     for kind in sorted(kinds):
         same = [f for f in findings if f.case.resource.kind == kind]
         idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
-        if same or kind in latest:
-            days.append(
-                TrendDay(
-                    day=day,
-                    target=target,
-                    kind=kind,
-                    resources=len(same),
-                    idle=idle.count,
-                    unpriced_idle=idle.unpriced,
-                    idle_usd_per_hour=round(idle.usd_per_hour, 6),
-                )
+        if same or kind in had:
+            yield TrendDay(
+                day=day,
+                target=target,
+                kind=kind,
+                resources=len(same),
+                idle=idle.count,
+                unpriced_idle=idle.unpriced,
+                idle_usd_per_hour=round(idle.usd_per_hour, 6),
             )
-    return days
-
-
-def _record_trend(ledger: Ledger, target: Target, days: Sequence[TrendDay], latest: Collection[str], now: datetime) -> None:
-    book.write_trend(ledger, days, now)
-    there = {*latest, *(day.kind for day in days)} - {day.kind for day in days if not day.resources}
-    if there != latest:
-        book.write_latest_kinds(ledger, target, there, now)

@@ -114,8 +114,10 @@ def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -
     """
     mine = [channel for channel in channels if message.audience in channel.readers]
     mails = [channel for channel in mine if channel.is_mail]
-    sent = [_tried(copy, channel, misses) for channel in mails for copy in _copies(message, channel)]
-    if mails and message.audience is Audience.OWNERS and first_receipt(sent) is None:
+    to_owner = message.audience is Audience.OWNERS
+    addressed = [(channel, to) for channel in mails for to in dict.fromkeys((not to_owner and channel.to) or [message.to])]
+    sent = [_tried(replace(message, to=to), channel, misses) for channel, to in addressed]
+    if mails and to_owner and first_receipt(sent) is None:
         return sent
     return sent + [replace(_tried(message, room, misses), counts=not mails) for room in mine if not room.is_mail]
 
@@ -156,12 +158,6 @@ def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError 
     except (ReaperError, OSError, ValueError) as error:
         refused = CloudError(Reason.REFUSED, f"channel {channel.name}", f"the message couldn't be sent ({error!r})")
         return Delivery(message=message, channel=channel.name, error=refused)
-
-
-def _copies(message: Message, channel: OpenChannel) -> list[Message]:
-    """One for each address, so that one which is refused stops no other."""
-    addresses = channel.to if message.audience is Audience.ADMINS else ()
-    return [replace(message, to=address) for address in dict.fromkeys(addresses)] or [message]
 
 
 def _tried(message: Message, channel: OpenChannel, misses: Misses) -> Delivery:
