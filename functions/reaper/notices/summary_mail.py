@@ -42,7 +42,7 @@ MAX_SUMMARIES, MAX_CHARACTERS = 8, 300_000
 BUDGETS_ROW = "budgets"
 """The row with the budgets that are exceeded: by a mark of the name since when, a digest of the places of the run that saw it, and `KEPT`."""
 KEPT, LOW, TOLD_AGAIN_AFTER = "kept", 0.9, timedelta(days=3)
-"""The word for one that is kept, which part of it is low, and after how long it is told again if it wasn't low meanwhile."""
+"""The word for one that is kept, which part of it is low, and after how long it is news again if it wasn't low meanwhile."""
 BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
 """Bits for each topic, the most bits, and how many of them a topic sets."""
 

@@ -55,7 +55,7 @@ SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or 
 class _Channel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     is_mail: ClassVar[bool] = False
-    """Whether it goes to each reader's own address, so that only what it accepts counts where there is one. All others are rooms."""
+    """Whether it goes to each reader's own address: then only what such channels accept counts. All others are rooms."""
 
     readers: Readers = [Audience.OWNERS, Audience.ADMINS]
     name: str = Field("", max_length=60, description="the channel's name in the report. Default: its type")

@@ -84,7 +84,7 @@ class UnavailableChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The result of one message on one channel: a receipt or an error. `counts`: whether its readers know by that receipt."""
+    """The result of one message on one channel: a receipt or an error. `counts`: whether its readers know once there is a receipt."""
 
     message: Message
     channel: str
@@ -123,7 +123,7 @@ def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -
 
 
 def first_receipt(deliveries: Iterable[Delivery]) -> str | None:
-    """The first receipt by which the readers know; None if they don't."""
+    """The first receipt that counts, with its channel; None if there is none."""
     return next((f"{d.channel}: {d.receipt}"[:200] for d in deliveries if d.receipt is not None and d.counts), None)
 
 
