@@ -36,7 +36,6 @@ from reaper.notices.sending import (
     record_action_told,
     record_notice,
     record_verdict,
-    refusals_by_id,
     send_owner_notices,
     send_take_backs,
     told_hints,
@@ -125,7 +124,7 @@ def _conclude_run(
         return report
     full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
     sent = send_admin_summary(full_report, notices, mails)
-    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails)
+    months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails, by_plan=decided.by_plan)
     return replace(
         sent, findings=report.findings, coverage=(*sent.coverage, *(row for row in months if row not in sent.coverage))
     )
@@ -253,7 +252,7 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
 
 def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
     """Remember the verdict on everything that no accepted notice was about."""
-    receipts, refusals = delivery.receipts_by_id(mails.deliveries), refusals_by_id(mails.deliveries)
+    receipts, refusals = delivery.receipts_by_id(mails.deliveries), delivery.errors_by_id(mails.deliveries)
     for resource_id, finding in mails.findings.items():
         if not (resource_id in receipts and finding.step.name in NOTICES):
             yield record_verdict(with_failed_notice(finding, refusals, mails), mails)

@@ -293,6 +293,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         unusual=tuple(sorted(limited.unusual)),
         jumps=limited.jumps,
         coverage=(*whole.refused_rows, *failures),
+        by_plan=phase.context.agreed is not None,
     )
 
 

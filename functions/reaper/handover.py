@@ -77,6 +77,7 @@ class Decided:
     `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
     whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: the hints of actions that may be
     half done, and that act puts back. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
+    `by_plan`: only what a plan file asks for is carried out.
     """
 
     run: Run
@@ -88,6 +89,7 @@ class Decided:
     interrupted: tuple[Unfinished, ...] = ()
     jumps: tuple[Breaker, ...] = ()
     coverage: tuple[Coverage, ...] = ()
+    by_plan: bool = False
 
     def for_target(self, target: Target) -> Decided:
         """What `act` needs for one target."""

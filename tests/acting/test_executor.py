@@ -290,7 +290,7 @@ def test_a_failed_channel_is_named_if_another_accepted_the_notice(deployment):
         def send(self, message: Any) -> str:
             raise CloudError(Reason.REFUSED, "ses:SendEmail", "quota exceeded")
 
-    deployment.more = [OpenChannel(name="ses", readers=frozenset(Audience), sender=Shut())]
+    deployment.more = [OpenChannel(name="ses", readers=frozenset(Audience), sender=Shut(), is_mail=True)]
     finding = only(deployment.sweep())
     assert finding.outcome.result is Result.DONE
     assert "ses: ses:SendEmail: quota exceeded" in (finding.outcome.error or "")

@@ -37,7 +37,8 @@ def opened(text: str, **environ: str) -> list[delivery.OpenChannel]:
 
 
 def sent(lines: list[delivery.OpenChannel], *messages: Message) -> list[Delivery]:
-    return delivery.deliver_all(messages or (digest(),), lines)
+    misses: delivery.Misses = {}
+    return [done for message in messages or (digest(),) for done in delivery.deliver(message, lines, misses)]
 
 
 def receipt(lines: list[delivery.OpenChannel], *messages: Message) -> str:

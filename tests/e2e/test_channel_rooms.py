@@ -69,12 +69,10 @@ def test_a_room_gets_a_card_and_an_honest_receipt(posts: Posts, service: str, an
 @pytest.mark.parametrize(
     ("service", "status", "body", "reason"),
     [
-        ("slack", 400, b"invalid_blocks", Reason.REFUSED),
         ("slack", 403, b"invalid_token", Reason.DENIED),
         ("slack", 404, b"no_service", Reason.REFUSED),
         ("slack", 410, b"channel_is_archived", Reason.REFUSED),
         ("slack", 200, b"invalid_payload", Reason.REFUSED),
-        ("teams", 400, b'{"error": {"code": "WorkflowTriggerIsNotEnabled"}}', Reason.REFUSED),
         ("teams", 401, b'{"error": {"code": "DirectApiAuthorizationRequired"}}', Reason.DENIED),
         ("teams", 404, b'{"error": {"code": "WorkflowNotFound"}}', Reason.REFUSED),
     ],
@@ -87,6 +85,27 @@ def test_a_refusal_is_told_with_its_fix_and_ends_the_run(posts: Posts, service: 
     assert body.decode() in str(failed)
     assert "check " in str(failed) or "create " in str(failed)
     assert error(lines, summary()) is failed
+    assert len(posts.got) == 1
+
+
+@SERVICES
+@pytest.mark.parametrize("status", [400, 409, 413, 422, 429])
+def test_a_refused_message_leaves_the_room_open_for_others(posts: Posts, service: str, status: int):
+    posts.first, posts.answer = [(status, {}, b"invalid_blocks")], OK
+    lines = room(service, posts.url)
+    failed = error(lines)
+    assert failed.code == str(status)
+    assert "invalid_blocks" in str(failed)
+    assert receipt(lines, summary())
+
+
+@SERVICES
+@pytest.mark.parametrize("status", [301, 302, 307, 401, 403, 404, 410])
+def test_a_refused_webhook_closes_the_room_for_the_run(posts: Posts, service: str, status: int):
+    posts.first, posts.answer = [(status, {}, b"no")], OK
+    lines = room(service, posts.url)
+    assert error(lines).code == str(status)
+    assert error(lines, summary()).code == str(status)
     assert len(posts.got) == 1
 
 
@@ -110,9 +129,11 @@ def test_a_service_that_is_down_is_tried_again_then_given_up(posts: Posts, servi
 )
 def test_an_answer_of_something_in_between_is_no_acceptance(posts: Posts, service: str, answer: Any, says: str):
     posts.answer = answer
-    failed = error(room(service, posts.url))
+    lines = room(service, posts.url)
+    failed = error(lines)
     assert says in str(failed)
     assert "that isn't the service's own answer" in str(failed)
+    assert error(lines) is failed
     assert len(posts.got) == 1
 
 
@@ -152,7 +173,7 @@ def test_a_throttled_card_waits_for_the_next_run(posts: Posts, asked: str, left:
     )
     failed = error(delivery.open_channels(specs, context))
     assert failed.reason is Reason.THROTTLED
-    assert "the next run sends it again" in str(failed)
+    assert "the next message is tried again" in str(failed)
     assert len(posts.got) == 1
 
 

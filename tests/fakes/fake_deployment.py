@@ -104,7 +104,7 @@ class FakeDeployment:
             for account in accounts or self.accounts
             for region in regions or self.regions
         ]
-        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel), *self.more]
+        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel, is_mail=True), *self.more]
         run = Run(id=f"run-{self.runs}", started_at=self.now, mode=mode, version=__version__, policy_sha256="0" * 64)
         return OpenRun(
             run=run,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from fakes.builders import DAY, HOUR
@@ -54,6 +56,45 @@ def test_admins_are_told_again_after_it_was_kept(deployment: FakeDeployment):
     deployment.now += 2 * DAY
     deployment.sweep()
     assert len(over_budget(deployment)) == 2
+
+
+PRICE_A = 1.408 * 730
+
+
+@pytest.mark.parametrize(
+    ("share", "after", "told"),
+    [
+        pytest.param(0.95, HOUR, 1, id="just kept, exceeded again at once"),
+        pytest.param(0.95, 4 * DAY, 2, id="just kept, exceeded again after days"),
+        pytest.param(0.89, HOUR, 2, id="down to less than 90%"),
+    ],
+)
+def test_a_budget_that_wavers_is_not_told_each_time(deployment: FakeDeployment, share: float, after: timedelta, told: int):
+    """Two things are over it; without one of them it's kept at that share."""
+    limit = f"usd_per_month: {PRICE_A / share:.2f}"
+    deployment.policy = policy(POLICY.replace("action: stop", "action: notify") + BUDGETS.replace("usd_per_month: 500", limit))
+    deployment.cloud.add("b", tags={"team": "vision"})
+    deployment.sweep()
+    kept = deployment.cloud.things.pop("b")
+    deployment.now += HOUR
+    deployment.sweep()
+    deployment.cloud.things["b"] = kept
+    deployment.now += after
+    deployment.sweep()
+    assert len(over_budget(deployment)) == told
+
+
+def test_a_budget_with_unknown_prices_is_not_low(deployment: FakeDeployment):
+    deployment.cloud.add("b", tags={"team": "vision"}, instance="ml.odd.large")
+    deployment.sweep()
+    kept = deployment.cloud.things.pop("a")
+    deployment.now += HOUR
+    [vision, _] = deployment.sweep().run.budgets
+    assert (vision.is_over, vision.unpriced) == (False, 1)
+    deployment.cloud.things["a"] = kept
+    deployment.now += HOUR
+    deployment.sweep()
+    assert len(over_budget(deployment)) == 1
 
 
 def test_an_incomplete_sweep_doesnt_show_that_it_is_kept(deployment: FakeDeployment):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
-from fakes.fake_deployment import FakeDeployment, only, policy
+from fakes.fake_deployment import FakeChannel, FakeDeployment, only, policy
 from fakes.histories import history_of
 from fakes.snooze_requests import KEYS
 from reaper.case import Report
@@ -222,6 +222,28 @@ def test_admins_without_a_channel_are_said():
         opened.append(deployment.open_run(Mode.NOTIFY))
     assert own_errors(report) == ["1 escalation not sent to admins, because no channel is for them (first: churn)"]
     assert addressees(deployment) == [LEE]
+
+
+@pytest.mark.parametrize("refused", [LEE, ADMINS])
+def test_a_room_beside_a_refused_escalation_counts_for_no_one(refused: str):
+    deployment, room = deployed(), FakeChannel()
+    sweep_weeks(deployment, 2)
+    deployment.more = [OpenChannel(name="room", readers=frozenset(Audience), sender=room)]
+    send = deployment.channel.send
+
+    def refuse(message: Message) -> str:
+        if message.to == refused:
+            raise CloudError(Reason.REFUSED, "post:Send", "no such user")
+        return send(message)
+
+    deployment.channel.send = refuse  # type: ignore[method-assign]
+    sweep_weeks(deployment, 1)
+    in_room = [m.to for m in room.messages if "Escalation" in m.subject]
+    assert in_room == [to for to in (LEE, ADMINS) if to == ADMINS or to != refused]
+    deployment.channel.send = send  # type: ignore[method-assign]
+    deployment.now -= 7 * DAY - HOUR
+    sweep_weeks(deployment, 1)
+    assert sorted(addressees(deployment)) == sorted([LEE, ADMINS])
 
 
 def test_what_a_channel_refused_is_sent_by_the_next_run_alone():

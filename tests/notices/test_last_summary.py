@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fakes.builders import DAY, HOUR, NOW
+from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.histories import history_of
 from fakes.sample_findings import finding, report
-from reaper.model import StepName
+from reaper.errors import CloudError, Reason
+from reaper.ledger.store import Category, Key
+from reaper.model import Mode, StepName
 from reaper.notices import summary_mail
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
 from reaper.pending import holds
 
+OTHER = "222222222222"
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
 
 
@@ -66,6 +69,78 @@ def test_very_many_holds_share_one_key_per_place():
 
 def summaries(deployment: FakeDeployment) -> int:
     return sum(1 for message in deployment.channel.messages if message.audience is Audience.ADMINS)
+
+
+def two_places() -> FakeDeployment:
+    """Something idle in each of two accounts; the admins know."""
+    deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: notify")), accounts=(TARGET.account, OTHER))
+    deployment.cloud.add("a")
+    deployment.cloud.add("b", account=OTHER)
+    deployment.sweep()
+    assert summaries(deployment) == 1
+    return deployment
+
+
+def test_a_narrow_run_forgets_nothing_of_other_places():
+    deployment = two_places()
+    deployment.cloud.add("c")
+    deployment.now += HOUR
+    deployment.sweep(accounts=[TARGET.account])
+    assert summaries(deployment) == 2
+    deployment.now += HOUR
+    deployment.sweep()
+    assert summaries(deployment) == 2
+
+
+def test_places_swept_in_turn_are_told_once_each():
+    deployment = two_places()
+    deployment.ledger.store.delete(Key(Category.STATE, "", "summary"))
+    for _ in range(3):
+        for account in deployment.accounts:
+            deployment.now += HOUR
+            deployment.sweep(accounts=[account])
+    assert summaries(deployment) == 3
+    deployment.cloud.add("c")
+    for account in (*deployment.accounts, *deployment.accounts):
+        deployment.now += HOUR
+        deployment.sweep(accounts=[account])
+    assert summaries(deployment) == 4
+
+
+def test_a_place_that_could_not_be_read_once_is_not_new_afterwards():
+    deployment = two_places()
+    works = deployment.cloud.fail_on
+
+    def denied(call: str, name: str) -> None:
+        raise CloudError(Reason.DENIED, call, "not allowed")
+
+    deployment.cloud.fail_on = denied
+    deployment.now += HOUR
+    deployment.sweep()
+    assert summaries(deployment) == 2
+    deployment.cloud.fail_on = works
+    deployment.now += HOUR
+    deployment.sweep()
+    assert summaries(deployment) == 2
+
+
+def test_a_run_over_the_whole_replaces_what_narrow_ones_said():
+    deployment = two_places()
+    for name, accounts in (("c", [TARGET.account]), ("d", None)):
+        deployment.cloud.add(name)
+        deployment.now += HOUR
+        deployment.sweep(accounts=accounts)
+    assert len(summary_mail.sent_summaries(deployment.ledger.read_row("summary"))) == 1
+
+
+def test_many_summaries_stay_within_bounds():
+    deployment = FakeDeployment(accounts=tuple(f"{n:012}" for n in range(20)))
+    for account in deployment.accounts:
+        deployment.cloud.add(f"e-{account}", account=account)
+        deployment.sweep(Mode.NOTIFY, accounts=[account])
+        deployment.now += HOUR
+    row = deployment.ledger.read_row("summary")
+    assert len(summary_mail.sent_summaries(row)) == summary_mail.MAX_SUMMARIES
 
 
 def held_once() -> FakeDeployment:

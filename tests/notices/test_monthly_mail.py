@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fakes.builders import DAY, HOUR
+from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.saved_money import save
 from reaper.conclude import conclude
 from reaper.decide import decide
+from reaper.errors import CloudError, Reason
 from reaper.model import Mode
 from reaper.notices.message import Audience, Message
 from reaper.notices.monthly_mail import past_month
 from reaper.observe import observe
+from reaper.pending.plan_file import PlanFile
+from reaper.run import run_phases
 from reaper.savings.credit import Cause
 
 MONTHLY = policy(f"{POLICY}notices: {{monthly: true}}\nreport: {{tags: [team]}}")
 NOVEMBER = datetime(2026, 11, 20, 8, tzinfo=UTC)
+OTHER = "222222222222"
 DECEMBER = datetime(2026, 12, 1, 6, tzinfo=UTC)
 
 
@@ -89,6 +94,97 @@ def test_a_channel_that_refuses_it_gets_it_from_the_next_run(deployment: FakeDep
     assert not deployment.sweep(Mode.NOTIFY).is_complete
     deployment.channel.is_closed = False
     deployment.sweep_after(hours=1)
+    assert len(monthly(deployment)) == 1
+
+
+def two_accounts() -> FakeDeployment:
+    """A deployment that looked in two accounts in November."""
+    deployment = FakeDeployment(policy=MONTHLY, now=NOVEMBER, accounts=(TARGET.account, OTHER))
+    deployment.cloud.add("churn", tags={"owner": "jo@example.com"})
+    deployment.cloud.add("ranker", account=OTHER)
+    deployment.sweep(Mode.NOTIFY)
+    deployment.now = DECEMBER
+    return deployment
+
+
+def denied(call: str, name: str) -> None:
+    if call == "observe":
+        raise CloudError(Reason.DENIED, call, "not allowed")
+
+
+@pytest.mark.parametrize("why", ["a narrow run", "a denied place", "a plan file"])
+def test_it_waits_three_days_for_a_run_over_the_whole(why: str):
+    deployment = two_accounts()
+    whole = deployment.open_run(Mode.NOTIFY).decide
+    for at in (DECEMBER, DECEMBER + 2 * DAY):
+        deployment.now = at
+        deployment.cloud.fail_on = denied if why == "a denied place" else deployment.cloud.fail_on
+        opened = deployment.open_run(Mode.NOTIFY, None, [TARGET.account] if why == "a narrow run" else None)
+        agreed = PlanFile(actions_by_id={}, held=(), scope={}, policy_sha256="", made_at=at) if why == "a plan file" else None
+        run_phases(replace(opened, decide=replace(opened.decide, agreed=agreed)), deployment.hand_over)
+        assert monthly(deployment) == []
+    assert whole.agreed is None
+    deployment.now = DECEMBER + 3 * DAY
+    opened = deployment.open_run(Mode.NOTIFY, None, [TARGET.account] if why == "a narrow run" else None)
+    run_phases(replace(opened, decide=replace(opened.decide, agreed=agreed)), deployment.hand_over)
+    [mail] = monthly(deployment)
+    gaps = {
+        "a narrow run": f"Not read: sagemaker-endpoint in {OTHER} us-east-1.",
+        "a denied place": f"Not read: sagemaker-endpoint in {TARGET.account} us-east-1, sagemaker-endpoint in {OTHER} us-east-1.",
+        "a plan file": "",
+    }[why]
+    assert gaps in mail.text
+    assert gaps in mail.card.lines[1]
+    assert ("Not read" in mail.text) == bool(gaps)
+
+
+def test_a_whole_run_after_a_narrow_one_sends_it_at_once():
+    deployment = two_accounts()
+    deployment.sweep(Mode.NOTIFY, accounts=[TARGET.account])
+    deployment.sweep_after(hours=1)
+    [mail] = monthly(deployment)
+    assert "Not read" not in mail.text
+
+
+def test_what_is_gone_is_no_gap():
+    deployment = two_accounts()
+    deployment.now = NOVEMBER + DAY
+    del deployment.cloud.things["ranker"]
+    deployment.sweep(Mode.NOTIFY)
+    deployment.now = DECEMBER
+    deployment.sweep(Mode.NOTIFY, accounts=[TARGET.account])
+    assert len(monthly(deployment)) == 1
+
+
+def test_of_two_runs_at_once_one_sends_it(deployment: FakeDeployment):
+    """The second begins to conclude while the mail of the first is on its way."""
+    others: list[str] = []
+
+    def meanwhile(message: Message) -> None:
+        if "month" in message.attributes and not others:
+            others.append("begun")
+            deployment.accounts = (OTHER,)
+            deployment.sweep(Mode.NOTIFY)
+
+    deployment.channel.on_message = meanwhile
+    deployment.sweep(Mode.NOTIFY)
+    assert others
+    assert len(monthly(deployment)) == 1
+
+
+def test_a_claim_of_a_run_that_died_ends(deployment: FakeDeployment):
+    def die(message: Message) -> None:
+        if "month" in message.attributes:
+            deployment.channel.messages.remove(message)
+            raise MemoryError
+
+    deployment.channel.on_message = die
+    with pytest.raises(MemoryError):
+        deployment.sweep(Mode.NOTIFY)
+    deployment.channel.on_message = lambda message: None
+    deployment.sweep_after(hours=2)
+    assert monthly(deployment) == []
+    deployment.sweep_after(hours=2)
     assert len(monthly(deployment)) == 1
 
 

@@ -78,7 +78,7 @@ class Enforcement:
         """One run now."""
         self.runs += 1
         clock = lambda: self.server.world.now  # noqa: E731
-        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel)]
+        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel, is_mail=True)]
         opened = OpenRun(
             run=Run(id=f"run-{self.runs}", started_at=clock(), mode=mode, version=__version__, policy_sha256="0" * 64),
             observe=[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from play import terms
 from play.post import Mail, Notice
-from play.scene import SEEN, is_of, time_text
+from play.scene import SEEN, Scene, is_of, time_text
 from play.terms import HOUR, MINUTE
 from play.thing import Thing
 
@@ -34,6 +34,14 @@ def check(oracle: Oracle, mail: Mail) -> Iterator[str]:
         enrols = thing.terms.hours and _announcing(oracle, mail)  # else they get notices of idle periods, as for everything
         again = _done_again if notice.is_done else _enrolled_again if enrols else _too_soon
         yield from again(oracle, thing, mail, notice)
+
+
+def check_cards(scene: Scene) -> Iterator[str]:
+    """A room tells no one anything: an owner's card is there only beside a mail that was accepted."""
+    mailed = {mail.subject for mail in scene.mails}
+    for subject in scene.cards:
+        if subject not in mailed and not subject.startswith("[ML Idle Reaper]"):
+            yield f"the room got {subject!r}, of which no mail was accepted"
 
 
 def _done_again(oracle: Oracle, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:

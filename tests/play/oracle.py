@@ -72,6 +72,7 @@ class Oracle:
             self._twice(scene),
             self._limits(scene, acts),
             self._holds(scene, acts),
+            letters.check_cards(scene),
         )
         self.wrong += [(scene.began, why) for check in checks for why in check]
         for act in acts:
@@ -399,6 +400,8 @@ class Oracle:
         self.counts[f"actions by {scene.verb}"] += len(acts)
         self.counts["sweeps"] += scene.verb == "sweep"
         self.counts["mails"] += len(scene.mails)
+        self.counts["cards beside mails"] += sum(mail.subject in scene.cards for mail in scene.mails)
+        self.counts["cards while mail was refused"] += len(scene.cards) if "mail" in scene.out_of_order else 0
         accounts = {account_of(self.things[act.name]) for act in acts if self.things[act.name].cloud == "aws"}
         self.counts["acts in both AWS accounts at once"] += len(accounts) > 1
         for act in acts:

@@ -1,4 +1,4 @@
-"""The mail server of the play: takes mails, reads them as their receivers would, and can be out of order.
+"""The mail server of the play: takes mails, reads them as their receivers would, and can be out of order. And a room that takes everything.
 
 What a mail says is read from its plain text only, in the few places that any wording keeps: numbered items with a name, `Next:` lines,
 dates, and links.
@@ -6,12 +6,15 @@ dates, and links.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from types import TracebackType
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +25,7 @@ from e2e.post import free_port
 from play.clouds import Accident, Wire
 from play.terms import ADMINS
 
+WORD_JOINER = "\u2060"
 NUMBERED = re.compile(r"^\d+\. (\S+)$", re.MULTILINE)
 ROW = re.compile(r"^- (\S+) \([^()]+\): (.+?)$((?:\n  \S.*$)*)", re.MULTILINE)
 WILL = re.compile(r"\b(?:will|may) be (\w+)", re.IGNORECASE)
@@ -64,6 +68,39 @@ class Mail:
     def summary(self) -> bool:
         """Whether it is the admins' summary of a sweep."""
         return self.subject.startswith("[ML Idle Reaper]")
+
+
+@dataclass(slots=True)
+class Room:
+    """A room of Slack's on loopback, which accepts every card. `cards`: their subjects."""
+
+    cards: list[str] = field(default_factory=list)
+    url: str = ""
+    _server: Any = None
+
+    def __enter__(self) -> Room:
+        cards = self.cards
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                card = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                header = next(block["text"]["text"] for block in card["blocks"] if block["type"] == "header")
+                cards.append(" ".join(header.replace(WORD_JOINER, "").split()))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Says nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/services/T0/B0/room"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @dataclass(slots=True)
@@ -144,4 +181,4 @@ def _moment(match: re.Match[str]) -> datetime:
     return datetime.strptime(match[1], "%d %b %Y, %H:%M").replace(tzinfo=ZoneInfo(match[2])).astimezone(UTC)
 
 
-__all__ = ["ADMINS", "Accident", "Mail", "Notice", "Post"]
+__all__ = ["ADMINS", "Accident", "Mail", "Notice", "Post", "Room"]

@@ -42,6 +42,7 @@ class Scene:
     after: Mapping[str, State]
     changes: Sequence[Change]
     mails: Sequence[Mail]
+    cards: Sequence[str]
     report: Mapping[str, Any] | None
     caps: Caps
     calm: bool

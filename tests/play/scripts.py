@@ -54,6 +54,7 @@ SPECIALS = (
     (Script(silence="aws"), Script(silence="aws")),
     (LATE_AWS, LATE_BOTH, LATE_BOTH),
     (Script(accident="kill", outage="mail"),),
+    (Script(outage="mail"),),
     (Script(mode="audit"),),
 )
 """What comes about on one day, or on some days in a row: a silence lasts for days, or nothing would be due before it ends."""

@@ -24,7 +24,7 @@ from play import people, terms, town, troubles
 from play.clock import Clock
 from play.clouds import SETTLES, Aws, Azure, Wire
 from play.oracle import Oracle
-from play.post import Post
+from play.post import Post, Room
 from play.scene import Scene, State
 from play.scripts import BEGIN, Script
 from play.shell import PRODUCT, Done, Shell
@@ -47,6 +47,7 @@ class Season:
     aws: Aws
     azure: Azure
     post: Post
+    room: Room
     shell: Shell
     things: list[Thing]
     home: Path
@@ -137,6 +138,7 @@ class Season:
         (self.home / "report.json").unlink(missing_ok=True)
         before, portraits = self._states(), {t.name: t.portrait() for t in self.things if t.exists()}
         mails, changes, began = len(self.post.mails), len(self.wire.changes), self.clock.now
+        self.room.cards.clear()
         result = self.shell(*argv)
         scene = Scene(
             number=self.wire.command,
@@ -151,6 +153,7 @@ class Season:
             after=self._states(),
             changes=self.wire.changes[changes:],
             mails=self.post.mails[mails:],
+            cards=list(self.room.cards),
             report=self._report(),
             caps=terms.CAPS[self.today.caps],
             calm=self.today.calm,
@@ -265,7 +268,7 @@ def season(
     wire = Wire(clock=clock, victim=lambda: running[0].pid if running else None)
     with ExitStack() as stack:
         aws, azure = stack.enter_context(Aws(wire)), stack.enter_context(Azure(wire))
-        post = stack.enter_context(Post(wire))
+        post, room = stack.enter_context(Post(wire)), stack.enter_context(Room())
         azure.world.operations.takes = SETTLES
         things = town.settle(aws, azure, begin, begin + length, dice, without)
         environ = {
@@ -278,13 +281,14 @@ def season(
             "REAPER_REGIONS": ",".join(town.REGIONS),
             "REAPER_SNOOZE_URL": KEEP,
             "REAPER_SNOOZE_KEYS": "env:PLAY_KEYS",
+            "REAPER_SECRET_ROOM": room.url,
             "PLAY_KEYS": secrets.token_urlsafe(48),
             "AWS_MAX_ATTEMPTS": "2",
         }
         stack.enter_context(patch.dict(os.environ, environ))
         _table()
         running.append(stack.enter_context(Shell(home, clock, environ, product)))
-        yield Season(dice, clock, wire, aws, azure, post, running[0], things, home)
+        yield Season(dice, clock, wire, aws, azure, post, room, running[0], things, home)
 
 
 def _table() -> None:

@@ -20,7 +20,9 @@ version: 1
 defaults: {{action: stop, idle_after: 12h, grace: 1d, remind_every: 3d, lookback: 3d}}
 limits: {{max_acts: {acts}, max_share: {share:.0%}, max_jump: 25%, max_usd_per_hour: {usd}, max_scheduled: {scheduled}, run: {{max_acts: {run_acts}, max_share: 100%}}}}
 owners: {{tags: [owner], domains: [example.com], fallback: ml-admins@example.com}}
-channels: [{{type: smtp, host: 127.0.0.1, port: {port}, tls: none, from: reaper@example.com}}]
+channels:
+  - {{type: slack, secret: env:REAPER_SECRET_ROOM, for: [owners, admins]}}
+  - {{type: smtp, host: 127.0.0.1, port: {port}, tls: none, from: reaper@example.com}}
 rules:
   - name: production is left alone
     match: {{name: "prod-*"}}

@@ -42,6 +42,8 @@ ALWAYS = (
     "start by hours",
     "actions by apply",
     "notices",
+    "cards beside mails",
+    "cards while mail was refused",
     "mails about what is done",
     "actions on components",
 )

@@ -13,6 +13,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, policy
 from reaper.acting.restore import restore_resource
+from reaper.errors import CloudError, Reason
 from reaper.ledger.store import AtVersion, Category
 from reaper.model import Mode, Result, StepName
 from reaper.savings import book
@@ -180,3 +181,30 @@ def test_the_trend_notes_what_is_idle_each_day(deployment: FakeDeployment):
     deployment.sweep_after(days=1)
     days = book.read_trend(deployment.ledger, NOW, deployment.now)
     assert [(day.target, day.resources, day.idle, day.idle_usd_per_hour) for day in days] == [(TARGET, 1, 1, USD)] * 2
+
+
+def test_a_kind_that_is_gone_is_a_zero_of_the_trend(deployment: FakeDeployment):
+    deployment.sweep()
+    name, thing = deployment.cloud.things.popitem()
+    deployment.sweep_after(hours=1)
+    assert [(day.day, day.resources) for day in book.read_trend(deployment.ledger, NOW, deployment.now)] == [
+        (f"{NOW:%Y-%m-%d}", 0)
+    ]
+    deployment.sweep_after(days=1)
+    assert len(book.read_trend(deployment.ledger, NOW, deployment.now)) == 1
+    deployment.cloud.things[name] = thing
+    deployment.sweep_after(days=1)
+    del deployment.cloud.things[name]
+    deployment.sweep_after(days=9)
+    days = book.read_trend(deployment.ledger, NOW, deployment.now)
+    assert [day.resources for day in days] == [0, 1, 0]
+
+
+def test_a_kind_that_could_not_be_read_is_no_zero(deployment: FakeDeployment):
+    def denied(call: str, name: str) -> None:
+        raise CloudError(Reason.DENIED, call, "not allowed")
+
+    deployment.sweep()
+    deployment.cloud.fail_on = denied
+    deployment.sweep_after(days=1)
+    assert [day.resources for day in book.read_trend(deployment.ledger, NOW, deployment.now)] == [1]

@@ -58,8 +58,8 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
                 mails.context.before_message()
                 message = escalation_message(addressee, owed, escalate, notices)
                 sent = delivery.deliver(message, mails.context.channels, misses)
-                receipts = [f"{each.channel}: {each.receipt}"[:200] for each in sent if each.receipt is not None]
-                mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipts[0], mails) for f in owed if receipts))
+                receipt = delivery.first_receipt(sent)
+                mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipt, mails) for f in owed if receipt))
     return mails
 
 

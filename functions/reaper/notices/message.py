@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -77,7 +77,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
+    """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose addresses a channel knows.
 
     `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the same for chats. Raises ValueError for an address or a subject that
     no header may have, and for empty text.
@@ -118,12 +118,11 @@ def is_deliverable(address: str, domains: Collection[str], fallback: str | None)
     return address == fallback or address.rpartition("@")[2].lower() in listed
 
 
-def recipient_addresses(message: Message, admins: Sequence[str], operation: str) -> list[str]:
-    """The channel's admins, or the owner, each address once. Raises CloudError if there are none or if one is not plain."""
-    addresses = list(dict.fromkeys(admins)) if message.audience is Audience.ADMINS and admins else [message.to]
-    if not all(is_plain_address(address) for address in addresses):
+def recipient(message: Message, operation: str) -> str:
+    """Its address. Raises CloudError if it has none."""
+    if not message.to:
         raise CloudError(Reason.REFUSED, operation, "no recipient: set the channel's `to`, or owners.fallback in the policy")
-    return addresses
+    return message.to
 
 
 def without_markup(text: str) -> str:

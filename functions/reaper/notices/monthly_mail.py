@@ -1,4 +1,7 @@
-"""The mail about a past month, for admins: what was saved, what is still idle, and what comes next. It is sent once, in the first run of a month."""
+"""The mail about a past month, for admins: what was saved, what is still idle, and what comes next.
+
+It is sent once, by the first run of a month that reads every place of which the trend knows. After three days any run sends it, and names the gaps.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from reaper.case import Coverage, Report
-from reaper.coverage import failure_row
+from reaper.coverage import failure_row, target_of_row
 from reaper.errors import ReaperError
+from reaper.idle_period import MAX_CLOCK_SKEW
+from reaper.ledger.rows import NamedRow, sortable_time
 from reaper.ledger.update import update_row
 from reaper.notices.admin_summary import MAX_ROWS, idle_text
 from reaper.notices.channels import delivery
@@ -20,13 +25,17 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, render_
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis
 from reaper.report.coming import coming_actions, coming_sentence
-from reaper.savings.book import read_saved, read_trend
+from reaper.report.coverage_map import place_text
+from reaper.savings.book import TrendDay, read_saved, read_trend
 from reaper.savings.overview import METHOD, group_text, grouping, saved_text
+from reaper.savings.record import complete_kinds
 from reaper.savings.totals import TAG_PREFIX, Saved, Sum, summarize
 from reaper.text import Currency, format_usd, tidy_line
 
-MONTHLY_ROW, MONTH_COLUMN = "monthly", "month"
-"""The row of the ledger with the last month that a mail was about, or that needed none."""
+MONTHLY_ROW, MONTH_COLUMN, CLAIM_COLUMN = "monthly", "month", "claim"
+"""The row of the ledger with the last month that a mail was about, or that needed none, and the run that is sending one, since when."""
+CLAIM_LASTS, WAIT = timedelta(hours=3), timedelta(days=3)
+"""How long a run may take to send it, and how long it waits for a run without gaps."""
 
 
 def past_month(now: datetime, tz: str) -> tuple[datetime, datetime]:
@@ -35,10 +44,10 @@ def past_month(now: datetime, tz: str) -> tuple[datetime, datetime]:
     return (until - timedelta(days=1)).replace(day=1), until
 
 
-def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound) -> list[Coverage]:
+def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound, *, by_plan: bool) -> list[Coverage]:
     """Send it if the policy asks for it and it's due. Returns a row for each channel that refused it, and for a ledger that failed.
 
-    There is none about a month of which the ledger has nothing, such as the one before the first run.
+    `by_plan`: the run carries out a plan file, so it doesn't speak for the whole. There is none about a month of which the ledger has nothing, such as the one before the first run.
     """
     policy, ledger = mails.context.policy, mails.ledger
     if not policy.notices.monthly or mails.lost:
@@ -50,29 +59,64 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
     try:
         if month <= ledger.read_row(MONTHLY_ROW).values.get(MONTH_COLUMN, "") <= latest:
             return []
+        trend = read_trend(ledger, since, mails.now)
+        gaps = _gaps(report, trend)
+        if (by_plan or gaps) and mails.now < until + WAIT:
+            return []
         rows = read_saved(ledger, since, until)
         saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
-        is_news = bool(saved["kind"].lines or (report.idle and read_trend(ledger, since, until)))
+        is_news = bool(
+            saved["kind"].lines or ((report.idle or gaps) and any(day.day <= until.date().isoformat() for day in trend))
+        )
+        if not _is_claimed(month, latest, mails):
+            return []
     except ReaperError as error:
         return [failure_row("ledger", error)]
     deliveries = []
     if is_news:
-        message = monthly_message(report, saved, begin, replace(notices, audience=Audience.ADMINS))
+        message = monthly_message(report, saved, begin, replace(notices, audience=Audience.ADMINS), gaps)
         mails.context.before_message()
-        deliveries = delivery.deliver_all([message], mails.context.channels)
-    failures = channel_failures(deliveries)
-    if not deliveries or any(sent.receipt for sent in deliveries):
-        errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, lambda _: {MONTH_COLUMN: month}, mails.now))
-        failures += [failure_row("ledger", error) for error in errors]
-    return failures
+        deliveries = delivery.deliver(message, mails.context.channels, {})
+    is_told = not is_news or delivery.first_receipt(deliveries)
+
+    def settled(row: NamedRow) -> Mapping[str, str]:
+        return {MONTH_COLUMN: month if is_told else row.values.get(MONTH_COLUMN, "")}
+
+    errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, settled, mails.now))
+    return [*channel_failures(deliveries), *(failure_row("ledger", error) for error in errors)]
 
 
-def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext) -> Message:
-    """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now."""
+def _is_claimed(month: str, latest: str, mails: NoticeRound) -> bool:
+    """Whether this run is the one that sends it. Raises CloudError."""
+    now, won = mails.context.clock(), False
+
+    def claimed(row: NamedRow) -> Mapping[str, str] | None:
+        nonlocal won
+        run, _, since = row.values.get(CLAIM_COLUMN, "").partition(" ")
+        is_sending = sortable_time(now - CLAIM_LASTS) < since <= sortable_time(now + MAX_CLOCK_SKEW) and run != mails.run.id
+        won = not is_sending and not month <= row.values.get(MONTH_COLUMN, "") <= latest
+        return {**row.values, CLAIM_COLUMN: f"{mails.run.id} {sortable_time(now)}"} if won else None
+
+    update_row(mails.ledger, MONTHLY_ROW, claimed, mails.now)
+    return won
+
+
+def _gaps(report: Report, trend: Sequence[TrendDay]) -> str:
+    """What the run didn't read as a whole: its own gaps, and where the last day of the trend has something that isn't among what it read."""
+    read, last = complete_kinds(report.coverage), {(day.target, day.kind): day for day in trend}
+    had = {place for place, day in last.items() if day.resources and day.kind not in read[day.target]}
+    missed = {(target_of_row(row), row.kind) for row in report.gaps}
+    names = sorted(f"{kind} in {place_text(target.account, None, target.region)}" for target, kind in had | missed)
+    more = f" and {len(names) - MAX_ROWS} more" if len(names) > MAX_ROWS else ""
+    return f" Not read: {tidy_line(', '.join(names[:MAX_ROWS]), 600)}{more}." if names else ""
+
+
+def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext, gaps: str) -> Message:
+    """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now, but for the `gaps`."""
     whole, coming = saved["kind"], coming_actions(report.findings)
     name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
     subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
-    saved_usd = saved_text(whole, context.currency)
+    saved_usd, now = saved_text(whole, context.currency), f"{idle}.{gaps}"
     comes = coming_sentence(coming, report.run.mode, context.rate, context.owners.tz)
     text, html = render_mail(
         "monthly",
@@ -81,7 +125,7 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
         total=total,
         saved=saved_usd,
         prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
-        idle=idle,
+        now=now,
         groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
         coming=coming,
         comes=comes,
@@ -97,7 +141,7 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
         html=html,
         audience=Audience.ADMINS,
         attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
-        card=Card(lines=(f"In {name}, the reaper's actions saved {saved_usd}.", f"Now: {idle}.", f"What comes next: {comes}.")),
+        card=Card(lines=(f"In {name}, the reaper's actions saved {saved_usd}.", f"Now: {now}", f"What comes next: {comes}.")),
     )
 
 

@@ -135,22 +135,12 @@ def drop_changed_notices(mails: NoticeRound) -> Part:
     return Part(findings={f.case.resource.id: left_alone(f, because) for f, because in reasons if because})
 
 
-def with_failed_notice(finding: Finding, errors: Mapping[str, Sequence[str]], mails: NoticeRound) -> Finding:
+def with_failed_notice(finding: Finding, errors: Mapping[str, str], mails: NoticeRound) -> Finding:
     """The finding of a notice that no channel accepted, with the reason. `errors`: why channels refused it, by resource id."""
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
-    because = "; ".join(dict.fromkeys(errors.get(finding.case.resource.id, ()))) or _unsent_because(finding, mails)
+    because = errors.get(finding.case.resource.id) or _unsent_because(finding, mails)
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
-
-
-def refusals_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, Sequence[str]]:
-    """By resource id, why channels refused the messages about it."""
-    refusals: dict[str, list[str]] = defaultdict(list)
-    for sent in deliveries:
-        if sent.error:
-            for resource_id in sent.message.resource_ids:
-                refusals[resource_id].append(str(sent.error))
-    return refusals
 
 
 def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
@@ -167,12 +157,13 @@ def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
 
 
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
-    """One row per channel that refused something, with the first reason and how many more there were."""
-    errors: dict[str, list[CloudError]] = {}
+    """One row per channel that refused something, with the first reason and how many more there were. What admins don't get has all reasons."""
+    errors: dict[tuple[str, str], list[CloudError]] = {}
     for sent in deliveries:
         if sent.error:
-            errors.setdefault(sent.channel, []).append(sent.error)
-    return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
+            why = str(sent.error) if sent.message.audience is Audience.ADMINS else ""
+            errors.setdefault((sent.channel, why), []).append(sent.error)
+    return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for (name, _), failed in errors.items()]
 
 
 def told_hints(

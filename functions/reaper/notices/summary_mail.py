@@ -1,6 +1,7 @@
 """Sends the admins' summary of a run, if it says anything that the last one didn't, and remembers what it said.
 
-The topics of the last summary are one bounded row of the ledger. Those that must never be mistaken for known ones (holds, gaps, failures) are
+The topics of the last summaries are one bounded row of the ledger. A run takes the place of those that read nothing but what it has read; the
+others stay, so a run over a few places doesn't make what is known of the rest new. Those that must never be mistaken for known ones (holds, gaps, failures) are
 stored exactly, in 64 bits each. There may be a hundred thousand idle or unknown resources: these are stored in a Bloom filter
 (https://doi.org/10.1145/362686.362692) of 64 bits for each topic and at most 1,048,576 bits (171 kB of text). It never forgets a topic. The
 probability that it mistakes a new topic for a known one is less than one in ten million up to 16,000 topics, 0.06% at 65,000 and 2.5% at
@@ -11,16 +12,19 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
+from itertools import accumulate
 
 from reaper.case import Coverage, Report
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
-from reaper.ledger.rows import NamedRow, sortable_time
+from reaper.ledger.rows import NamedRow, adapter, sortable_time
 from reaper.ledger.update import update_row
-from reaper.model import Result
+from reaper.model import Result, Status
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold
 from reaper.notices.channels import delivery
@@ -32,22 +36,34 @@ from reaper.policy.channel_settings import Acs, Sns
 from reaper.policy.schema import Owners
 
 SUMMARY_ROW = "summary"
-"""The row of the ledger with the topics of the last summary."""
+"""The row of the ledger with the last summaries, the newest first."""
+MAX_SUMMARIES, MAX_CHARACTERS = 8, 300_000
+"""The most of them, and the most characters of all but the newest."""
 BUDGETS_ROW = "budgets"
-"""The row with the budgets that are exceeded: by a mark of the name since when, and a digest of the places of the run that saw it."""
-RUN_COLUMN, STARTED_COLUMN, PLACES_COLUMN = "run", "started", "places"
-"""The run that sent it, when that run started, and a digest of the targets and kinds that it covered."""
+"""The row with the budgets that are exceeded: by a mark of the name since when, a digest of the places of the run that saw it, and `KEPT`."""
+KEPT, LOW, TOLD_AGAIN_AFTER = "kept", 0.9, timedelta(days=3)
+"""The word for one that is kept, which part of it is low, and after how long it is news again if it wasn't low meanwhile."""
 BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
 """Bits for each topic, the most bits, and how many of them a topic sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentSummary:
+    """What the ledger has of one summary: its run, when that began, marks of the places that it read, and the topics (`topics_row`)."""
+
+    run: str
+    started: str
+    places: frozenset[str]
+    topics: Mapping[str, str]
 
 
 def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRound) -> Report:
     """The report, with a row for each channel that refused the summary.
 
-    A run's summary is sent once. One without actions is not sent after that of a newer run of the same places.
+    A run's summary is sent once. One without actions is not sent after that of a newer run that read all of its places.
     """
     try:
-        last = mails.ledger.read_row(SUMMARY_ROW)
+        row = mails.ledger.read_row(SUMMARY_ROW)
     except ReaperError as error:
         return _with_rows(report, (), mails.after(Part(errors=[error])))
     over_budget, errors = _over_budget(report, mails)
@@ -56,26 +72,34 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
     has_actions = any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
-    if last.values.get(RUN_COLUMN) == report.run.id or (_is_older(report, last, mails) and not has_actions):
+    last = sent_summaries(row)
+    if any(each.run == report.run.id or (_is_older(report, each, mails) and not has_actions) for each in last):
         return report
     topics = failures | admin_summary.topics(report, on_hold)
-    known = known_topics(exact, topics - exact, last.values) if last.version else None
+    said = [known_topics(exact, topics - exact, each.topics) for each in last]
+    known = frozenset().union(*said) if row.version else None
     new_failures = [f"{row.kind}: {row.error}" for row in mails.rows if f"trouble:{row.kind}" not in (known or ())]
     message = admin_summary.admin_summary(report, notices, known, new_failures, on_hold)
     if message is None:
         return _with_rows(report, (), mails)
     mails.context.before_message()
-    deliveries = delivery.deliver_all([message], mails.context.channels)
-    if any(sent.receipt for sent in deliveries):
-        row = {**topics_row(exact, topics - exact), **_run_columns(report)}
-        mails = mails.after(Part(errors=attempt(lambda: update_row(mails.ledger, SUMMARY_ROW, lambda _: row, mails.now))))
+    deliveries = delivery.deliver(message, mails.context.channels, {})
+    if delivery.first_receipt(deliveries):
+        mine = SentSummary(
+            run=report.run.id,
+            started=sortable_time(report.run.started_at),
+            places=_read_places(report),
+            topics=topics_row(exact, topics - exact),
+        )
+        write = partial(update_row, mails.ledger, SUMMARY_ROW, partial(_with_summary, mine), mails.now)
+        mails = mails.after(Part(errors=attempt(write)))
     return _with_rows(report, channel_failures(deliveries), mails)
 
 
 def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: str | None, clock: Callable[[], datetime]) -> str:
-    """Send an audit's summary on the channel that its deployment brings, and return the receipt. `stored`: where the report is.
+    """Send an audit's summary on the channel that its deployment brings, and return the receipts. `stored`: where the report is.
 
-    Raises CloudError if it isn't accepted.
+    Raises CloudError if no address accepts it.
     """
     context = NoticeContext(
         now=report.run.started_at,
@@ -85,26 +109,36 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         currency=report.run.currency,
         report_address=stored or "",
     )
-    [channel] = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
-    done = delivery.deliver_one(admin_summary.compose_summary(report, context), channel)
-    if done.error:
-        text = str(done.error).removeprefix(f"{done.error.operation}: ")
-        raise done.error.reworded(f"the summary was not accepted: {text}") from done.error
-    return done.receipt or ""
+    channels = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
+    sent = delivery.deliver(admin_summary.compose_summary(report, context), channels, {})
+    error = sent[0].error
+    if error and not delivery.first_receipt(sent):
+        text = str(error).removeprefix(f"{error.operation}: ")
+        raise error.reworded(f"the summary was not accepted: {text}") from error
+    return "; ".join(each.receipt or str(each.error) for each in sent)
 
 
 def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str], list[ReaperError]]:
     """Since when each exceeded budget has been exceeded, by its mark; none if the ledger fails.
 
-    That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less.
+    That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less. Until
+    it is low, or TOLD_AGAIN_AFTER is over, it is the same budget that is exceeded again.
     """
-    over = [admin_summary.budget_mark(budget.name) for budget in report.run.budgets if budget.is_over]
-    places, now = _places_digest(report), sortable_time(mails.now)
+    budgets = {admin_summary.budget_mark(budget.name): budget for budget in report.run.budgets}
+    places, now, long_ago = _places_digest(report), sortable_time(mails.now), sortable_time(mails.now - TOLD_AGAIN_AFTER)
     since: dict[str, str] = {}
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
-        left = {mark: seen for mark, seen in row.values.items() if not (report.is_complete and seen.endswith(f" {places}"))}
-        after = left | {mark: f"{row.values.get(mark, now).partition(' ')[0]} {places}" for mark in over}
+        after = dict(row.values)
+        for mark in {*after, *budgets}:
+            first, where, kept = (*after.get(mark, "").split(" "), "", "")[:3]
+            budget = budgets.get(mark)
+            if budget and budget.is_over:
+                after[mark] = f"{now if not first or (kept and first <= long_ago) else first} {places}"
+            elif first and report.is_complete and where == places:
+                del after[mark]
+                if budget and (budget.unpriced or budget.idle_usd_per_month > LOW * budget.usd_per_month):
+                    after[mark] = f"{first} {places} {KEPT}"
         since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
         return None if after == row.values else after
 
@@ -120,12 +154,27 @@ def _with_rows(report: Report, rows: Sequence[Coverage], mails: NoticeRound) -> 
     return replace(report, coverage=(*report.coverage, *new, *since))
 
 
-def _run_columns(report: Report) -> dict[str, str]:
-    return {
-        RUN_COLUMN: report.run.id,
-        STARTED_COLUMN: sortable_time(report.run.started_at),
-        PLACES_COLUMN: _places_digest(report),
-    }
+def sent_summaries(row: NamedRow) -> list[SentSummary]:
+    """The summaries of the row, the newest first. What can't be read isn't known, which costs one extra summary."""
+    summaries = []
+    for _, text in sorted(row.values.items()):
+        with suppress(ValueError):
+            summaries.append(adapter(SentSummary).validate_json(text))
+    return summaries
+
+
+def _with_summary(mine: SentSummary, row: NamedRow) -> dict[str, str]:
+    """The row with that summary, which takes the place of those that it covers. The oldest are forgotten if there are too many."""
+    kept = [each for each in sent_summaries(row) if not each.places <= mine.places]
+    texts = [adapter(SentSummary).dump_json(each).decode() for each in [mine, *kept]][:MAX_SUMMARIES]
+    lengths = accumulate(map(len, texts[1:]), initial=0)
+    return {str(n): text for n, (text, length) in enumerate(zip(texts, lengths, strict=True)) if length <= MAX_CHARACTERS}
+
+
+def _read_places(report: Report) -> frozenset[str]:
+    """Marks of the targets and kinds that the run read."""
+    read = [row for row in report.coverage if not row.is_own and row.status in {Status.OK, Status.PARTIAL}]
+    return frozenset(_topic_mark(f"{row.cloud} {row.account} {row.region} {row.kind}")[:8] for row in read)
 
 
 def _places_digest(report: Report) -> str:
@@ -133,11 +182,10 @@ def _places_digest(report: Report) -> str:
     return sha256("\n".join(places).encode()).hexdigest()[:16]
 
 
-def _is_older(report: Report, last: NamedRow, mails: NoticeRound) -> bool:
-    """Whether the last summary is that of a run of the same places that started later, and not by a wrong clock."""
-    columns, latest = _run_columns(report), sortable_time(mails.context.clock() + MAX_CLOCK_SKEW)
-    started = last.values.get(STARTED_COLUMN, "")
-    return last.values.get(PLACES_COLUMN) == columns[PLACES_COLUMN] and columns[STARTED_COLUMN] < started <= latest
+def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
+    """Whether that summary is of a run that read all of its places and started later, and not by a wrong clock."""
+    started, latest = sortable_time(report.run.started_at), sortable_time(mails.context.clock() + MAX_CLOCK_SKEW)
+    return _read_places(report) <= last.places and started < last.started <= latest
 
 
 def _on_hold(mails: NoticeRound) -> OnHold:

@@ -6,7 +6,7 @@ Never put a secret in the policy. Anything that looks like one is an error that 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -54,6 +54,8 @@ SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or 
 
 class _Channel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    is_mail: ClassVar[bool] = False
+    """Whether it goes to each reader's own address: then only what such channels accept counts. All others are rooms."""
 
     readers: Readers = [Audience.OWNERS, Audience.ADMINS]
     name: str = Field("", max_length=60, description="the channel's name in the report. Default: its type")
@@ -68,6 +70,8 @@ class _Channel(BaseModel):
 
 
 class _Mail(_Channel):
+    is_mail = True
+
     sender: Address = Field(alias="from", description="the sender's address")
     to: Addresses = Field([], description="recipients of mail for admins. Default: owners.fallback")
 
@@ -172,6 +176,8 @@ class Apprise(_Channel):
 
 class Folder(_Channel):
     """A directory for mails as .eml files, to see what would be sent."""
+
+    is_mail = True
 
     type: Literal["folder"] = Field(description="a directory, to see what would be sent")
     path: str = Field(min_length=1, description="the directory", examples=["mail"])

@@ -2,13 +2,13 @@
 
 What still runs is under its target, `saving#<target>`. What was credited is under its month, `saved#<yyyy-mm>`: a row for each resource and
 cause, with each action's rate and the stretches of time that count. Adding a stretch twice changes nothing, so a conclude may be repeated.
-`trend#<yyyy-mm>` has a row for each day, target and kind.
+`trend#<yyyy-mm>` has a row for each day, target and kind, `trend#latest` one for each target with its kinds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +24,8 @@ from reaper.savings.credit import Cause, Saving, Span, Subject
 
 Noun = TypeVar("Noun")
 COLUMN = "facts"
+LATEST = "latest"
+"""Where the trend notes the kinds that each target had when it was last read."""
 YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
 """What the times and rates of a readable row are within."""
 
@@ -157,6 +159,18 @@ def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None
     for day in days:
         key = Key(Category.TREND, day.day[:7], f"{day.day[8:]} {target_text(day.target)} {day.kind}")
         ledger.store.put(key, _columns(day), sortable_time(now))
+
+
+def latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, set[str]]:
+    """By target, the kinds of which it had something when they were last read as a whole. Raises CloudError."""
+    keys = {Key(Category.TREND, LATEST, target_text(target)): target for target in targets}
+    stored = {keys[key]: set(row.texts.get(COLUMN, "").split()) for key, row in ledger.store.get_many(list(keys)).items()}
+    return defaultdict(set, stored)
+
+
+def write_latest_kinds(ledger: Ledger, target: Target, kinds: Iterable[str], now: datetime) -> None:
+    """Store them."""
+    ledger.store.put(Key(Category.TREND, LATEST, target_text(target)), {COLUMN: " ".join(sorted(kinds))}, sortable_time(now))
 
 
 def read_trend(ledger: Ledger, since: datetime, until: datetime) -> list[TrendDay]:

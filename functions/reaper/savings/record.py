@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -41,17 +41,36 @@ class Sweep:
 
 def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperError]:
     """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
-    complete = _complete_kinds(sweep)
+    complete = complete_kinds(sweep.coverage)
     by_target: dict[Target, list[Finding]] = defaultdict(list)
     for finding in sweep.findings:
         by_target[finding.case.resource.target].append(finding)
     errors: list[ReaperError] = []
     for target in sorted(sweep.targets, key=str):
         try:
-            errors += _record_target(ledger, target, by_target[target], complete[target], sweep, now)
+            errors += _record_target(ledger, target, by_target.get(target, ()), complete[target], sweep, now)
         except ReaperError as error:
             errors.append(error)
+    try:
+        _record_trend(ledger, by_target, complete, sweep, now)
+    except ReaperError as error:
+        errors.append(error)
     return errors
+
+
+def _record_trend(
+    ledger: Ledger, findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep, now: datetime
+) -> None:
+    """Note the day of each kind that was read as a whole, in the targets of the sweep and in those in which there is nothing."""
+    targets = sorted((t for t in complete if t in sweep.targets or t not in findings), key=str)
+    latest = book.latest_kinds(ledger, targets)
+    for target in targets:
+        had, kinds = latest[target], complete[target]
+        days = list(_trend(target, findings.get(target, ()), kinds, had, sweep))
+        book.write_trend(ledger, days, now)
+        has = had.difference(kinds).union(day.kind for day in days if day.resources)
+        if has != had:
+            book.write_latest_kinds(ledger, target, has, now)
 
 
 def _record_target(
@@ -86,7 +105,6 @@ def _record_target(
     not_added = book.add_credits(ledger, credited, now)
     for row, still in counted:
         book.replace_open(ledger, row, still, now)
-    book.write_trend(ledger, _trend(target, findings, kinds, sweep), now)
     return [*unread, *not_added]
 
 
@@ -114,22 +132,25 @@ def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
     }
 
 
-def _complete_kinds(sweep: Sweep) -> Mapping[Target, set[str]]:
+def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:
     """By target, the kinds of which every row says that they were read as a whole."""
     kinds: dict[Target, set[str]] = defaultdict(set)
     gaps: dict[Target, set[str]] = defaultdict(set)
-    for row in sweep.coverage:
+    for row in coverage:
         if not row.is_own:
             (kinds if row.status is Status.OK else gaps)[target_of_row(row)].add(row.kind)
     return defaultdict(set, {target: complete - gaps[target] for target, complete in kinds.items()})
 
 
-def _trend(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> Iterator[TrendDay]:
+def _trend(
+    target: Target, findings: Sequence[Finding], kinds: Collection[str], had: Collection[str], sweep: Sweep
+) -> Iterator[TrendDay]:
+    """A day for each kind that is there, and a zero for one that the target `had` and that is gone."""
     day = sweep.run.started_at.astimezone(UTC).date().isoformat()
     for kind in sorted(kinds):
         same = [f for f in findings if f.case.resource.kind == kind]
         idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
-        if same:
+        if same or kind in had:
             yield TrendDay(
                 day=day,
                 target=target,

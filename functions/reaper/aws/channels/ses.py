@@ -8,7 +8,7 @@ from typing import Any
 from reaper.aws.session import CloudSession, new_session
 from reaper.model import Target
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.message import SENDER_NAME, Message, recipient_addresses
+from reaper.notices.message import SENDER_NAME, Message, recipient
 from reaper.policy.channel_settings import Ses
 
 OPERATION = "ses:SendEmail"
@@ -30,7 +30,7 @@ class Channel:
             "SendEmail",
             "MessageId",
             FromEmailAddress=formataddr((SENDER_NAME, self._spec.sender)),
-            Destination={"ToAddresses": recipient_addresses(message, self._spec.to, OPERATION)},
+            Destination={"ToAddresses": [recipient(message, OPERATION)]},
             Content={"Simple": {"Subject": _text_content(message.subject), "Body": _body_content(message)}},
             **options,
         )

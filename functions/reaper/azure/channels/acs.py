@@ -17,7 +17,7 @@ from reaper.azure.requests import first_line
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.message import Message, recipient_addresses
+from reaper.notices.message import Message, recipient
 from reaper.policy.channel_settings import Acs
 
 SEND_TIMEOUT_S = 60
@@ -35,10 +35,9 @@ class Channel:
 
     def send(self, message: Message) -> str:
         """Send it, wait for the result, and return the operation's ID. Raises CloudError."""
-        recipients = recipient_addresses(message, self._spec.to, OPERATION)
         mail = {
             "senderAddress": self._spec.sender,
-            "recipients": {"to": [{"address": address} for address in recipients]},
+            "recipients": {"to": [{"address": recipient(message, OPERATION)}]},
             "content": {"subject": message.subject, "plainText": message.text, "html": message.html},
             "headers": {"X-Auto-Response-Suppress": "All"},
             "userEngagementTrackingDisabled": True,

@@ -1,6 +1,6 @@
 """Delivers messages. Each channel is one file with one class whose `send` returns a receipt or raises CloudError; SDKs load when it is opened.
 
-A notice counts once a channel has accepted it, not before.
+A notice counts once a channel has accepted it, not before. Where its readers have mail, only an accepted mail counts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -37,8 +37,6 @@ MODULE_BY_TYPE = {
 Spec = TypeVar("Spec", bound=BaseModel)
 MAX_MISSES = 3
 """Messages in a row for which a channel may be unreachable; after that it isn't tried again in this run."""
-Misses = dict[int, list[CloudError]]
-"""By place in the list of channels: why it couldn't be reached, for each message since the last one that it answered."""
 
 
 class Sender(Protocol):
@@ -60,11 +58,17 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """One opened channel: its name in reports, its readers, and the sender."""
+    """One opened channel: its name in reports, its readers, and the sender. `is_mail`: it goes to addresses, not to a room; `to`: the admins'."""
 
     name: str
     readers: frozenset[Audience]
     sender: Sender
+    is_mail: bool = False
+    to: tuple[str, ...] = ()
+
+
+Misses = dict[OpenChannel, list[CloudError]]
+"""Why a channel couldn't be reached, for each message since the last one that it answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,48 +84,56 @@ class UnavailableChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The result of one message on one channel: a receipt or an error."""
+    """The result of one message on one channel: a receipt or an error. `counts`: whether its readers know once there is a receipt."""
 
     message: Message
     channel: str
     receipt: str | None = None
     error: CloudError | None = None
+    counts: bool = True
 
 
 def open_channels(specs: Sequence[Any], context: ChannelContext) -> list[OpenChannel]:
     """The channels of a policy, in its order; nothing is connected or read yet. One that can't be opened refuses each message with the reason."""
     return [
-        OpenChannel(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_open_sender(spec, context))
+        OpenChannel(
+            name=spec.name or spec.type,
+            readers=frozenset(spec.readers),
+            sender=_open_sender(spec, context),
+            is_mail=spec.is_mail,
+            to=tuple(getattr(spec, "to", ())),
+        )
         for spec in specs
     ]
 
 
-def deliver_all(messages: Iterable[Message], channels: Sequence[OpenChannel]) -> list[Delivery]:
-    """Every message on every channel that is for its readers."""
-    misses: Misses = {}
-    return [delivery for message in messages for delivery in deliver(message, channels, misses)]
-
-
 def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
-    """The message on every channel that is for its readers, but for those with MAX_MISSES. `misses` is brought up to date."""
-    deliveries = []
-    for index, channel in enumerate(channels):
-        if message.audience in channel.readers:
-            errors = misses.get(index, [])
-            delivery = deliver_one(message, channel, errors[-1] if len(errors) >= MAX_MISSES else None)
-            unreachable = delivery.error is not None and delivery.error.reason is Reason.UNREACHABLE
-            misses[index] = [*errors, delivery.error] if delivery.error and unreachable else []
-            deliveries.append(delivery)
-    return deliveries
+    """The message on every channel that is for its readers, but for those with MAX_MISSES. `misses` is brought up to date.
+
+    Mail goes first, to each of the admins' addresses on its own. A room gets what is for an owner only after an accepted mail, if owners have mail.
+    """
+    mine = [channel for channel in channels if message.audience in channel.readers]
+    mails = [channel for channel in mine if channel.is_mail]
+    to_owner = message.audience is Audience.OWNERS
+    addressed = [(channel, to) for channel in mails for to in dict.fromkeys((not to_owner and channel.to) or [message.to])]
+    sent = [_tried(replace(message, to=to), channel, misses) for channel, to in addressed]
+    if mails and to_owner and first_receipt(sent) is None:
+        return sent
+    return sent + [replace(_tried(message, room, misses), counts=not mails) for room in mine if not room.is_mail]
+
+
+def first_receipt(deliveries: Iterable[Delivery]) -> str | None:
+    """The first receipt that counts, with its channel; None if there is none."""
+    return next((f"{d.channel}: {d.receipt}"[:200] for d in deliveries if d.receipt is not None and d.counts), None)
 
 
 def receipts_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     """By resource id, the first receipt of a message to its owner: only these notices count."""
     receipts: dict[str, str] = {}
     for delivery in deliveries:
-        if delivery.receipt is not None and delivery.message.audience is Audience.OWNERS:
+        if (receipt := first_receipt([delivery])) and delivery.message.audience is Audience.OWNERS:
             for resource_id in delivery.message.resource_ids:
-                receipts.setdefault(resource_id, f"{delivery.channel}: {delivery.receipt}"[:200])
+                receipts.setdefault(resource_id, receipt)
     return receipts
 
 
@@ -146,6 +158,14 @@ def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError 
     except (ReaperError, OSError, ValueError) as error:
         refused = CloudError(Reason.REFUSED, f"channel {channel.name}", f"the message couldn't be sent ({error!r})")
         return Delivery(message=message, channel=channel.name, error=refused)
+
+
+def _tried(message: Message, channel: OpenChannel, misses: Misses) -> Delivery:
+    errors = misses.get(channel, [])
+    delivery = deliver_one(message, channel, errors[-1] if len(errors) >= MAX_MISSES else None)
+    unreachable = delivery.error is not None and delivery.error.reason is Reason.UNREACHABLE
+    misses[channel] = [*errors, delivery.error] if delivery.error and unreachable else []
+    return delivery
 
 
 def _open_sender(spec: Any, context: ChannelContext) -> Sender:

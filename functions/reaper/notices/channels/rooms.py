@@ -32,13 +32,15 @@ FIXES = {
     "slack": "create an incoming webhook for a channel that still exists, have an admin allow it, and store its URL as the secret",
     "teams": "check that the workflow is on and posts the card that it gets, or create a new one and store its URL as the secret",
 }
+OF_THE_MESSAGE = r"4(?!01|03|04|10)\d\d"
+"""The statuses that refuse one message. Any other refusal is about the room, or comes from something in between."""
 REASONS = {401: Reason.DENIED, 403: Reason.DENIED, 408: Reason.UNREACHABLE, 429: Reason.THROTTLED}
 MAX_WAIT_S = 30
 """The longest wait that a service may ask for before a message is posted once more."""
 
 
 class Channel:
-    """One room. Once its service has refused a message, it isn't asked again in this run."""
+    """One room. Once its service has refused the webhook itself, it isn't asked again in this run."""
 
     def __init__(self, spec: Room, context: ChannelContext) -> None:
         self._spec = spec
@@ -56,7 +58,7 @@ class Channel:
         try:
             return self._post(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
         except CloudError as error:
-            if error.reason is not Reason.UNREACHABLE:
+            if error.reason is not Reason.UNREACHABLE and not re.fullmatch(OF_THE_MESSAGE, error.code):
                 self._refusal = error
             raise
 
@@ -105,7 +107,7 @@ class Channel:
         if status < 400:
             fix = "that isn't the service's own answer; check the URL, and that no proxy or login page is in between"
         elif status == 429 or status >= 500:
-            fix = "the next run sends it again"
+            fix = "the next message is tried again"
         reason = REASONS.get(status, Reason.UNREACHABLE if status >= 500 else Reason.REFUSED)
         missing = f"a valid webhook in {self._spec.secret}" if reason is Reason.DENIED else None
         says = f" ({'a web page' if text.startswith('<') else text})" if text else ""

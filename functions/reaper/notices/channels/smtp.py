@@ -19,7 +19,7 @@ from uuid import uuid4
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.message import SENDER_NAME, Message, recipient_addresses
+from reaper.notices.message import SENDER_NAME, Message, recipient
 from reaper.policy.channel_settings import Smtp
 from reaper.text import tidy_line
 
@@ -38,19 +38,18 @@ class Channel:
         self._context = context
 
     def send(self, message: Message) -> str:
-        """Send it, to each address in a separate mail, and return the server's replies. Raises CloudError."""
-        recipients = recipient_addresses(message, self._spec.to, OPERATION)
+        """Send it and return the server's reply. Raises CloudError."""
+        to = recipient(message, OPERATION)
         password = self._read_password()
         with self._errors_as_cloud_errors():
             server = self._connect(password)
             try:
-                replies = [(to, *self._send_one(server, message, to)) for to in recipients]
+                code, text = self._send_one(server, message, to)
             finally:
                 _disconnect(server)
-        refused = [f"{to}: {code} {text}" for to, code, text in replies if code != 250]
-        if refused:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {'; '.join(refused)}")
-        return "; ".join(f"{code} {text}" for _, code, text in replies)
+        if code != 250:
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {to}: {code} {text}")
+        return f"{code} {text}"
 
     def say_hello(self) -> str:
         """Connect, encrypt, log in and hang up, without sending anything. Returns what worked. Raises CloudError."""
