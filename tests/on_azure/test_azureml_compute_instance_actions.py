@@ -183,7 +183,10 @@ def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, visio
     vision.instance("ada").set(IDLE, "PT30M")
     barred = find_blocked(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
-    assert (barred.because, barred.already_done) == ("its idle shutdown is already on", True)
+    assert (barred.because, barred.already_done) == (
+        "its idle shutdown (PT30M) is already on; if that doesn't stop it, `stop_by: stop` does",
+        True,
+    )
     assert find_blocked(cloud, INSTANCE, "ada") is None
 
 

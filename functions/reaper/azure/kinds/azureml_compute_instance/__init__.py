@@ -30,6 +30,7 @@ CHANGING_STATES = {"Creating", "Updating", "Starting", "Stopping", "Restarting",
 IN_PROGRESS = "InProgress"
 FINISHED_STATUSES = {"Succeeded", "StopFailed", "DeleteFailed"}
 """How an operation can end that leaves a running instance as sound as it was."""
+SHUTDOWN_UNKNOWN = "this cloud doesn't say whether its idle shutdown is on"
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -106,8 +107,10 @@ def _with_indirect_evidence(observation: Observation) -> Observation:
 
 
 def _uptime_sentence(observation: Observation, since: datetime) -> str:
-    limit, used = observation.resource.details.properties.get("idleTimeBeforeShutdown"), last_used(observation)
-    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else "its idle shutdown is off"
+    details, used = observation.resource.details, last_used(observation)
+    limit = details.properties.get("idleTimeBeforeShutdown")
+    off = SHUTDOWN_UNKNOWN if details.may_lack_settings else "its idle shutdown is off"
+    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else off
     no_job = used is None or used < since
     last_job = "no job since" if no_job else f"its last job was seen at {used:%Y-%m-%d %H:%M} UTC"
     return f"running since {since:%Y-%m-%d %H:%M} UTC, {last_job}, {shutdown}, and no Busy signal as proof"
@@ -138,9 +141,15 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its provisioning state is {resource.details.provisioning_state or 'missing'}")
     if in_progress := _operation_in_progress(resource):
         return in_progress
-    if resource.stop_by == "native" and resource.details.properties.get("idleTimeBeforeShutdown"):
-        return Blocked(because="its idle shutdown is already on", already_done=True)
-    return None
+    return _native_blocked(resource) if resource.stop_by == "native" else None
+
+
+def _native_blocked(resource: Resource) -> Blocked | None:
+    """What keeps its idle shutdown from being turned on."""
+    if limit := resource.details.properties.get("idleTimeBeforeShutdown"):
+        because = f"its idle shutdown ({limit}) is already on; if that doesn't stop it, `stop_by: stop` does"
+        return Blocked(because=because, already_done=True)
+    return Blocked(because=SHUTDOWN_UNKNOWN) if resource.details.may_lack_settings else None
 
 
 def _start_blocked(resource: Resource) -> Blocked | None:
