@@ -40,12 +40,12 @@ def may_keep_hours(case: Case) -> bool:
 def is_forced(case: Case, now: datetime) -> bool:
     """Whether its rule stops it even while it is in use: `hours: {force: true}`, and the hours are over.
 
-    Never a protected, unknown or free resource, and never one that can't be started again.
+    Never a protected, unknown or free resource, and never one that can't be stopped now, or started again.
     """
     hours = case.rule.hours
     if hours is None or not hours.force or not may_keep_hours(case):
         return False
-    if StepName.START not in case.blocked or office_hours.is_open(hours, now):
+    if StepName.START not in case.blocked or case.blocked.get(StepName.STOP) or office_hours.is_open(hours, now):
         return False
     return case.verdict.state in {State.ACTIVE, State.YOUNG, State.IDLE}
 

@@ -5,6 +5,8 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StopNotebookInstan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reaper.acting.contract import ActionFunctions, ActionResult, Earlier, Manifest, Permit, UndoResult, UndoState, any_members
@@ -26,7 +28,11 @@ STARTED_STATUSES = ("Pending", "InService")
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Two calls: its description and its tags."""
     row = _fetch_notebook(cloud, resource.name)
-    return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, row["NotebookInstanceArn"]))
+    return _described(cloud, row, tags.read_tags_now(cloud, row["NotebookInstanceArn"]))
+
+
+def _described(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
+    return replace(kind.resource_from_row(cloud, row, own_tags), details=kind.details_from_row(row))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -52,6 +58,10 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=f"its status is {status} already")
     if status != "Stopped":
         raise _start_refusal(f"the status of {manifest.name} is {status}; run this again once it is Stopped")
+    stopped = _described(cloud, row, None)
+    if because := kind.not_startable_because(stopped):
+        move = kind.move_line(stopped)
+        raise _start_refusal(f"{because}{f'; run `{move}`, and then this again' if move else ''}")
     cloud.call("sagemaker", OPERATIONS[StepName.START], ANY_REPLY_KEY, NotebookInstanceName=manifest.name)
     return UndoResult(
         because="it is starting", not_restored=("What was in memory, and what was installed outside its volume, is lost.",)
