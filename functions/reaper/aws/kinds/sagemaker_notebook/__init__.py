@@ -104,8 +104,8 @@ def not_startable_because(resource: Resource) -> str | None:
     if system is None:
         return None
     named = f"{system} ({platform})" if platform else system
-    remedy = "has to be moved" if move_line(resource) else "has to be recreated"
-    return f"it runs on {named}, which AWS doesn't start again once it is stopped: it {remedy} to {PLATFORM}"
+    remedy = "has to run" if move_line(resource) else "has to be recreated"
+    return f"it runs on {named}, which AWS doesn't start again once it is stopped: it {remedy} on {PLATFORM}"
 
 
 def move_line(resource: Resource) -> str | None:
