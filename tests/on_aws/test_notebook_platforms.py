@@ -115,7 +115,11 @@ class Sweeper:
         return blocked.because if blocked else "", report.coverage[0]
 
 
-@pytest.mark.parametrize("policy", ["version: 1", "{version: 1, rules: [{name: all, action: delete, match: {name: '*'}}]}"], ids=["plain", "with deletes"])
+@pytest.mark.parametrize(
+    "policy",
+    ["version: 1", "{version: 1, rules: [{name: all, action: delete, match: {name: '*'}}]}"],
+    ids=["plain", "with deletes"],
+)
 def test_an_unchanged_notebook_is_described_once(account: Account, policy: str):
     idle_notebook(account, PlatformIdentifier="notebook-al2-v3")
     sweeper = Sweeper()
@@ -151,7 +155,11 @@ def test_the_look_refuses_to_stop_one_that_was_replaced_by_an_old_one(account: A
 @pytest.mark.parametrize(
     ("platform", "instance", "words"),
     [
-        ("notebook-al2-v3", "ml.t3.medium", "update-notebook-instance --region us-east-1 --notebook-instance-name nb --platform-id"),
+        (
+            "notebook-al2-v3",
+            "ml.t3.medium",
+            "update-notebook-instance --region us-east-1 --notebook-instance-name nb --platform-id",
+        ),
         ("notebook-al2-v3", "ml.p3.2xlarge", "has to be recreated on notebook-al2023-v1"),
         ("notebook-al1-v1", "ml.t3.medium", "has to be recreated on notebook-al2023-v1"),
     ],

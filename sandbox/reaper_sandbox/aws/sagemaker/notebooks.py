@@ -13,7 +13,14 @@ from reaper_sandbox.aws.sagemaker import tags
 from reaper_sandbox.aws.sagemaker.listing import begin, chosen, page, settle
 from reaper_sandbox.aws.world import Region
 
-PLATFORMS = ("notebook-al1-v1", "notebook-al2-v1", "notebook-al2-v2", "notebook-al2-v3", "notebook-al2023-v1", "notebook-al2023-v2")
+PLATFORMS = (
+    "notebook-al1-v1",
+    "notebook-al2-v1",
+    "notebook-al2-v2",
+    "notebook-al2-v3",
+    "notebook-al2023-v1",
+    "notebook-al2023-v2",
+)
 NEW_PLATFORMS = ("notebook-al2023-v1", "notebook-al2023-v2")
 """What is still created and started. The first is what a new one gets unless it asks for another.
 

@@ -249,7 +249,8 @@ KIND = Kind(
             participle="stopped",
             effect="stops the instance; its volume stays and is still billed, at a price that reports don't have (price unknown). One on "
             "Amazon Linux 1 or 2 is left running, because AWS doesn't start it again",
-            undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
+            undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost. "
+            "One on Amazon Linux 1 or 2 has to run on notebook-al2023-v1 first; the refusal names the command",
             permissions=(*RECHECK_PERMISSIONS, "sagemaker:StopNotebookInstance"),
         ),
         StepName.START: ActionSpec(
