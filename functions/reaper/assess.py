@@ -17,12 +17,14 @@ from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
 from reaper.model import Ceiling, Resource, Rule, State, StepName
 from reaper.observation import Observation
+from reaper.planning import possible_actions
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 
 REQUIRED_CEILING = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
 """The least that a rule must allow for each action."""
+NATIVE_HOURS = "it has office hours, which its own idle shutdown (`stop_by: native`) wouldn't heed"
 DRAWN_STATES = frozenset({State.IDLE, State.UNKNOWN})
 """The states whose signals the report draws."""
 
@@ -35,10 +37,12 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     inside = {inner.id: rules.effective_rule(policy, inner, None, now) for inner in resource.contained}
     rule = rules.with_freezes_of(rules.effective_rule(policy, resource, usd, now), inside.values())
     verdict = judge.judge_resource(resource, observation, rule, now)
-    resource = replace(resource, stop_by=rule.stop_by)
+    resource = replace(resource, stop_by=rule.stop_by if kind.has_idle_shutdown else "stop")
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
     blocked = _blocked_actions(resource, kind, inside)
+    if rule.hours and possible_actions.is_native(resource, StepName.STOP):
+        blocked[StepName.STOP] = blocked.get(StepName.STOP) or Blocked(because=NATIVE_HOURS)
     return Case(
         resource=resource,
         rule=rule,

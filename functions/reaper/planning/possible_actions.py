@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from reaper import idle_period
 from reaper.calendars.terms import Hours
 from reaper.case import Case, Finding
-from reaper.model import Ceiling, Confidence, Memory, Result, State, StepName, Verdict
+from reaper.model import Ceiling, Confidence, Memory, Resource, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)
@@ -17,6 +17,11 @@ CONFIRM_WITHIN = timedelta(hours=1)
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
 """The actions of each ceiling, the strongest first."""
+
+
+def is_native(resource: Resource, action: StepName) -> bool:
+    """Whether the action is no stop, but switches on the cloud's own idle shutdown (`stop_by: native`), which may stop it later."""
+    return action is StepName.STOP and resource.stop_by == "native"
 
 
 def may_act(case: Case) -> bool:

@@ -57,7 +57,10 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
     problems += _forbidden_addressees(policy, lines)
-    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
+    problems += [
+        f"{lines.place(path)}: {because}"
+        for path, because in (*then_problems(policy), *send_problems(policy), *_native_problems(policy))
+    ]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy
@@ -103,6 +106,16 @@ def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection
                 f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
                 f"kind that can be, such as {' or '.join(sorted(startable))}"
             )
+
+
+def _native_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
+    """Rules that leave stopping to the cloud's own idle shutdown, and ask for what that doesn't heed."""
+    for index, spec in enumerate(policy.rules):
+        freeze = policy.defaults.freeze if spec.freeze is None else spec.freeze
+        if spec.stop_by == "native" and (unheeded := ["hours"] * bool(spec.hours) + ["freeze"] * bool(freeze)):
+            because = f"the cloud's own idle shutdown heeds no {' and no '.join(unheeded)}"
+            fix = "use `stop_by: stop`" + (", or `freeze: []`" if unheeded == ["freeze"] else "")
+            yield ("rules", index, "stop_by"), f"not valid with {' and '.join(unheeded)}, since {because}; {fix}"
 
 
 def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:

@@ -296,7 +296,9 @@ def action_word(finding: Finding) -> str:
     return (
         forecast.done_participle(finding)
         if done
-        else registry.action_noun(finding.case.resource.kind, finding.step.held or finding.step.name)
+        else registry.action_noun(
+            finding.case.resource.kind, finding.step.held or finding.step.name, finding.case.resource.stop_by
+        )
     )
 
 

@@ -20,6 +20,7 @@ from reaper.evidence import has_heartbeat, last_used
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import IndirectEvidence, Observation, Window
+from reaper.planning.possible_actions import is_native
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -141,7 +142,7 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its provisioning state is {resource.details.provisioning_state or 'missing'}")
     if in_progress := _operation_in_progress(resource):
         return in_progress
-    return _native_blocked(resource) if resource.stop_by == "native" else None
+    return _native_blocked(resource) if is_native(resource, StepName.STOP) else None
 
 
 def _native_blocked(resource: Resource) -> Blocked | None:
@@ -167,6 +168,16 @@ def _start_blocked(resource: Resource) -> Blocked | None:
 def _operation_in_progress(resource: Resource) -> Blocked | None:
     name, status = _last_operation(resource)
     return Blocked(because=f"{_operation_text(name)} is in progress") if status == IN_PROGRESS else None
+
+
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """Nothing, or all of it while its own idle shutdown hasn't stopped it."""
+    return resource.parts if is_native(resource, action) else ()
+
+
+def undo_line(resource: Resource) -> str | None:
+    """The line that starts it; None for an idle shutdown, which only `reaper restore` sets to what it was."""
+    return None if is_native(resource, StepName.STOP) else azureml.line(azureml.START_INSTANCE, resource)
 
 
 ACTION_SPECS = {
@@ -197,9 +208,11 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,
+    parts_after=parts_after,
+    has_idle_shutdown=True,
     actions=ACTION_SPECS,
     commands={StepName.STOP: partial(azureml.command, "Stop it now", azureml.STOP_INSTANCE)},
-    undo_line=partial(azureml.line, azureml.START_INSTANCE),
+    undo_line=undo_line,
     console_url=azureml.console_url,
     place=azureml.place,
     price_keys=("Linux",),

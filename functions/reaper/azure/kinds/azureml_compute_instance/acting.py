@@ -101,7 +101,7 @@ def _enable_idle_shutdown(cloud: CloudSession, resource: Resource, permit: Permi
         text = f"Azure accepted an idle shutdown of {IDLE_SHUTDOWN_AFTER} but shows none"
         raise CloudError(Reason.REFUSED, IDLE_SHUTDOWN_PERMISSION, text)
     doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
-    return f"its idle shutdown is on, after {after} without use{doubt if resource.details.has_identity else ''}"
+    return f"its idle shutdown was switched on: it runs on until {after} without use have passed{doubt if resource.details.has_identity else ''}"
 
 
 def _restore_idle_shutdown(cloud: CloudSession, instance_id: str, before: Any, now: Any) -> UndoResult:
