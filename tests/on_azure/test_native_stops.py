@@ -112,12 +112,17 @@ HOURS = "hours: {on: mon-fri 07:00-21:00, tz: UTC}"
 @pytest.mark.parametrize(
     ("defaults", "rule", "problem"),
     [
-        pytest.param("", HOURS, "not valid with hours, since the cloud's own idle shutdown heeds no hours", id="hours"),
         pytest.param(
-            "", "freeze: [year-end]", "not valid with freeze, since the cloud's own idle shutdown heeds no freeze", id="freeze"
+            "",
+            HOURS,
+            "not valid with hours, which the cloud's own idle shutdown doesn't heed; remove the hours, or use",
+            id="hours",
         ),
-        pytest.param("freeze: [year-end]", "grace: 3d", "use `stop_by: stop`, or `freeze: []`", id="the defaults' freeze"),
-        pytest.param("freeze: [year-end]", HOURS, "not valid with hours and freeze", id="both"),
+        pytest.param(
+            "", "freeze: [year-end]", "not valid with freeze, which the cloud's own idle shutdown doesn't heed", id="freeze"
+        ),
+        pytest.param("freeze: [year-end]", "grace: 3d", "write `freeze: []`, or use `stop_by: stop`", id="the defaults' freeze"),
+        pytest.param("freeze: [year-end]", HOURS, "not valid with hours", id="both"),
     ],
 )
 def test_native_is_refused_with_what_it_does_not_heed(defaults: str, rule: str, problem: str):

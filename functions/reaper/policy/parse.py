@@ -111,11 +111,11 @@ def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection
 def _native_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
     """Rules that leave stopping to the cloud's own idle shutdown, and ask for what that doesn't heed."""
     for index, spec in enumerate(policy.rules):
-        freeze = policy.defaults.freeze if spec.freeze is None else spec.freeze
-        if spec.stop_by == "native" and (unheeded := ["hours"] * bool(spec.hours) + ["freeze"] * bool(freeze)):
-            because = f"the cloud's own idle shutdown heeds no {' and no '.join(unheeded)}"
-            fix = "use `stop_by: stop`" + (", or `freeze: []`" if unheeded == ["freeze"] else "")
-            yield ("rules", index, "stop_by"), f"not valid with {' and '.join(unheeded)}, since {because}; {fix}"
+        frozen = policy.defaults.freeze if spec.freeze is None else spec.freeze
+        unheeded, fix = ("hours", "remove the hours") if spec.hours else ("freeze", "write `freeze: []`")
+        if spec.stop_by == "native" and (spec.hours or frozen):
+            because = f"not valid with {unheeded}, which the cloud's own idle shutdown doesn't heed"
+            yield ("rules", index, "stop_by"), f"{because}; {fix}, or use `stop_by: stop`"
 
 
 def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:

@@ -7,6 +7,7 @@ Logs: https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -38,18 +39,16 @@ MAX_EVENT_AHEAD = timedelta(days=1)
 RECHECK_PERMISSIONS = ("sagemaker:ListTags",)
 """What the re-check right before an action reads beside."""
 PLATFORM_KEY, PLATFORM = "PlatformIdentifier", "notebook-al2023-v1"
-OLD_PLATFORMS = {"notebook-al1-": "Amazon Linux 1", "notebook-al2-": "Amazon Linux 2", "": "a platform without a name"}
-"""What AWS doesn't start again since 1 July 2026, by how their identifiers begin."""
-OLD_FAMILIES = {"p2", "p3", "p3dn", "inf1", "g3"}
+OLD_PLATFORM = re.compile("(notebook-al[12]-.*)?")
+OLD_FAMILIES = ("ml.p2.", "ml.p3.", "ml.p3dn.", "ml.inf1.", "ml.g3.")
 """Instance types that Amazon Linux 2023 doesn't support."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotebookDetails:
-    """The identifier of its platform, empty if it has none. `unread_because`: why it isn't known."""
+    """The identifier of its platform, empty if it has none."""
 
-    platform: str = ""
-    unread_because: str | None = None
+    platform: str
 
 
 def details_from_row(row: Mapping[str, Any]) -> NotebookDetails:
@@ -93,38 +92,19 @@ def console_url(resource: Resource) -> str | None:
 
 
 def not_startable_because(resource: Resource) -> str | None:
-    """The clause for what AWS wouldn't start again, with the way out; None for what it would, or if its platform wasn't read."""
-    details = resource.details
-    if not isinstance(details, NotebookDetails) or details.unread_because:
+    """The clause for what AWS wouldn't start again, with the way out; None for what it would, and if its platform wasn't read."""
+    if resource.details is None or not OLD_PLATFORM.fullmatch(resource.details.platform):
         return None
-    platform = details.platform
-    system = next(
-        (name for start, name in OLD_PLATFORMS.items() if platform == start or (start and platform.startswith(start))), None
-    )
-    if system is None:
-        return None
-    named = f"{system} ({platform})" if platform else system
-    remedy = "has to run" if move_line(resource) else "has to be recreated"
-    return f"it runs on {named}, which AWS doesn't start again once it is stopped: it {remedy} on {PLATFORM}"
+    platform, remedy = resource.details.platform or "no named platform", "moved to" if move_line(resource) else "recreated on"
+    return f"AWS doesn't start it again: it runs on {platform}, which is older than Amazon Linux 2023, and has to be {remedy} {PLATFORM}"
 
 
 def move_line(resource: Resource) -> str | None:
-    """The line that moves it, while it is stopped, to the platform that AWS starts; None for what can only be recreated there."""
-    family = resource.size.removeprefix("ml.").partition(".")[0]
-    if family in OLD_FAMILIES or not resource.details.platform.startswith("notebook-al2-"):
+    """The line that moves it, while it is stopped, to a platform that AWS starts; None for what can only be recreated there."""
+    if resource.size.startswith(OLD_FAMILIES) or not resource.details.platform.startswith("notebook-al2-"):
         return None
     named = {"notebook_instance_name": resource.name, "platform_identifier": PLATFORM}
     return sagemaker.sagemaker_line(resource, "update-notebook-instance", **named)
-
-
-def _not_restartable(resource: Resource, action: StepName) -> Blocked | None:
-    """What may not be stopped or started since AWS wouldn't start it. A start is only known to be possible right before it."""
-    details = resource.details
-    if action is StepName.STOP and (not isinstance(details, NotebookDetails) or details.unread_because):
-        unread = details.unread_because if isinstance(details, NotebookDetails) else None
-        return Blocked(because=unread or "its platform wasn't read, and AWS may not start it again")
-    because = not_startable_because(resource)
-    return Blocked(because=because) if because else None
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -133,13 +113,12 @@ def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     stopped = {"Stopped": "it is stopped already", "Stopping": "it is stopping already"}.get(resource.status)
     runs = {"InService": "it is running already", "Pending": "it is starting already"}.get(resource.status)
     can = {"InService": StepName.STOP, "Stopped": StepName.START}.get(resource.status)
+    is_unread = can is StepName.STOP and resource.details is None  # a start is known to be possible right before it
+    lost = "its platform wasn't read, and AWS may not start it again" if is_unread else not_startable_because(resource)
+    open_ = Blocked(because=lost) if lost else None
     done = {StepName.STOP: stopped, StepName.START: runs}
     return {
-        action: _not_restartable(resource, action)
-        if action is can
-        else Blocked(because=because, already_done=True)
-        if because
-        else under_way
+        action: open_ if action is can else Blocked(because=because, already_done=True) if because else under_way
         for action, because in done.items()
     }
 
@@ -171,16 +150,14 @@ def _look_closer(cloud: CloudSession, observation: Observation, cached: CachedDe
 
 
 def _with_platform(cloud: CloudSession, observation: Observation, cached: CachedDescription | None) -> Observation:
-    """What it runs on: as just read, as an earlier sweep read it of this very revision, or as it is described now."""
+    """With its platform: as just read, as an earlier sweep read it of this very revision, or as it is described now."""
     resource = observation.resource
     if resource.details is not None:
         return observation
-    if cached and cached.revision == revision_of(resource.created, resource.changed):
-        return replace(observation, resource=replace(resource, details=details_from_row(cached.body)))
-    row = cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
+    known = cached.body if cached and cached.revision == revision_of(resource.created, resource.changed) else None
+    row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
     if isinstance(row, CloudError):
-        unread = NotebookDetails(unread_because=f"it couldn't be described: {row}")
-        return replace(observation, resource=replace(resource, details=unread), is_gone=row.reason is Reason.GONE)
+        return replace(observation, is_gone=row.reason is Reason.GONE)
     details, revision = details_from_row(row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
     to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: details.platform}) if revision else None
     return replace(observation, resource=replace(resource, details=details), to_cache=to_cache)

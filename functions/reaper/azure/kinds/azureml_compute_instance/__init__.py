@@ -142,11 +142,8 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its provisioning state is {resource.details.provisioning_state or 'missing'}")
     if in_progress := _operation_in_progress(resource):
         return in_progress
-    return _native_blocked(resource) if is_native(resource, StepName.STOP) else None
-
-
-def _native_blocked(resource: Resource) -> Blocked | None:
-    """What keeps its idle shutdown from being turned on."""
+    if not is_native(resource, StepName.STOP):
+        return None
     if limit := resource.details.properties.get("idleTimeBeforeShutdown"):
         because = f"its idle shutdown ({limit}) is already on; if that doesn't stop it, `stop_by: stop` does"
         return Blocked(because=because, already_done=True)
