@@ -24,7 +24,6 @@ from reaper.prices import PriceBook
 
 REQUIRED_CEILING = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
 """The least that a rule must allow for each action."""
-NATIVE_HOURS = "it has office hours, which its own idle shutdown (`stop_by: native`) wouldn't heed"
 DRAWN_STATES = frozenset({State.IDLE, State.UNKNOWN})
 """The states whose signals the report draws."""
 
@@ -42,7 +41,8 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     busy_from, bits = busy_hours(observation)
     blocked = _blocked_actions(resource, kind, inside)
     if rule.hours and possible_actions.is_native(resource, StepName.STOP):
-        blocked[StepName.STOP] = blocked.get(StepName.STOP) or Blocked(because=NATIVE_HOURS)
+        because = "it has office hours, which its own idle shutdown (`stop_by: native`) wouldn't heed"
+        blocked[StepName.STOP] = blocked.get(StepName.STOP) or Blocked(because=because)
     return Case(
         resource=resource,
         rule=rule,

@@ -125,7 +125,7 @@ def test_an_unchanged_notebook_is_described_once(account: Account, policy: str):
     sweeper = Sweeper()
     (first, before), (second, after) = sweeper.run(policy), sweeper.run(policy)
     assert (first, before.calls[DESCRIBE], after.calls.get(DESCRIBE, 0)) == (second, 1, 0)
-    assert "it runs on notebook-al2-v3, " in second
+    assert "notebook-al2-v3 is older than Amazon Linux 2023" in second
 
 
 def test_a_changed_notebook_is_described_again(account: Account):
@@ -160,7 +160,7 @@ def test_the_look_refuses_to_stop_one_that_was_replaced_by_an_old_one(account: A
         (
             "notebook-al2-v3",
             "ml.t3.medium",
-            "update-notebook-instance --region us-east-1 --notebook-instance-name nb --platform-id",
+            "has to be moved to notebook-al2023-v1 .`aws sagemaker update-notebook-instance`",
         ),
         ("notebook-al2-v3", "ml.p3.2xlarge", "has to be recreated on notebook-al2023-v1"),
         ("notebook-al1-v1", "ml.t3.medium", "has to be recreated on notebook-al2023-v1"),
@@ -170,9 +170,8 @@ def test_an_undo_names_the_move(account: Account, stage: Stage, server: Server, 
     notebook = account.notebook("nb", instance=instance)
     _, manifest = stage.move("nb", StepName.STOP)
     notebook.extra["PlatformIdentifier"] = platform
-    with pytest.raises(CloudError, match=words) as refused:
+    with pytest.raises(CloudError, match=words):
         stage.undo(manifest)
-    assert ("and then this again" in str(refused.value)) is words.startswith("update")
     assert not stage.parameters("sagemaker:StartNotebookInstance")
 
 

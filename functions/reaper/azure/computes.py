@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure import workspaces
 from reaper.azure.requests import (
-    COMPUTES_PERMISSION,
     ArmRequest,
     Json,
     inherited_tags,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ROOT = f"{PROVIDER}/workspaces/computes"
-PERMISSION = COMPUTES_PERMISSION
+PERMISSION = f"{ROOT}/read"
 PERMISSIONS = (*workspaces.PERMISSIONS, PERMISSION)
 OPTIONAL_PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
 REQUIRED_KEYS = ("id", "name", "properties")
@@ -160,11 +159,6 @@ def properties_of(row: Json) -> Json:
         return {**properties, **parts}
 
 
-def may_lack_settings(cloud: CloudSession) -> bool:
-    """Whether computes were read at an older API version, whose replies may lack a setting that is on, such as idle shutdown."""
-    return PERMISSION in cloud.clients.versions
-
-
 def _current_family(cloud: CloudSession, space: Workspace) -> Family:
     """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
     listed = workspaces.read_workspace_list(cloud)
@@ -213,7 +207,7 @@ def _parse_compute(row: Json, cloud: CloudSession, space: Workspace, kin: Family
             properties=properties,
             provisioning_state=str(outer.get("provisioningState") or ""),
             has_identity=bool(row.get("identity")),
-            may_lack_settings=may_lack_settings(cloud),
+            may_lack_settings=PERMISSION in cloud.clients.older_versions,
         ),
     )
 

@@ -45,22 +45,20 @@ UNIT_SECONDS = (86400, 3600, 60, 1)
 MAX_COUNT = 100_000
 TEXT_KEYS = {"id", "name", "type", "location"}
 
-COMPUTES_PERMISSION = "Microsoft.MachineLearningServices/workspaces/computes/read"
 API_VERSIONS = {
-    COMPUTES_PERMISSION: "2026-03-01",
+    "Microsoft.MachineLearningServices/workspaces/computes/read": "2026-03-01",
     "Microsoft.MachineLearningServices": "2025-12-01",
     "Microsoft.Insights": "2024-02-01",
     "Microsoft.Management": "2023-04-01",
     "Microsoft.ResourceGraph": "2021-03-01",
     "Microsoft.Resources": "2022-12-01",
 }
-"""By permission, else by provider. Replies about instances may lack `idleTimeBeforeShutdown` before 2026-03-01, although older schemas have it:
-https://github.com/cloud-custodian/cloud-custodian/issues/11108
-"""
-OLDER_VERSIONS = {COMPUTES_PERMISSION: API_VERSIONS["Microsoft.MachineLearningServices"]}
-"""What is asked for instead where a cloud, such as a sovereign one, doesn't have a version yet."""
+"""By permission, or by provider: then also where a cloud, such as a sovereign one, refuses the permission's. `idleTimeBeforeShutdown` may be missing
+from replies before 2026-03-01: https://github.com/cloud-custodian/cloud-custodian/issues/11108"""
+VERSION_REFUSED = re.compile(
+    r": 40[04] (?:NoRegisteredProviderFound|InvalidResourceType|.*api.?version)", re.IGNORECASE | re.DOTALL
+)
 
-_VERSION_REFUSED = re.compile(r"NoRegisteredProviderFound|InvalidResourceType|api.?version", re.IGNORECASE)
 _DENIED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
 # The part of such a sentence before that names an allowed action.
 _DENIED_LINKED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' on the linked scope(?:s|\(s\))? '([^']+)'", re.IGNORECASE)
@@ -78,8 +76,7 @@ _NAMED_RESOURCE = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
 class ArmRequest:
     """A GET, or with a `body` a POST that reads. `permission`: the RBAC action it needs. `required_keys`: the keys of every true reply.
 
-    `region` sends it to that region's batch metrics host. `version`: the API version, if not the usual one. A path with a query of its own,
-    as next pages have, is used unchanged.
+    `region` sends it to that region's batch metrics host. A path with a query of its own, as next pages have, is used unchanged.
     """
 
     permission: str
@@ -88,7 +85,6 @@ class ArmRequest:
     body: Json | None = None
     required_keys: tuple[str, ...] = ()
     region: str | None = None
-    version: str | None = None
 
     @property
     def method(self) -> str:
@@ -101,7 +97,7 @@ class ArmRequest:
 
     @property
     def url(self) -> str:
-        return _url(self.path, self.permission, self.query, self.version)
+        return _url(self.path, self.permission, self.query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +127,11 @@ Change = ArmChange | ArmOperation
 """What an action or an undo sends, once."""
 
 
-def _url(path: str, permission: str, query: Mapping[str, str], version: str | None = None) -> str:
+def _url(path: str, permission: str, query: Mapping[str, str]) -> str:
     if "?" in path:
         return path
-    known = version or API_VERSIONS.get(permission) or API_VERSIONS[permission.partition("/")[0]]
-    return f"{path}?{urlencode({**query, 'api-version': known}, quote_via=quote)}"
-
-
-def refuses_version(error: CloudError) -> bool:
-    """Whether a cloud refused a read because it doesn't have the API version, or not for this type or region."""
-    is_refusal = error.reason is Reason.REFUSED and error.code[:3] in {"400", "404"}
-    return is_refusal and _VERSION_REFUSED.search(str(error)) is not None
+    version = API_VERSIONS.get(permission) or API_VERSIONS[permission.partition("/")[0]]
+    return f"{path}?{urlencode({'api-version': version, **query}, quote_via=quote)}"
 
 
 def valid_rows(

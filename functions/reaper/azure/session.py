@@ -22,7 +22,8 @@ from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.clients import Clients
 from reaper.azure.requests import (
-    OLDER_VERSIONS,
+    API_VERSIONS,
+    VERSION_REFUSED,
     ArmChange,
     ArmOperation,
     ArmRequest,
@@ -31,7 +32,6 @@ from reaper.azure.requests import (
     error_from_reply,
     first_line,
     reading,
-    refuses_version,
     valid_rows,
 )
 from reaper.coverage import NOT_REACHED
@@ -113,16 +113,16 @@ class CloudSession:
     def _read(self, request: ArmRequest, send: Callable[[ArmRequest], HttpResponse]) -> Json:
         """The reply at the usual API version, or at the older one from the first time on that this cloud refuses it."""
         self._begin_call(request.permission, request.counted_as)
-        sent = replace(request, version=self.clients.versions.get(request.permission))
+        older = self.clients.older_versions.get(request.permission)
+        sent = replace(request, query={**request.query, "api-version": older}) if older else request
         try:
             with _as_cloud_error(request.permission):
                 return _checked_reply(sent, send(sent))
         except CloudError as error:
-            older = OLDER_VERSIONS.get(request.permission)
-            if older is None or sent.version or not refuses_version(error):
+            if older or request.permission not in API_VERSIONS or not VERSION_REFUSED.search(str(error)):
                 error.may_have_been_made = False  # a read changes nothing
                 raise
-            self.clients.versions[request.permission] = older
+            self.clients.older_versions[request.permission] = API_VERSIONS[request.permission.partition("/")[0]]
         return self._read(request, send)
 
     def _begin_call(self, permission: str, counted_as: str) -> None:

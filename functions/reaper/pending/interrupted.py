@@ -33,9 +33,7 @@ def _actions_so_far(run: Run, decided: Decided, ledger: Ledger | None, now: date
     by_state: dict[str, list[str]] = defaultdict(list)
     for decision in due:
         resource, state = decision.case.resource, _state(decision, run, ledger, now)
-        by_state[state].append(
-            f"{registry.action_noun(resource.kind, decision.step.name, resource.stop_by)} {clean_line(resource.name)}"
-        )
+        by_state[state].append(f"{registry.action_noun(resource.kind, decision.step.name)} {clean_line(resource.name)}")
     if by_state.keys() == {"Not begun"}:
         return f"{NO_ACTION}: none of {len(due)} actions was begun."
     lines = [

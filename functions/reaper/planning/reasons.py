@@ -17,13 +17,12 @@ from reaper.text import count_noun
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 """The participle of an action if the kind has none of its own."""
-NATIVE_PARTICIPLE = "switched to its own idle shutdown"
 ANNOUNCED_BEFORE = "the owner already has a notice that announces an action, and this run announces none"
 
 
 def participle(resource: Resource, action: StepName) -> str:
     """Completes `it was ...`, without the words of its kind."""
-    return NATIVE_PARTICIPLE if is_native(resource, action) else PARTICIPLES.get(action, action.value)
+    return "switched to its own idle shutdown" if is_native(resource, action) else PARTICIPLES.get(action, action.value)
 
 
 def nothing_to_do_because(case: Case, memory: Memory) -> str:

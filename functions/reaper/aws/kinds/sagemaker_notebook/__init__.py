@@ -36,6 +36,7 @@ MAX_LOG_DELAY = timedelta(hours=1)
 (https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_LogStream.html)."""
 MAX_EVENT_AHEAD = timedelta(days=1)
 """CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
+PERMISSIONS = ("sagemaker:ListNotebookInstances", "sagemaker:DescribeNotebookInstance", "logs:DescribeLogStreams")
 RECHECK_PERMISSIONS = ("sagemaker:ListTags",)
 """What the re-check right before an action reads beside."""
 PLATFORM_KEY, PLATFORM = "PlatformIdentifier", "notebook-al2023-v1"
@@ -93,18 +94,12 @@ def console_url(resource: Resource) -> str | None:
 
 def not_startable_because(resource: Resource) -> str | None:
     """The clause for what AWS wouldn't start again, with the way out; None for what it would, and if its platform wasn't read."""
-    if resource.details is None or not OLD_PLATFORM.fullmatch(resource.details.platform):
+    platform = resource.details.platform if resource.details else PLATFORM
+    if not OLD_PLATFORM.fullmatch(platform):
         return None
-    platform, remedy = resource.details.platform or "no named platform", "moved to" if move_line(resource) else "recreated on"
-    return f"AWS doesn't start it again: it runs on {platform}, which is older than Amazon Linux 2023, and has to be {remedy} {PLATFORM}"
-
-
-def move_line(resource: Resource) -> str | None:
-    """The line that moves it, while it is stopped, to a platform that AWS starts; None for what can only be recreated there."""
-    if resource.size.startswith(OLD_FAMILIES) or not resource.details.platform.startswith("notebook-al2-"):
-        return None
-    named = {"notebook_instance_name": resource.name, "platform_identifier": PLATFORM}
-    return sagemaker.sagemaker_line(resource, "update-notebook-instance", **named)
+    can_move = platform.startswith("notebook-al2-") and not resource.size.startswith(OLD_FAMILIES)
+    remedy = f"moved to {PLATFORM} (`aws sagemaker update-notebook-instance`)" if can_move else f"recreated on {PLATFORM}"
+    return f"AWS doesn't start it again: {platform or 'its platform'} is older than Amazon Linux 2023, so it has to be {remedy}"
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -207,13 +202,7 @@ KIND = Kind(
     cloud="aws",
     title="SageMaker notebook instance",
     docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
-    permissions=(
-        "sagemaker:ListNotebookInstances",
-        "sagemaker:DescribeNotebookInstance",
-        "logs:DescribeLogStreams",
-        tags.PERMISSION,
-        *metrics.PERMISSIONS,
-    ),
+    permissions=(*PERMISSIONS, tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; a fresh event in the notebook's jupyter log",
     heartbeat="points of Busy",
     without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
@@ -227,7 +216,7 @@ KIND = Kind(
             effect="stops the instance; its volume stays and is still billed, at a price that reports don't have (price unknown). One on "
             "Amazon Linux 1 or 2 is left running, because AWS doesn't start it again",
             undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost. "
-            "One on Amazon Linux 1 or 2 has to run on notebook-al2023-v1 first; the refusal names the command",
+            "One on Amazon Linux 1 or 2 has to run on notebook-al2023-v1 first",
             permissions=(*RECHECK_PERMISSIONS, "sagemaker:StopNotebookInstance"),
         ),
         StepName.START: ActionSpec(

@@ -5,7 +5,6 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StopNotebookInstan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +27,7 @@ STARTED_STATUSES = ("Pending", "InService")
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Two calls: its description and its tags."""
     row = _fetch_notebook(cloud, resource.name)
-    return _described(cloud, row, tags.read_tags_now(cloud, row["NotebookInstanceArn"]))
-
-
-def _described(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
+    own_tags = tags.read_tags_now(cloud, row["NotebookInstanceArn"])
     return replace(kind.resource_from_row(cloud, row, own_tags), details=kind.details_from_row(row))
 
 
@@ -58,10 +54,9 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=f"its status is {status} already")
     if status != "Stopped":
         raise _start_refusal(f"the status of {manifest.name} is {status}; run this again once it is Stopped")
-    stopped = _described(cloud, row, None)
+    stopped = replace(kind.resource_from_row(cloud, row, None), details=kind.details_from_row(row))
     if because := kind.not_startable_because(stopped):
-        move = kind.move_line(stopped)
-        raise _start_refusal(f"{because}{f'; run `{move}`, and then this again' if move else ''}")
+        raise _start_refusal(because)
     cloud.call("sagemaker", OPERATIONS[StepName.START], ANY_REPLY_KEY, NotebookInstanceName=manifest.name)
     return UndoResult(
         because="it is starting", not_restored=("What was in memory, and what was installed outside its volume, is lost.",)

@@ -110,8 +110,8 @@ def _with_indirect_evidence(observation: Observation) -> Observation:
 def _uptime_sentence(observation: Observation, since: datetime) -> str:
     details, used = observation.resource.details, last_used(observation)
     limit = details.properties.get("idleTimeBeforeShutdown")
-    off = SHUTDOWN_UNKNOWN if details.may_lack_settings else "its idle shutdown is off"
-    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else off
+    shutdown = SHUTDOWN_UNKNOWN if details.may_lack_settings else "its idle shutdown is off"
+    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else shutdown
     no_job = used is None or used < since
     last_job = "no job since" if no_job else f"its last job was seen at {used:%Y-%m-%d %H:%M} UTC"
     return f"running since {since:%Y-%m-%d %H:%M} UTC, {last_job}, {shutdown}, and no Busy signal as proof"

@@ -82,7 +82,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     properties = computes.properties_of(row)
     if manifest.undo_state["by"] == "native":
         before, now = manifest.undo_state[IDLE_SHUTDOWN_KEY], properties.get(IDLE_SHUTDOWN_KEY)
-        if not now and computes.may_lack_settings(cloud):
+        if not now and computes.PERMISSION in cloud.clients.older_versions:
             raise CloudError(Reason.REFUSED, IDLE_SHUTDOWN_PERMISSION, f"{kind.SHUTDOWN_UNKNOWN}; check it in the studio")
         return _restore_idle_shutdown(cloud, manifest.id, before, now)
     state = properties.get("state")
