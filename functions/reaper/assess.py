@@ -17,6 +17,7 @@ from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
 from reaper.model import Resource, State, StepName
 from reaper.observation import Observation
+from reaper.planning import possible_actions
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -32,10 +33,13 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     usd = price.usd_per_hour if price else None
     rule = rules.effective_rule(policy, resource, usd, now)
     verdict = judge.judge_resource(resource, observation, rule, now)
-    resource = replace(resource, stop_by=rule.stop_by)
+    resource = replace(resource, stop_by=rule.stop_by if kind.has_idle_shutdown else "stop")
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
     blocked = _blocked_actions(resource, kind)
+    if rule.hours and possible_actions.is_native(resource, StepName.STOP):
+        because = "it has office hours, which its own idle shutdown (`stop_by: native`) wouldn't heed"
+        blocked[StepName.STOP] = blocked.get(StepName.STOP) or Blocked(because=because)
     return Case(
         resource=resource,
         rule=rule,

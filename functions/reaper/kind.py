@@ -93,7 +93,7 @@ class Kind(Generic[C]):
     For `policy check` and reports: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
     snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
 
-    `host`: the name of the kind that its resources live in.
+    `host`: the name of the kind that its resources live in. `has_idle_shutdown`: its cloud has an idle shutdown, which `stop_by: native` switches on.
 
     `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
     may stop what is in use.
@@ -125,6 +125,7 @@ class Kind(Generic[C]):
     needs_setup: str = ""
     has_price: bool = True
     host: str | None = None
+    has_idle_shutdown: bool = False
     spares_known: bool = False
 
     @property

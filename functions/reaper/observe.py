@@ -18,7 +18,7 @@ from reaper.coverage import NOT_REACHED, PlaceName
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
 from reaper.kind import Kind
-from reaper.model import BilledPart, Resource, Run, Status, Target
+from reaper.model import BilledPart, Resource, Run, Status, StepName, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache
 from reaper.observing.cache import ConfigurationCache, KindCache
@@ -238,7 +238,7 @@ def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
     window = replace(
         observation_window(policy, job.now),
         recent_since_by_id=recent,
-        read_cached=_without_deletable(judged, policy, read_cached),
+        read_cached=_without_deletable(judged, policy, read_cached) if StepName.DELETE in kind.actions else read_cached,
         in_full=job.context.in_full,
         known=known_readings(judged, stored, recent, job.context.in_full, job.now),
         recent_since_of=partial(recent_since_of, policy=policy, prices=job.context.prices, now=job.now),

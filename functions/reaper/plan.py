@@ -161,7 +161,7 @@ def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Ste
     if last is None:
         return Step(name=StepName.WARN, because=reasons.first_notice_because(case))
     if action and action_due_at(case, memory, now) is None:
-        return Step(name=StepName.WARN, because=reasons.unannounced_because(action))
+        return Step(name=StepName.WARN, because=reasons.unannounced_because(case, action))
     if now < next_reminder_at(case, last):
         return _no_step(reasons.waiting_because(case, memory, action, last, now))
     return _repeated_notice_step(case, memory, last, now)

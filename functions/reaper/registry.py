@@ -65,8 +65,10 @@ def has_price(name: str) -> bool:
     return found is None or found.has_price
 
 
-def action_noun(name: str, action: StepName) -> str:
-    """What that kind calls an action: `stop`, or for an endpoint `scale-in`."""
+def action_noun(name: str, action: StepName, stop_by: str = "stop") -> str:
+    """What that kind calls an action: `stop`, for an endpoint `scale-in`, and with `stop_by: native` `idle shutdown`."""
+    if action is StepName.STOP and stop_by == "native":
+        return "idle shutdown"
     found = find_kind(name)
     spec = found.actions.get(action) if found else None
     return (spec.noun if spec else "") or action.value

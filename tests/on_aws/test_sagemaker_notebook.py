@@ -166,3 +166,11 @@ def test_one_odd_log_time_hides_that_notebook_only(account: Account, server: Ser
     result = run_sweep(KIND)
     assert (result.state("nb"), result.state("odd")) == (State.IDLE, State.UNKNOWN)
     assert (result.coverage(KIND).status, result.coverage(KIND).resources) == ("partial", 2)
+
+
+def test_a_notebook_has_no_idle_shutdown_to_switch_on(account: Account, run_sweep: Sweep):
+    """Under such a rule it is stopped and told as stopped; its saving counts."""
+    account.busy_steadily(account.notebook("nb", changed=NOW - 10 * DAY).arn, LONG_AGO, NOW)
+    policy = "{version: 1, rules: [{name: a, action: stop, stop_by: native}]}"
+    case = run_sweep(KIND, policy=policy).findings["nb"].case
+    assert (case.rule.stop_by, case.resource.stop_by) == ("native", "stop")

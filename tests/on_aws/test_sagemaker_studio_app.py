@@ -59,6 +59,27 @@ def test_every_app_type_of_users_and_spaces_is_found(account: Account, run_sweep
     assert set(run_sweep(KIND).findings) == {f"eve/{type_}/default", f"ana/{type_}/default"}
 
 
+OTHER_TYPES = ["Canvas", "RStudioServerPro", "RSessionGateway", "TensorBoard", "DetailedProfiler", "Novel"]
+
+
+@pytest.mark.parametrize("instance", ["ml.t3.medium", "system"])
+@pytest.mark.parametrize("type_", OTHER_TYPES)
+def test_the_age_of_other_app_types_proves_nothing(account: Account, run_sweep: Sweep, type_: str, instance: str):
+    """A Canvas session may be weeks old and in use."""
+    app = account.app(user="eve", type=type_, instance=instance, created=NOW - 30 * DAY)
+    account.busy_steadily(app.arn, LONG_AGO, NOW)
+    result = run_sweep(KIND)
+    free = instance == "system" and type_ not in {"Canvas", "RStudioServerPro"}
+    assert result.state(f"eve/{type_}/default") is (State.EXEMPT if free else State.UNKNOWN)
+    assert result.idle() == []
+
+
+@pytest.mark.parametrize("type_", OTHER_TYPES)
+def test_a_person_s_use_of_another_app_type_counts(account: Account, run_sweep: Sweep, type_: str):
+    account.app(user="eve", type=type_, created=NOW - 30 * DAY, used=NOW - 2 * HOUR, checked=NOW - HOUR)
+    assert run_sweep(KIND).state(f"eve/{type_}/default") is State.ACTIVE
+
+
 @pytest.mark.parametrize(
     ("setup", "state"),
     [

@@ -69,7 +69,7 @@ def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: Clou
 def test_idle_shutdown_is_turned_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
-    assert act.perform() == "its idle shutdown is on, after PT60M without use"
+    assert act.perform() == "its idle shutdown was switched on: it runs on until PT60M without use have passed"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
     undone = act.undo()
     assert (undone.because, undone.not_restored) == ("its idle shutdown is off again", ())
@@ -183,7 +183,10 @@ def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, visio
     vision.instance("ada").set(IDLE, "PT30M")
     barred = find_blocked(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
-    assert (barred.because, barred.already_done) == ("its idle shutdown is already on", True)
+    assert (barred.because, barred.already_done) == (
+        "its idle shutdown (PT30M) is already on; if that doesn't stop it, `stop_by: stop` does",
+        True,
+    )
     assert find_blocked(cloud, INSTANCE, "ada") is None
 
 

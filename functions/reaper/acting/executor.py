@@ -27,7 +27,7 @@ from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Re
 from reaper.pending import intents, unfinished
 from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning import possible_actions
-from reaper.planning.reasons import PARTICIPLES
+from reaper.planning.reasons import participle
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
@@ -171,7 +171,7 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
     try:
         return task.context.archive.store_manifest(manifest, version)
     except CloudError as error:
-        because = f"not {PARTICIPLES[manifest.action]}, because its restore manifest couldn't be stored: {error}"
+        because = f"not {participle(task.decision.case.resource, manifest.action)}, because its restore manifest couldn't be stored: {error}"
         raise error.reworded(because) from error
 
 
@@ -262,7 +262,7 @@ def _after_half_done(error: ReaperError, own_intent: Intent, task: Task) -> Outc
 
 
 def _done_late(own_intent: Intent, task: Task) -> Outcome:
-    because = f"it was {PARTICIPLES[task.action]}, although the reply was lost"
+    because = f"it was {participle(task.decision.case.resource, task.action)}, although the reply was lost"
     return _record_result(Outcome(result=Result.DONE, because=because, begun=True), own_intent, task)
 
 
@@ -287,7 +287,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
         intents.update_intent(ledger, own_intent.hint, change, now)
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intents.record_owner_told(ledger, own_intent.hint, now)
-        what = PARTICIPLES[task.action] if done else "failed"
+        what = participle(task.decision.case.resource, task.action) if done else "failed"
         ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=now, what=what, by=task.run_id, because=because))
     except CloudError as error:
         task.errors.append(error)

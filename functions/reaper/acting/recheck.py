@@ -25,7 +25,7 @@ from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import holds, intents
 from reaper.planning import holding, possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.planning.reasons import PARTICIPLES, frozen_because
+from reaper.planning.reasons import frozen_because, participle
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 
@@ -105,9 +105,7 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     if case.rule.only_notices:
         return f"it is {NOT_IN_ENFORCE_ONLY}"
     if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
-        return (
-            f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"
-        )
+        return f"its rule and tags no longer allow it to be {participle(case.resource, action)}: {case.rule.name} says at most {case.rule.action}"
     return step_because
 
 

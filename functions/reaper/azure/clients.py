@@ -70,11 +70,12 @@ logging.getLogger("azure").addHandler(logging.NullHandler())
 class Clients:
     """The clients of one subscription. `may_use_batch`: whether metrics may be read in batches; true until Azure refuses.
 
-    `pause(seconds)` is how an action waits.
+    `older_versions`: by permission, the API version to ask for since Azure refused a newer one. `pause(seconds)` is how an action waits.
     """
 
     def __init__(self, credential: TokenCredential, subscription: str, hosts: AzureHosts, graph_quota: GraphQuotaPolicy) -> None:
         self.may_use_batch = hosts.metrics is not None
+        self.older_versions: dict[str, str] = {}
         self.pause: Callable[[float], None] = time.sleep
         self._credential, self._subscription, self._hosts, self._graph_quota = credential, subscription, hosts, graph_quota
         self._arm: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(

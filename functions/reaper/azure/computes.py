@@ -27,7 +27,7 @@ from reaper.azure.requests import (
 )
 from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
-from reaper.model import BilledPart, Resource, Target
+from reaper.model import BilledPart, Resource
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -46,7 +46,8 @@ class ComputeDetails:
     """What both kinds of computes need to know of one.
 
     `properties`: what only its type has, with optional parts that are missing as empty ones. `job_workspaces`: the IDs of the workspaces
-    whose jobs can use it. `unseen_because`: why jobs of workspaces that this identity can't see may run on it too.
+    whose jobs can use it. `unseen_because`: why jobs of workspaces that this identity can't see may run on it too. `may_lack_settings`: read
+    at an older API version, so that a setting that isn't there may be on.
     """
 
     workspace: Workspace
@@ -54,6 +55,7 @@ class ComputeDetails:
     properties: Json
     provisioning_state: str
     has_identity: bool = False
+    may_lack_settings: bool = False
     unseen_because: str | None = None
 
 
@@ -96,7 +98,7 @@ def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Resource]:
     known: set[tuple[Any, ...]] = set()
     for space, rows in zip(hubs_first, cloud.map_concurrently(partial(_list_rows, cloud), hubs_first), strict=True):
         kin = _family_of(space, visible)
-        parse = partial(_parse_if_type, compute_type=compute_type, target=cloud.target, space=space, kin=kin)
+        parse = partial(_parse_if_type, compute_type=compute_type, cloud=cloud, space=space, kin=kin)
         for compute in filter(None, cloud.each(PERMISSION, rows, parse)):
             # A project lists the computes of its hub as well, and a list may have a compute under two spellings.
             keys = {(kin.home, compute.name.lower(), compute.created), (compute.id.lower(),)}
@@ -130,7 +132,7 @@ def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str)
         read_row(cloud, resource.id)  # if it is gone itself, that is the reason
         raise
     row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=REQUIRED_KEYS))
-    parse = partial(_parse_if_type, compute_type=compute_type, target=cloud.target, space=space, kin=kin)
+    parse = partial(_parse_if_type, compute_type=compute_type, cloud=cloud, space=space, kin=kin)
     compute = parse_row(PERMISSION, row, parse)
     if compute is None:
         raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no longer of type {compute_type}")
@@ -174,15 +176,15 @@ def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
     return rows
 
 
-def _parse_if_type(row: Json, *, compute_type: str, target: Target, space: Workspace, kin: Family) -> Resource | None:
+def _parse_if_type(row: Json, *, compute_type: str, cloud: CloudSession, space: Workspace, kin: Family) -> Resource | None:
     """The compute in the row; None if it is of another type. Raises TypeError if it names no type: it may be of any."""
     written = row["properties"]["computeType"]
     if not isinstance(written, str) or not written:
         raise TypeError("its computeType is missing")
-    return _parse_compute(row, target, space, kin) if written.lower() == compute_type.lower() else None
+    return _parse_compute(row, cloud, space, kin) if written.lower() == compute_type.lower() else None
 
 
-def _parse_compute(row: Json, target: Target, space: Workspace, kin: Family) -> Resource:
+def _parse_compute(row: Json, cloud: CloudSession, space: Workspace, kin: Family) -> Resource:
     outer = row["properties"]
     properties = properties_of(row)
     last_operation = properties["lastOperation"].get("operationTime")
@@ -192,7 +194,7 @@ def _parse_compute(row: Json, target: Target, space: Workspace, kin: Family) -> 
         kind=outer["computeType"],
         id=row["id"],
         name=row["name"],
-        target=target,
+        target=cloud.target,
         region=region_key(outer.get("computeLocation") or row.get("location") or space.region),
         created=parse_time(outer.get("createdOn")) or parse_time(system.get("createdAt")),
         changed=latest_known(*(parse_time(time) for time in times)),
@@ -205,6 +207,7 @@ def _parse_compute(row: Json, target: Target, space: Workspace, kin: Family) -> 
             properties=properties,
             provisioning_state=str(outer.get("provisioningState") or ""),
             has_identity=bool(row.get("identity")),
+            may_lack_settings=PERMISSION in cloud.clients.older_versions,
         ),
     )
 

@@ -46,13 +46,18 @@ MAX_COUNT = 100_000
 TEXT_KEYS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
+    "Microsoft.MachineLearningServices/workspaces/computes/read": "2026-03-01",
     "Microsoft.MachineLearningServices": "2025-12-01",
     "Microsoft.Insights": "2024-02-01",
     "Microsoft.Management": "2023-04-01",
     "Microsoft.ResourceGraph": "2021-03-01",
     "Microsoft.Resources": "2022-12-01",
 }
-"""By provider. `idleTimeBeforeShutdown` of instances is in stable versions of Azure ML's API from 2025-12-01 on."""
+"""By permission, or by provider: then also where a cloud, such as a sovereign one, refuses the permission's. `idleTimeBeforeShutdown` may be missing
+from replies before 2026-03-01: https://github.com/cloud-custodian/cloud-custodian/issues/11108"""
+VERSION_REFUSED = re.compile(
+    r": 40[04] (?:NoRegisteredProviderFound|InvalidResourceType|.*api.?version)", re.IGNORECASE | re.DOTALL
+)
 
 _DENIED_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
 # The part of such a sentence before that names an allowed action.
@@ -125,8 +130,8 @@ Change = ArmChange | ArmOperation
 def _url(path: str, permission: str, query: Mapping[str, str]) -> str:
     if "?" in path:
         return path
-    version = {"api-version": API_VERSIONS[permission.partition("/")[0]]}
-    return f"{path}?{urlencode({**query, **version}, quote_via=quote)}"
+    version = API_VERSIONS.get(permission) or API_VERSIONS[permission.partition("/")[0]]
+    return f"{path}?{urlencode({'api-version': version, **query}, quote_via=quote)}"
 
 
 def valid_rows(

@@ -22,6 +22,8 @@ from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.clients import Clients
 from reaper.azure.requests import (
+    API_VERSIONS,
+    VERSION_REFUSED,
     ArmChange,
     ArmOperation,
     ArmRequest,
@@ -77,7 +79,7 @@ class CloudSession:
         Raises CloudError, and nothing else, if the call fails or the reply lacks a required key, or if the time for calls is over
         (`is_over`).
         """
-        return self._read(request, lambda: self.clients.send(_http_request(request), request.region))
+        return self._read(request, lambda sent: self.clients.send(_http_request(sent), sent.region))
 
     def find(self, request: ArmRequest) -> Json | None:
         """The JSON of one reply; None if what is asked for doesn't exist. Raises CloudError for any other failure."""
@@ -97,7 +99,7 @@ class CloudSession:
 
     def call_once(self, request: ArmRequest) -> Json:
         """The JSON of one reply to a request that is sent only once, for a read between a permit and its call."""
-        return self._read(request, lambda: self.clients.send_once(_http_request(request)))
+        return self._read(request, lambda sent: self.clients.send_once(_http_request(sent)))
 
     def change(self, change: Change) -> None:
         """Make a change, sent once. It may have been accepted only, and be carried out later.
@@ -108,14 +110,20 @@ class CloudSession:
         with _as_cloud_error(change.permission):
             _send_change(change, self.clients)
 
-    def _read(self, request: ArmRequest, send: Callable[[], HttpResponse]) -> Json:
+    def _read(self, request: ArmRequest, send: Callable[[ArmRequest], HttpResponse]) -> Json:
+        """The reply at the usual API version, or at the older one from the first time on that this cloud refuses it."""
         self._begin_call(request.permission, request.counted_as)
+        older = self.clients.older_versions.get(request.permission)
+        sent = replace(request, query={**request.query, "api-version": older}) if older else request
         try:
             with _as_cloud_error(request.permission):
-                return _checked_reply(request, send())
+                return _checked_reply(sent, send(sent))
         except CloudError as error:
-            error.may_have_been_made = False  # a read changes nothing
-            raise
+            if older or request.permission not in API_VERSIONS or not VERSION_REFUSED.search(str(error)):
+                error.may_have_been_made = False  # a read changes nothing
+                raise
+            self.clients.older_versions[request.permission] = API_VERSIONS[request.permission.partition("/")[0]]
+        return self._read(request, send)
 
     def _begin_call(self, permission: str, counted_as: str) -> None:
         """Count a call. Raises CloudError if the time for calls is over."""

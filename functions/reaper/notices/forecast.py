@@ -81,7 +81,8 @@ def participle(finding: Finding, action: StepName) -> str:
     """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
     kind = registry.find_kind(finding.case.resource.kind)
     actions = kind.actions if kind else {}
-    return actions[action].participle if action in actions else reasons.PARTICIPLES.get(action, action.value)
+    is_own = action in actions and not possible_actions.is_native(finding.case.resource, action)
+    return actions[action].participle if is_own else reasons.participle(finding.case.resource, action)
 
 
 def will_or_may(mode: Mode) -> str:
@@ -298,7 +299,10 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
         if finding.case.verdict.confidence is Confidence.LIKELY and rule.act_on is not Confidence.LIKELY:
             return f"The evidence is indirect, so {wont}. {COSTS_ON}"
         action = possible_actions.wanted_actions(finding.case)[0]
-        if blocked := finding.case.blocked.get(action):
+        blocked = finding.case.blocked.get(action)
+        if blocked and blocked.already_done and possible_actions.is_native(finding.case.resource, action):
+            return f"{_capitalized(blocked.because)}. {COSTS_ON}"
+        if blocked:
             return f"It can't be {reasons.PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
     return f"{_capitalized(wont)}. {COSTS_ON}"
 

@@ -255,6 +255,8 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
         return Cost(label="Cost", figure=rate, besides="if it still runs")
     if saved := lasting_saving(finding):
         return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
+    if possible_actions.is_native(finding.case.resource, finding.step.name):
+        return Cost(label="Cost", figure=rate, besides="until it shuts down")
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 
 

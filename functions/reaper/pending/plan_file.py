@@ -38,7 +38,7 @@ OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAction:
-    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was."""
+    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was. `stop_by`: how it is stopped."""
 
     id: str
     kind: str
@@ -50,6 +50,7 @@ class PlannedAction:
     owner: str | None
     state: Mapping[str, Any]
     hold_reasons: tuple[HoldReason, ...] = ()
+    stop_by: str = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +204,7 @@ def _parsed_action(row: Mapping[str, Any]) -> PlannedAction:
         owner=None if owner is None else str(owner),
         state=dict(row["seen"]),
         hold_reasons=tuple(map(_parsed_reason, row.get("hold_reasons", ()))),
+        stop_by=str(row.get("stop_by", "stop")),
     )
 
 
@@ -238,6 +240,7 @@ def _action_json(finding: Finding) -> dict[str, Any]:
         "owner": finding.owner.address,
         "seen": _resource_state(finding.case),
         **({"hold_reasons": on_hold} if on_hold else {}),
+        **({"stop_by": resource.stop_by} if resource.stop_by != "stop" else {}),
     }
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from reaper import idle_period
 from reaper.calendars.terms import Hours
 from reaper.case import Case, Finding
-from reaper.model import Ceiling, Confidence, Memory, Result, State, StepName, Verdict
+from reaper.model import Ceiling, Confidence, Memory, Resource, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 
 CONFIRM_WITHIN = timedelta(hours=1)
@@ -17,6 +17,11 @@ CONFIRM_WITHIN = timedelta(hours=1)
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
 """The actions of each ceiling, the strongest first."""
+
+
+def is_native(resource: Resource, action: StepName) -> bool:
+    """Whether the action is no stop, but switches on the cloud's own idle shutdown (`stop_by: native`), which may stop it later."""
+    return action is StepName.STOP and resource.stop_by == "native"
 
 
 def may_act(case: Case) -> bool:
@@ -40,12 +45,12 @@ def may_keep_hours(case: Case) -> bool:
 def is_forced(case: Case, now: datetime) -> bool:
     """Whether its rule stops it even while it is in use: `hours: {force: true}`, and the hours are over.
 
-    Never a protected, unknown or free resource, and never one that can't be started again.
+    Never a protected, unknown or free resource, and never one that can't be stopped now, or started again.
     """
     hours = case.rule.hours
     if hours is None or not hours.force or not may_keep_hours(case):
         return False
-    if StepName.START not in case.blocked or office_hours.is_open(hours, now):
+    if StepName.START not in case.blocked or case.blocked.get(StepName.STOP) or office_hours.is_open(hours, now):
         return False
     return case.verdict.state in {State.ACTIVE, State.YOUNG, State.IDLE}
 

@@ -9,15 +9,20 @@ from reaper import idle_period
 from reaper.calendars.adding import freeze_at
 from reaper.case import Case, Step
 from reaper.duration import format_duration
-from reaper.model import Memory, Rule, State, StepName
+from reaper.model import Memory, Resource, Rule, State, StepName
 from reaper.planning.dates import action_due_at, next_reminder_at
-from reaper.planning.possible_actions import is_stopped_by_hours, manual_start_at, was_stopped_by_reaper
+from reaper.planning.possible_actions import is_native, is_stopped_by_hours, manual_start_at, was_stopped_by_reaper
 from reaper.policy import office_hours
 from reaper.text import count_noun
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 """The participle of an action if the kind has none of its own."""
 ANNOUNCED_BEFORE = "the owner already has a notice that announces an action, and this run announces none"
+
+
+def participle(resource: Resource, action: StepName) -> str:
+    """Completes `it was ...`, without the words of its kind."""
+    return "switched to its own idle shutdown" if is_native(resource, action) else PARTICIPLES.get(action, action.value)
 
 
 def nothing_to_do_because(case: Case, memory: Memory) -> str:
@@ -57,7 +62,7 @@ def due_because(case: Case, memory: Memory, action: StepName, now: datetime) -> 
     ago = _ago(memory.warned_at or now, now)
     if is_stopped_by_hours(case):
         return f"its office hours are over, and the owner was notified {ago} that they apply"
-    return f"{case.verdict.because}; the owner was notified {ago} that it would be {PARTICIPLES[action]}"
+    return f"{case.verdict.because}; the owner was notified {ago} that it would be {participle(case.resource, action)}"
 
 
 def frozen_because(rule: Rule, now: datetime) -> str | None:
@@ -119,9 +124,9 @@ def first_notice_because(case: Case) -> str:
     return f"idle for more than {format_duration(case.rule.idle_after)} under {case.rule.name}{notes}"
 
 
-def unannounced_because(action: StepName) -> str:
+def unannounced_because(case: Case, action: StepName) -> str:
     """Why a warning is due although its owner has had one: no notice announced this action."""
-    return f"the owner has not been notified in this idle period that it will be {PARTICIPLES[action]}"
+    return f"the owner has not been notified in this idle period that it will be {participle(case.resource, action)}"
 
 
 def waiting_because(case: Case, memory: Memory, action: StepName | None, last: datetime, now: datetime) -> str:
@@ -129,7 +134,7 @@ def waiting_because(case: Case, memory: Memory, action: StepName | None, last: d
     reminder_at = next_reminder_at(case, last)
     due = action_due_at(case, memory, now) if action else None
     if action and due and now < due <= reminder_at:
-        following = f"it will be {PARTICIPLES[action]} in {format_duration(due - now)}"
+        following = f"it will be {participle(case.resource, action)} in {format_duration(due - now)}"
     else:
         following = f"gets a reminder in {format_duration(reminder_at - now)}"
     return f"the owner was notified {_ago(last, now)} and {following}"

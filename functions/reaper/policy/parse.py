@@ -57,6 +57,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     if startable is not None:
         problems += _hours_without_restart(policy, lines, startable)
     problems += _forbidden_addressees(policy, lines)
+    problems += _native_problems(policy, lines)
     problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
@@ -103,6 +104,16 @@ def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection
                 f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
                 f"kind that can be, such as {' or '.join(sorted(startable))}"
             )
+
+
+def _native_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+    """Rules that leave stopping to the cloud's own idle shutdown, and ask for what that doesn't heed."""
+    for index, spec in enumerate(policy.rules):
+        frozen = policy.defaults.freeze if spec.freeze is None else spec.freeze
+        unheeded, fix = ("hours", "remove the hours") if spec.hours else ("freeze", "write `freeze: []`")
+        if spec.stop_by == "native" and (spec.hours or frozen):
+            because = f"not valid with {unheeded}, which the cloud's own idle shutdown doesn't heed"
+            yield f"{lines.place(('rules', index, 'stop_by'))}: {because}; {fix}, or use `stop_by: stop`"
 
 
 def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:

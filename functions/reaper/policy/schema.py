@@ -104,7 +104,7 @@ class RuleSpec(Section):
     act_on: Confidence | None = Field(None, description=ACT_ON_HELP)
     then: Then | None = Field(None, description=THEN_HELP)
     stop_by: Literal["stop", "native"] | None = Field(
-        None, description="native: turn on the cloud's own idle shutdown, if the kind has one, instead of stopping"
+        None, description="native: turn on the cloud's own idle shutdown, if the kind has one, instead; not with hours or freeze"
     )
     tags_may: list[TagPermission] | None = Field(None, description=TAGS_MAY_HELP, examples=[["protect", "tighten", "loosen"]])
     hours: OfficeHours | None = Field(

@@ -35,7 +35,7 @@ class ComingAction:
     @property
     def noun(self) -> str:
         """The action in the words of the resource's kind."""
-        return registry.action_noun(self.finding.case.resource.kind, self.action)
+        return registry.action_noun(self.finding.case.resource.kind, self.action, self.finding.case.resource.stop_by)
 
     @property
     def name(self) -> str:

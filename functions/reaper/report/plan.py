@@ -89,7 +89,7 @@ def totals_text(actions: Sequence[PlannedAction], on_hold: int = 0, currency: Cu
 
 def counts_text(actions: Iterable[PlannedAction]) -> str:
     """`3 stops, 1 scale-in, 1 delete`."""
-    nouns = Counter((action.action, registry.action_noun(action.kind, action.action)) for action in actions)
+    nouns = Counter((action.action, registry.action_noun(action.kind, action.action, action.stop_by)) for action in actions)
     order = sorted(nouns, key=lambda pair: (pair[0] == "delete", -nouns[pair], pair[1]))
     return ", ".join(count_noun(nouns[pair], pair[1]) for pair in order)
 
@@ -103,7 +103,7 @@ def _coming_row(coming: ComingAction, currency: Currency) -> Row:
     resource, saves = finding.case.resource, coming.saves_usd_per_hour
     return {
         "date": format_day(coming.at),
-        "action": registry.action_noun(resource.kind, coming.action),
+        "action": registry.action_noun(resource.kind, coming.action, resource.stop_by),
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
         "resource": Text(clean_line(resource.name), style="bold"),
         "kind": clean_line(short_kind(resource.kind)),
@@ -123,7 +123,7 @@ def _row(action: PlannedAction, several: bool, currency: Currency) -> Row:
     where = {"where": clean_line(f"{account} {action.region}")} if several else {"region": clean_line(action.region)}
     saves = action.saves_usd_per_hour
     return {
-        "action": registry.action_noun(action.kind, action.action),
+        "action": registry.action_noun(action.kind, action.action, action.stop_by),
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
         "resource": Text(clean_line(action.name), style="bold"),
         "kind": clean_line(short_kind(action.kind)),

@@ -287,12 +287,10 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 def action_word(finding: Finding) -> str:
     """`scale-in`: what its kind calls the step, also if it is on hold, or once it is done `scaled in`."""
-    done = finding.is_action and finding.outcome.result is Result.DONE
-    return (
-        forecast.done_participle(finding)
-        if done
-        else registry.action_noun(finding.case.resource.kind, finding.step.held or finding.step.name)
-    )
+    if finding.is_action and finding.outcome.result is Result.DONE:
+        return forecast.done_participle(finding)
+    resource = finding.case.resource
+    return registry.action_noun(resource.kind, finding.step.held or finding.step.name, resource.stop_by)
 
 
 def outcome_reason(finding: Finding) -> str:

@@ -18,7 +18,7 @@ from reaper_sandbox.azure.request import Json, Reply, Request
 from reaper_sandbox.azure.route import COMPUTE, WORKSPACE, C, ml_route
 from reaper_sandbox.azure.world import World
 
-IDLE_SHUTDOWN_SINCE = "2025-12-01"
+IDLE_SHUTDOWN_SINCE = "2026-03-01"
 """`idleTimeBeforeShutdown` is not in the replies of older versions."""
 
 

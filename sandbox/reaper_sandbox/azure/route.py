@@ -21,7 +21,7 @@ DEPLOYMENT = ENDPOINT + r"/deployments/(?P<deployment>[^/]+)"
 OPERATION = SUB + rf"/providers/{MLS}/locations/[^/]+"
 MLS_VERSIONS = (
     "2022-10-01", "2023-04-01", "2023-10-01", "2024-04-01", "2024-10-01", "2024-10-01-preview", "2025-06-01", "2025-09-01", "2025-12-01",
-    "2026-01-15-preview", "2026-05-01", "2026-05-15-preview",
+    "2026-01-15-preview", "2026-03-01", "2026-05-01", "2026-05-15-preview",
 )  # fmt: skip
 W, C, E, D = "workspaces", "workspaces/computes", "workspaces/onlineEndpoints", "workspaces/onlineEndpoints/deployments"
 """Types of the provider, as they begin the names of its actions."""

@@ -13,6 +13,19 @@ from reaper_sandbox.aws.sagemaker import tags
 from reaper_sandbox.aws.sagemaker.listing import begin, chosen, page, settle
 from reaper_sandbox.aws.world import Region
 
+PLATFORMS = (
+    "notebook-al1-v1",
+    "notebook-al2-v1",
+    "notebook-al2-v2",
+    "notebook-al2-v3",
+    "notebook-al2023-v1",
+    "notebook-al2023-v2",
+)
+NEW_PLATFORMS = ("notebook-al2023-v1", "notebook-al2023-v2")
+"""What is still created and started. The first is what a new one gets unless it asks for another.
+
+https://docs.aws.amazon.com/sagemaker/latest/dg/nbi-al2.html
+"""
 LISTED = ("NotebookInstanceLifecycleConfigName", "DefaultCodeRepository", "AdditionalCodeRepositories")
 
 
@@ -35,7 +48,7 @@ def describe_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
         "RoleArn": f"arn:aws:iam::{region.account}:role/notebook",
         "DirectInternetAccess": "Enabled",
         "RootAccess": "Enabled",
-        "PlatformIdentifier": "notebook-al2-v3",
+        "PlatformIdentifier": NEW_PLATFORMS[0],
     }
     return usual | notebook.extra | _summary(notebook) | {"FailureReason": notebook.failure}
 
@@ -43,6 +56,7 @@ def describe_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 def create_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Of any instance type, under a name that does not exist."""
     settle(region)
+    _check_platform(params)
     name, now = params["NotebookInstanceName"], region.now
     arn = region.arn(f"notebook-instance/{name}")
     if name in region.notebooks:
@@ -60,7 +74,8 @@ def create_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
-    """Stopped or failed ones."""
+    """Stopped or failed ones, on a platform that is still supported."""
+    _check_platform(describe_notebook(region, params))
     _move(region, params["NotebookInstanceName"], ("Stopped", "Failed"), "Pending", "InService")
     return {}
 
@@ -68,6 +83,17 @@ def start_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 def stop_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Those in service."""
     _move(region, params["NotebookInstanceName"], ("InService",), "Stopping", "Stopped")
+    return {}
+
+
+def update_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
+    """Another instance type or platform for a stopped one; its volume stays."""
+    _check_platform(params)
+    notebook = find(region, params["NotebookInstanceName"])
+    _move(region, notebook.name, ("Stopped", "Failed"), "Updating", "Stopped")
+    notebook.instance = params.get("InstanceType", notebook.instance)
+    if "PlatformIdentifier" in params:
+        notebook.extra["PlatformIdentifier"] = params["PlatformIdentifier"]
     return {}
 
 
@@ -83,6 +109,15 @@ def find(region: Region, name: str) -> Notebook:
     if name not in region.notebooks:
         raise invalid("RecordNotFound")
     return region.notebooks[name]
+
+
+def _check_platform(params: dict[str, Any]) -> None:
+    """Raises ValidationException for no platform at all, and for one on which nothing is created or started since 2026-07-01."""
+    platform = params.get("PlatformIdentifier", NEW_PLATFORMS[0])
+    if platform not in PLATFORMS:
+        raise invalid(f"Value '{platform}' at 'platformIdentifier' failed to satisfy constraint: ({'|'.join(PLATFORMS)})")
+    if platform not in NEW_PLATFORMS:
+        raise invalid(f"Notebook instances on {platform} can no longer be created or started. Use {NEW_PLATFORMS[0]}.")
 
 
 def _move(region: Region, name: str, allowed: tuple[str, ...], status: str, final_status: str) -> None:
@@ -113,5 +148,6 @@ OPERATIONS = {
     "CreateNotebookInstance": create_notebook,
     "StartNotebookInstance": start_notebook,
     "StopNotebookInstance": stop_notebook,
+    "UpdateNotebookInstance": update_notebook,
     "DeleteNotebookInstance": delete_notebook,
 }

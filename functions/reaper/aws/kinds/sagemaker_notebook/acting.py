@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StopNotebookInstan
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from reaper.acting.contract import ActionFunctions, ActionResult, Earlier, Manifest, Permit, UndoResult, UndoState, any_members
@@ -26,7 +27,8 @@ STARTED_STATUSES = ("Pending", "InService")
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Two calls: its description and its tags."""
     row = _fetch_notebook(cloud, resource.name)
-    return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, row["NotebookInstanceArn"]))
+    own_tags = tags.read_tags_now(cloud, row["NotebookInstanceArn"])
+    return replace(kind.resource_from_row(cloud, row, own_tags), details=kind.details_from_row(row))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -52,6 +54,9 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=f"its status is {status} already")
     if status != "Stopped":
         raise _start_refusal(f"the status of {manifest.name} is {status}; run this again once it is Stopped")
+    stopped = replace(kind.resource_from_row(cloud, row, None), details=kind.details_from_row(row))
+    if because := kind.not_startable_because(stopped):
+        raise _start_refusal(because)
     cloud.call("sagemaker", OPERATIONS[StepName.START], ANY_REPLY_KEY, NotebookInstanceName=manifest.name)
     return UndoResult(
         because="it is starting", not_restored=("What was in memory, and what was installed outside its volume, is lost.",)
@@ -71,7 +76,7 @@ ACTS = ActionFunctions(
     read_undo_state=read_undo_state,
     perform=perform,
     undo=undo,
-    undo_permissions=("sagemaker:DescribeNotebookInstance", "sagemaker:StartNotebookInstance"),
+    undo_permissions=("sagemaker:StartNotebookInstance",),
     undo_members={StepName.STOP: any_members(*SAVED_KEYS)},
     id_pattern=acting.arn_pattern("notebook-instance/(?P<name>.+)"),
 )

@@ -256,6 +256,9 @@ def _with_activity(observation: Observation, by_person: datetime | None) -> Obse
     if by_person:
         reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=by_person)
         observation = replace(observation, readings=(*observation.readings, reading))
+    app_type = observation.resource.details.app_type
+    if app_type not in PERSONAL_APP_TYPES:
+        return replace(observation, unknown_because=f"AWS shows too little of the use of {app_type} apps")
     if created is None:
         return observation
     quiet = f"no user activity since {by_person:%Y-%m-%d %H:%M} UTC" if by_person else "no sign of use"
@@ -272,7 +275,8 @@ KIND = Kind(
     permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
-    without_proof="likely by age if Busy was never published within the look-back; system instances are exempt",
+    without_proof="likely by age if Busy was never published within the look-back, of types JupyterLab, CodeEditor, KernelGateway and "
+    "JupyterServer; any other type is unknown; system instances are exempt",
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,

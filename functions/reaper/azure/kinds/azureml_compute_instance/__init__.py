@@ -20,6 +20,7 @@ from reaper.evidence import has_heartbeat, last_used
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import IndirectEvidence, Observation, Window
+from reaper.planning.possible_actions import is_native
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -30,6 +31,7 @@ CHANGING_STATES = {"Creating", "Updating", "Starting", "Stopping", "Restarting",
 IN_PROGRESS = "InProgress"
 FINISHED_STATUSES = {"Succeeded", "StopFailed", "DeleteFailed"}
 """How an operation can end that leaves a running instance as sound as it was."""
+SHUTDOWN_UNKNOWN = "this cloud doesn't say whether its idle shutdown is on"
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -106,8 +108,10 @@ def _with_indirect_evidence(observation: Observation) -> Observation:
 
 
 def _uptime_sentence(observation: Observation, since: datetime) -> str:
-    limit, used = observation.resource.details.properties.get("idleTimeBeforeShutdown"), last_used(observation)
-    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else "its idle shutdown is off"
+    details, used = observation.resource.details, last_used(observation)
+    limit = details.properties.get("idleTimeBeforeShutdown")
+    shutdown = SHUTDOWN_UNKNOWN if details.may_lack_settings else "its idle shutdown is off"
+    shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else shutdown
     no_job = used is None or used < since
     last_job = "no job since" if no_job else f"its last job was seen at {used:%Y-%m-%d %H:%M} UTC"
     return f"running since {since:%Y-%m-%d %H:%M} UTC, {last_job}, {shutdown}, and no Busy signal as proof"
@@ -138,9 +142,12 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its provisioning state is {resource.details.provisioning_state or 'missing'}")
     if in_progress := _operation_in_progress(resource):
         return in_progress
-    if resource.stop_by == "native" and resource.details.properties.get("idleTimeBeforeShutdown"):
-        return Blocked(because="its idle shutdown is already on", already_done=True)
-    return None
+    if not is_native(resource, StepName.STOP):
+        return None
+    if limit := resource.details.properties.get("idleTimeBeforeShutdown"):
+        because = f"its idle shutdown ({limit}) is already on; if that doesn't stop it, `stop_by: stop` does"
+        return Blocked(because=because, already_done=True)
+    return Blocked(because=SHUTDOWN_UNKNOWN) if resource.details.may_lack_settings else None
 
 
 def _start_blocked(resource: Resource) -> Blocked | None:
@@ -158,6 +165,16 @@ def _start_blocked(resource: Resource) -> Blocked | None:
 def _operation_in_progress(resource: Resource) -> Blocked | None:
     name, status = _last_operation(resource)
     return Blocked(because=f"{_operation_text(name)} is in progress") if status == IN_PROGRESS else None
+
+
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """Nothing, or all of it while its own idle shutdown hasn't stopped it."""
+    return resource.parts if is_native(resource, action) else ()
+
+
+def undo_line(resource: Resource) -> str | None:
+    """The line that starts it; None for an idle shutdown, which only `reaper restore` sets to what it was."""
+    return None if is_native(resource, StepName.STOP) else azureml.line(azureml.START_INSTANCE, resource)
 
 
 ACTION_SPECS = {
@@ -188,9 +205,11 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,
+    parts_after=parts_after,
+    has_idle_shutdown=True,
     actions=ACTION_SPECS,
     commands={StepName.STOP: partial(azureml.command, "Stop it now", azureml.STOP_INSTANCE)},
-    undo_line=partial(azureml.line, azureml.START_INSTANCE),
+    undo_line=undo_line,
     console_url=azureml.console_url,
     place=azureml.place,
     price_keys=("Linux",),

@@ -82,6 +82,8 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     properties = computes.properties_of(row)
     if manifest.undo_state["by"] == "native":
         before, now = manifest.undo_state[IDLE_SHUTDOWN_KEY], properties.get(IDLE_SHUTDOWN_KEY)
+        if not now and computes.PERMISSION in cloud.clients.older_versions:
+            raise CloudError(Reason.REFUSED, IDLE_SHUTDOWN_PERMISSION, f"{kind.SHUTDOWN_UNKNOWN}; check it in the studio")
         return _restore_idle_shutdown(cloud, manifest.id, before, now)
     state = properties.get("state")
     if state in STARTED_STATES:
@@ -99,7 +101,7 @@ def _enable_idle_shutdown(cloud: CloudSession, resource: Resource, permit: Permi
         text = f"Azure accepted an idle shutdown of {IDLE_SHUTDOWN_AFTER} but shows none"
         raise CloudError(Reason.REFUSED, IDLE_SHUTDOWN_PERMISSION, text)
     doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
-    return f"its idle shutdown is on, after {after} without use{doubt if resource.details.has_identity else ''}"
+    return f"its idle shutdown was switched on: it runs on until {after} without use have passed{doubt if resource.details.has_identity else ''}"
 
 
 def _restore_idle_shutdown(cloud: CloudSession, instance_id: str, before: Any, now: Any) -> UndoResult:
