@@ -59,7 +59,7 @@ def is_unreadable(resource: Resource, memories: Recalled) -> bool:
 
 
 def open_on_host_because(resource: Resource, memories: Mapping[str, Memory]) -> str | None:
-    """Why nothing may be done to it while an action of any run on its host is open."""
+    """Why it must wait: an action of any run on its host is open."""
     is_open = any(memory_updates.is_unfinished(memories[id_]) for id_ in host_ids(resource) if id_ in memories)
     return "an action on its host isn't settled yet" if is_open else None
 
