@@ -27,7 +27,7 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
 from reaper.planning import possible_actions
-from reaper.policy.owners import SEVERAL, has_several, shown
+from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
@@ -127,7 +127,11 @@ def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> t
         if has_admins if to == ADMINS else usable:
             allowed.append(to if to == ADMINS else usable[0].lower())
         elif addresses:
-            why = f"its value is {SEVERAL}" if any(map(has_several, addresses)) else "its address is not in owners.domains"
+            why = (
+                f"its value is {SEVERAL}"
+                if any(each.count("@") > 1 for each in addresses)
+                else "its address is not in owners.domains"
+            )
             why = "no channel is for them" if to == ADMINS else why
             refused.append(f"to {to}, because {why}")
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import cache
 from string import ascii_letters, ascii_lowercase, digits
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
@@ -38,10 +37,9 @@ def _require_conditions(match: Match) -> Match:
     return match
 
 
-@cache
-def _samples() -> list[tuple[Resource, float]]:
+def _samples() -> Iterator[tuple[Resource, float]]:
     """Resources of every kind and their prices, as different as can be: a match that fits all of them fits everything."""
-    samples, kinds = [], registry.kinds()
+    kinds = registry.kinds()
     for number, c in enumerate((ascii_letters + digits) * 2):
         kind, letter, digit = kinds[number % len(kinds)], ascii_lowercase[number % 26], f"{number % 16:x}"
         account, region, size = str(number % 10) * 12, f"{letter * 2}-{letter * 4}-1", f"ml.{c * 2}"
@@ -49,8 +47,7 @@ def _samples() -> list[tuple[Resource, float]]:
             account, region, size = "-".join(digit * length for length in (8, 4, 4, 4, 12)), letter * 8, f"Standard_{c * 2}"
         target = Target(cloud=kind.cloud, account=account)
         sample = Resource(kind=kind.name, id=c, name=c * 12, target=target, region=region, created=None, size=size, parts=())
-        samples.append((sample, 10_000 if number % 2 else 0.01))
-    return samples
+        yield sample, 10_000 if number % 2 else 0.01
 
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(printable)]

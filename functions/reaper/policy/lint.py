@@ -131,16 +131,6 @@ def _repeated_tags(policy: Policy) -> Iterator[Problem]:
                 yield (*path, "match", "tags"), f"{who}: {same}"
 
 
-def _unknown_regions(policy: Policy) -> Iterator[Problem]:
-    """Regions in no price list. A new region may be right, so this is no error."""
-    known = prices.priced_regions()
-    for path, who, match in all_matches(policy):
-        for region in match.region or ():
-            if not any(fnmatchcase(name, region.lower()) for name in known):
-                unknown = f"unknown region {short_repr(region)}{did_you_mean(region, known)}"
-                yield (*path, "match", "region"), f"{who}: {unknown}"
-
-
 def _words(policy: Policy) -> Iterator[tuple[KeyPath, str, str]]:
     """Every word that is compared with the clouds' own: the path of its key, whose it is, and itself."""
     sections: list[tuple[KeyPath, str, Section]] = [((*path, "match"), who, match) for path, who, match in all_matches(policy)]
@@ -154,11 +144,14 @@ def _words(policy: Policy) -> Iterator[tuple[KeyPath, str, str]]:
 
 
 def _mistaken_words(policy: Policy) -> Iterator[Problem]:
-    """What can't be an account, and characters that look like those of a keyboard."""
+    """Regions in no price list (a new one may be right), what can't be an account, and characters that look like those of a keyboard."""
+    known = prices.priced_regions()
     for path, who, word in _words(policy):
         if path[-1] in ("account", "subscription", "accounts") and not ACCOUNT.fullmatch(word):
             expected = "an AWS account has 12 digits, an Azure subscription is a GUID"
             yield path, f"{who}: {short_repr(word)} matches no account: {expected}"
+        elif path[-1] == "region" and not any(fnmatchcase(name, word) for name in known):
+            yield path, f"{who}: unknown region {short_repr(word)}{did_you_mean(word, known)}"
         elif odd := LOOKALIKE.search(word):
             name = f"U+{ord(odd[0]):04X} ({unicodedata.name(odd[0], 'unnamed')})"
             yield path, f"{who}: {short_repr(word)} has {name}; it matches only what is spelled with the same character"
@@ -357,7 +350,6 @@ CHECKS = (
     _contradictory_rules,
     _case_traps,
     _repeated_tags,
-    _unknown_regions,
     _mistaken_words,
     _prices_without_effect,
     _hours_without_effect,

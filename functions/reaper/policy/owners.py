@@ -31,7 +31,7 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
             return Owner(address=value, source=source)
     allowed = ", ".join(domains) or "owners.domains"
     rejected = [
-        f"{source} names {value[:80]!r}, which is {SEVERAL if has_several(value) else f'not an address in {allowed}'}"
+        f"{source} names {value[:80]!r}, which is {SEVERAL if value.count('@') > 1 else f'not an address in {allowed}'}"
         for source, value in candidates[:1]
     ]
     claims = (
@@ -39,11 +39,6 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     )
     source = "; ".join(["fallback", *rejected]) if fallback else f"no owner: {(*rejected, 'no tag and no fallback')[0]}"
     return Owner(address=fallback, source=source, claimed=next(claims, None))
-
-
-def has_several(value: str) -> bool:
-    """Whether the value of a tag is several addresses."""
-    return value.count("@") > 1
 
 
 def present_owner(found: Owner, resource: Resource, memory: Memory | None, fallback: str | None) -> Owner:
