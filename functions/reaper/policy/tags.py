@@ -34,7 +34,6 @@ class TagRequests:
 
     action: Ceiling | None = None
     idle_after: timedelta | None = None
-    owner: str | None = None
     hours: Hours | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -113,7 +112,6 @@ def _read_idle_after(requests: TagRequests, value: str, now: datetime) -> None:
 def _read_owner(requests: TagRequests, value: str, now: datetime) -> None:
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
         raise ValueError("expected one email address")
-    requests.owner = value
 
 
 def _read_hours(requests: TagRequests, value: str, now: datetime) -> None:

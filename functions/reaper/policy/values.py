@@ -21,10 +21,8 @@ ADMINS, TAG_ADDRESSEE = "admins", "tag:"
 """Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
 
 
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
-"""Unicode's categories of what can't be seen: control and format characters, half characters, separators and blanks."""
 HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""What can't be seen either, although Unicode counts it among letters and marks."""
+"""What can't be seen, although Unicode counts it among letters and marks. Control and format characters and blanks aren't printable."""
 
 
 class TagPermission(StrEnum):
@@ -113,8 +111,8 @@ def _require_addressee(value: object) -> object:
 def _require_visible(text: str) -> str:
     """Raises ValueError for a character that can't be seen: with it, the text would match something else than its author reads."""
     for position, character in enumerate(text, 1):
-        is_hidden = unicodedata.category(character) in HIDDEN_CATEGORIES or HIDDEN.match(character)
-        if is_hidden and (character != " " or position in (1, len(text))):
+        is_blank_at_end = character == " " and position in (1, len(text))
+        if is_blank_at_end or not character.isprintable() or HIDDEN.match(character):
             name = unicodedata.name(character, "a control character")
             raise ValueError(f"character {position}, U+{ord(character):04X} ({name}), can't be seen; remove it")
     return text
