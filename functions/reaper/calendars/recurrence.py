@@ -29,7 +29,9 @@ class Steps:
         """Raises ValueError once none is left."""
         self.left -= number
         if self.left < 0:
-            raise ValueError("the recurring events so far are too many or too long; export fewer of them, or a shorter time")
+            raise ValueError(
+                "it and the events before it recur too often or for too long; export fewer of them, or a shorter time"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ def _require_visible(text: str) -> str:
 
 
 def _plain_place(text: str) -> str:
-    """An account or region as the clouds spell it: `West Europe` is westeurope."""
+    """An account or region as the clouds write it: `West Europe` is westeurope."""
     return text.replace(" ", "").lower()
 
 
