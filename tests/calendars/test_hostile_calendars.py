@@ -50,23 +50,29 @@ CHRISTMAS = "DTSTART;VALUE=DATE:20261224"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(ics(recurring("FREQ=MINUTELY")), "refused an event recurs MINUTELY", id="every minute"),
+        pytest.param(ics(recurring("FREQ=MINUTELY")), "refused event '' on 2020-01-01: it recurs MINUTELY", id="every minute"),
         pytest.param(
-            ics(recurring("FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30")), "refused an event recurs HOURLY", id="hourly on 30 February"
+            ics(recurring("FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30")),
+            "refused event '' on 2020-01-01: it recurs HOURLY",
+            id="hourly on 30 February",
         ),
         pytest.param(
             ics(*[recurring("FREQ=DAILY;BYMONTH=2,4,6;BYMONTHDAY=31", "19000101T000000Z")] * 2000),
-            "refused its recurring events",
+            "refused event '' on 1900-01-01: it and the events before it recur too often",
             id="never, 2,000 times",
         ),
         pytest.param(
             ics(*[recurring("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=9", "00010101T000000Z")] * 2000),
-            "refused its recurring",
+            "refused event '' on 1-01-01: it and the events before it recur too often",
             id="counted from year 1",
         ),
         pytest.param(ics(recurring("FREQ=DAILY", "00010101T000000Z")), "read 11", id="daily since year 1"),
         pytest.param(ics(recurring("FREQ=DAILY;COUNT=99999999")), "read 11", id="a hundred million times"),
-        pytest.param(ics(*[recurring("FREQ=DAILY")] * 1000), "refused its recurring events", id="a thousand a day"),
+        pytest.param(
+            ics(*[recurring("FREQ=DAILY")] * 1000),
+            "refused event '' on 2020-01-01: it and the events before it",
+            id="a thousand a day",
+        ),
         pytest.param(
             ics(*[recurring("FREQ=DAILY", f"20200101T{n:02}0000Z", "DURATION:PT1M") for n in range(24)]),
             "refused it has more than 5,000",

@@ -135,7 +135,7 @@ WHOLE = ics(day("20261224"), day("20261225"))
         pytest.param(WHOLE.rpartition(b"END:VCALENDAR")[0], "END:VCALENDAR is missing", id="the last line is missing"),
         pytest.param(WHOLE.replace(b"END:VEVENT", b"END:VTODO", 1), "END:VTODO ends nothing", id="another end"),
         pytest.param(WHOLE + b"END:VCALENDAR\r\n", "END:VCALENDAR ends nothing", id="an end too many"),
-        pytest.param(b"\xff\xfe" + WHOLE, "can't decode", id="not UTF-8"),
+        pytest.param(b"\xff\xfe" + WHOLE, "it isn't UTF-8 text .byte 0xFF", id="not UTF-8"),
         pytest.param(ics(day("2026122")), "can't be read", id="half a date"),
         pytest.param(ics(day("20261224", "DTEND;VALUE=DATE:20261220")), "ends before it begins", id="reversed"),
         pytest.param(ics(day("20260101", "DTEND;VALUE=DATE:20990101")), "longer than two years", id="an event that never ends"),

@@ -143,6 +143,7 @@ def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
         pytest.param(lambda text: text.replace("stop", "delete"), "edited after it was written", id="changed by hand"),
         pytest.param(lambda text: "nonsense", "not a plan file of `reaper plan`: it isn't JSON", id="no plan"),
         pytest.param(lambda text: "[]", "not a plan file of `reaper plan`: one of its values has the wrong type", id="a list"),
+        pytest.param(lambda text: "[" * 3000, "not a plan file of `reaper plan`: it is nested too deep", id="nested too deep"),
         pytest.param(lambda text: "{}", "`reaper plan`: it has no 'sha256'", id="empty"),
         pytest.param(lambda text: forged(text, lambda plan: plan["acts"][0].pop("move")), "it has no 'move'", id="no action"),
         pytest.param(lambda text: forged(text, lambda plan: plan["acts"][0].update(seen=5)), "the wrong type", id="no state"),

@@ -197,6 +197,20 @@ def test_an_address_outside_owners_domains_gets_nothing_and_is_said():
     assert [own_errors(report) for report in reports] == [[], [], [said], []]
 
 
+def test_the_first_usable_manager_decides_in_any_order():
+    for keys in (("Manager", "MANAGER"), ("MANAGER", "Manager")):
+        tags = {"owner": JO, **{key: {"Manager": LEE, "MANAGER": "boss@elsewhere.test"}[key] for key in keys}}
+        deployment = deployed(tags=tags)
+        sweep_weeks(deployment, 3)
+        assert addressees(deployment) == [LEE, ADMINS]
+
+
+def test_several_addresses_in_a_manager_tag_are_called_so():
+    deployment = deployed(tags={**TAGS, "Manager": f"{LEE}, {JO}"})
+    said = "1 escalation not sent to tag:manager, because its value is several addresses; name one in it (first: churn)"
+    assert [own_errors(report) for report in sweep_weeks(deployment, 3)][-1] == [said]
+
+
 def test_without_any_address_each_report_says_so():
     deployment = deployed(NOTIFY + "escalate: {after: 1 reminder, to: tag:manager}", tags={"owner": JO})
     reports = sweep_weeks(deployment, 3)

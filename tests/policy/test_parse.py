@@ -199,7 +199,7 @@ def test_all_problems_of_a_policy_are_reported_together():
 def test_tag_values_and_account_ids_stay_text(value: str):
     policy = parse(f"version: 1\nrules: [{{name: a, match: {{tags: {{keep: {value}}}, account: {value}}}, action: ignore}}]")
     assert policy.rules[0].match.tags == {"keep": [value]}
-    assert policy.rules[0].match.account == [value]
+    assert policy.rules[0].match.account == [value.lower()]
 
 
 @pytest.mark.parametrize(

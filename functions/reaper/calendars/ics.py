@@ -7,14 +7,16 @@ the file defines itself are dropped: only names that are known everywhere count.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from reaper.calendars.calendar import Stretch
 from reaper.calendars.recurrence import Steps, parse_recurrence, recurring_days
+from reaper.errors import ODD_REPLY_ERRORS
 from reaper.text import short_repr
 
 MAX_BYTES = 2**20
@@ -27,6 +29,10 @@ READ = re.compile(
     r"(BEGIN|END|UID|DTSTART|DTEND|DURATION|RRULE|RDATE|EXDATE|EXRULE|RECURRENCE-ID|SUMMARY|STATUS)\b(?!-)", re.IGNORECASE
 )
 """The lines of an event that are read."""
+DATES = re.compile(r"(DTSTART|DTEND|RDATE|EXDATE|RECURRENCE-ID)\b(?!-)(.*):([^:]*)", re.IGNORECASE)
+ZONE = re.compile(r';TZID=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
+ZONELESS = re.compile(r"\d{8}|.*Z", re.IGNORECASE | re.ASCII)
+"""A day, or a time in UTC: neither is in a zone, whatever its TZID says."""
 When = date | datetime
 """A whole day, or an instant in its own zone."""
 
@@ -38,7 +44,11 @@ def parse_ics(content: bytes) -> tuple[str, str]:
     """
     if len(content) > MAX_BYTES:
         raise ValueError("it is larger than 1 MiB; export fewer events")
-    lines = [line for line in re.sub(r"\r?\n[ \t]", "", content.decode("utf-8-sig")).splitlines() if line.strip()]
+    try:
+        text = re.sub(rb"\r?\n[ \t]", b"", content).decode("utf-8-sig")  # a fold may be inside a letter
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it isn't UTF-8 text (byte 0x{error.object[error.start]:02X}); export it as UTF-8") from error
+    lines = [line.rstrip() for line in re.split(r"\r?\n", text) if line.strip()]
     if not lines or lines[0].strip().upper() != "BEGIN:VCALENDAR":
         # Not what it begins with: a policy's author may not read every file that the reaper may.
         looks = (
@@ -53,8 +63,8 @@ def parse_ics(content: bytes) -> tuple[str, str]:
             events += value == "VEVENT"
         if len(inside) > MAX_DEPTH or events > MAX_EVENTS:
             raise ValueError(f"it has more than {MAX_EVENTS:,} events, or events in events; export fewer")
-        if inside == EVENT and READ.match(line):
-            kept.append(line)
+        if (inside == EVENT and READ.match(line)) or (len(inside) == 1 and name.startswith("X-WR-TIMEZONE")):
+            kept += _date_lines(line)
         if name == "X-CALENDAR-TYPE" and len(inside) == 1:
             kind = value
         if name == "END" and (not inside or inside.pop() != value):
@@ -64,115 +74,177 @@ def parse_ics(content: bytes) -> tuple[str, str]:
     return "\r\n".join(["BEGIN:VCALENDAR", *kept, "END:VCALENDAR", ""]), kind
 
 
+def _date_lines(line: str) -> list[str]:
+    """A line of dates or times as one for what has no zone, and one for what is in its zone. Any other line as it is."""
+    match = DATES.fullmatch(line)
+    if match is None:
+        return [line]
+    values = [value.strip() for value in match[3].split(",") if value.strip()] or [""]
+    zoneless, zoned = ([each for each in values if bool(ZONELESS.fullmatch(each)) is wanted] for wanted in (True, False))
+    heads = ((ZONE.sub("", match[2]), zoneless), (ZONE.sub(r';TZID="\1\2"', match[2]), zoned))
+    return [f"{match[1]}{parameters}:{','.join(some)}" for parameters, some in heads if some]
+
+
 def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: datetime) -> list[Stretch]:
     """When the events are, from LOOK_BACK before now to LOOK_AHEAD after it. `titles`: globs on the titles of those that count.
 
-    `tz`: the zone of whole days, and of times that name no zone. Raises ValueError for an event that can't be read as what it says, and
-    ImportError without the library.
+    `tz`: the zone of whole days, and of times that name no zone. Raises ValueError for an event that counts and can't be read as what it says,
+    and ImportError without the library. Single events far from now don't count.
     """
     from icalendar import Calendar as Parsed
+    from icalendar.timezone import tzp
 
-    zone, steps, stretches = ZoneInfo(tz), Steps(), list[Stretch]()
-    events = Parsed.from_ical(text).walk("VEVENT")
+    parsed, zone, steps, stretches = Parsed.from_ical(text), ZoneInfo(tz), Steps(), list[Stretch]()
+    utc = tzp.timezone(str(parsed.get("X-WR-TIMEZONE"))) or zone
+    events, moved = parsed.walk("VEVENT"), defaultdict[str, list[Any]](list)
     for event in events:
-        _require_readable(event)
-    replaced = {(str(e.get("UID")), _key(_when(e["RECURRENCE-ID"], zone))) for e in events if "RECURRENCE-ID" in e}
+        if "RECURRENCE-ID" in event and "UID" in event:
+            moved[str(event["UID"])].append(event)
     for event in events:
-        title, uid, start = str(event.get("SUMMARY", "")), str(event.get("UID")), _when(event["DTSTART"], zone)
-        length = _length(event, start, zone)
-        if not timedelta(0) <= length <= LONGEST:
-            raise ValueError(f"event {short_repr(title)} ends before it begins, or lasts longer than two years")
+        title, start = str(event.get("SUMMARY", "")), _readable(event, "DTSTART")
         fits = titles is None or any(fnmatchcase(title.casefold(), glob.casefold()) for glob in titles)
-        if not fits or str(event.get("STATUS", "")).upper() == "CANCELLED":
+        if not fits or str(event.get("STATUS", "")).upper() == "CANCELLED" or _is_far(event, start, now):
             continue
-        excluded = {_key(_when(each, zone)) for each in _dates(event, "EXDATE")}
-        for when in _occurrences(event, (start, length), zone, now, steps):
-            is_replaced = "RECURRENCE-ID" not in event and (uid, _key(when)) in replaced
-            begins, ends = instant(when, zone), instant(when + length, zone)
-            if "DURATION" in event and isinstance(when, datetime):
-                ends = max(ends, begins + length)  # no clock change shortens it
-            if not is_replaced and excluded.isdisjoint((_key(when), begins.astimezone(zone).date())) and begins < ends:
-                stretches.append((begins, ends))
+        try:
+            replaced = () if "RECURRENCE-ID" in event else moved[str(event.get("UID"))]
+            stretches += _stretches_of(event, replaced, (zone, utc), now, steps)
+        except ODD_REPLY_ERRORS as error:
+            because = error if isinstance(error, ValueError) else f"it can't be understood ({type(error).__name__})"
+            day = f" on {start:%Y-%m-%d}" if isinstance(start, date) else ""
+            raise ValueError(f"event {short_repr(title)}{day}: {because}") from error
     return stretches
 
 
-def _require_readable(event: Any) -> None:
-    """Raises ValueError. The library keeps what it can't read as broken, and reads on."""
-    title = short_repr(str(event.get("SUMMARY", "")))
+def _readable(event: Any, name: str) -> Any:
+    """The one value of that name; None if there is none, or none that can be read."""
+    try:
+        return event[name].dt
+    except ODD_REPLY_ERRORS:
+        return None
+
+
+def _is_far(event: Any, start: Any, now: datetime) -> bool:
+    """Whether it is a single event that is over, or far ahead, for so long that it needn't be readable. Zones may move it by a day."""
+    if not isinstance(start, date) or "RRULE" in event or "RDATE" in event:
+        return False
+    first, end, lasts = _day(start), _readable(event, "DTEND"), _readable(event, "DURATION")
+    if isinstance(end, date):
+        lasts = _day(end) - first
+    elif not isinstance(lasts, timedelta):
+        lasts = LONGEST if "DTEND" in event or "DURATION" in event else timedelta(0)
+    return first > (now + LOOK_AHEAD).date() + DAY or lasts < (now - LOOK_BACK).date() - DAY - first
+
+
+def _stretches_of(
+    event: Any, moved: Iterable[Any], zones: tuple[tzinfo, tzinfo], now: datetime, steps: Steps
+) -> Iterator[Stretch]:
+    """When one event is, without its exceptions and the occurrences that `moved` replaces. `zones`: that of days and of times that name none,
+    and the one in which a time in UTC names a day.
+    """
+    zone, utc = zones
+    start = _start(event, zone)
+    length = _length(event, start)
+    if not timedelta(0) <= length <= LONGEST:
+        raise ValueError("it ends before it begins, or lasts longer than two years")
+    written = [*_written(event, "EXDATE"), *(each for one in moved for each in _written(one, "RECURRENCE-ID"))]
+    gone = {_key(_beside(start, each, utc)) for each in written}
+    for when in _occurrences(event, (start, length), utc, now, steps):
+        begins, ends = instant(when, zone), instant(when + length, zone)
+        if "DURATION" in event and isinstance(when, datetime):
+            ends = max(ends, begins + length)  # no clock change shortens it
+        local = when.astimezone(start.tzinfo) if isinstance(when, datetime) and isinstance(start, datetime) else when
+        if gone.isdisjoint((_key(when), _day(local))) and begins < ends:
+            yield begins, ends
+
+
+def _start(event: Any, zone: tzinfo) -> When:
+    """When it begins. Raises ValueError for an event that isn't read: the library keeps what it can't read as broken, and reads on."""
     if event.errors:
-        raise ValueError(f"event {title} can't be read ({event.errors[0][0]}: {event.errors[0][1]})")
-    if "DTSTART" not in event or "EXRULE" in event or isinstance(event.get("RRULE"), list):
-        raise ValueError(f"event {title} needs a DTSTART and at most one RRULE, and EXRULE isn't read")
-    if "RANGE" in getattr(event.get("RECURRENCE-ID"), "params", ()):
-        raise ValueError(f"event {title} changes all later occurrences (RANGE), which isn't read; export it as events of its own")
+        raise ValueError(f"it can't be read ({event.errors[0][0]}: {event.errors[0][1]})")
+    starts, _ = list(_written(event, "DTSTART")), list(_written(event, "RECURRENCE-ID"))
+    if isinstance(event.get("RRULE"), list) or "EXRULE" in event or len(starts) != 1:
+        raise ValueError("it needs a DTSTART and at most one RRULE, and EXRULE isn't read")
+    start = starts[0][0]
+    return start.replace(tzinfo=zone) if isinstance(start, datetime) and start.tzinfo is None else start
 
 
-def _length(event: Any, start: When, zone: ZoneInfo) -> timedelta:
+def _length(event: Any, start: When) -> timedelta:
     """How long the event is by the clock on the wall. Its end doesn't count. If it has no end, a day lasts a day, and a time no time."""
-    end = _when(event["DTEND"], zone) if "DTEND" in event else start
+    end = next(_written(event, "DTEND"), (start, ""))[0]
     if isinstance(start, datetime) != isinstance(end, datetime):
-        raise ValueError("an event begins with a day and ends with a time, or the other way round")
+        raise ValueError("it begins with a day and ends with a time, or the other way round")
     if "DURATION" in event:
         length = timedelta(seconds=event["DURATION"].dt.total_seconds())
     elif isinstance(start, datetime) and isinstance(end, datetime):
-        return end.astimezone(start.tzinfo) - start
+        return (end.astimezone(start.tzinfo) if end.tzinfo else end.replace(tzinfo=start.tzinfo)) - start
     else:
         length = end - start
     return length if isinstance(start, datetime) or length < timedelta(0) else max(length, DAY)
 
 
-def _occurrences(event: Any, first: tuple[When, timedelta], zone: ZoneInfo, now: datetime, steps: Steps) -> Iterator[When]:
-    """The event's start, or the starts by its rule near now, and those that were added (RDATE)."""
+def _occurrences(event: Any, first: tuple[When, timedelta], utc: tzinfo, now: datetime, steps: Steps) -> Iterator[When]:
+    """The event's start, those that were added (RDATE), and those by its rule; as far as they are near now."""
     start, length = first
-    for added in _dates(event, "RDATE"):
+    for written in _written(event, "RDATE"):
         steps.take()
-        yield _when(added, zone)
-    if "RRULE" not in event:
+        yield _like(start, _beside(start, written, utc))
+    begin, near = _day(start), ((now - LOOK_BACK - length).date() - DAY, (now + LOOK_AHEAD).date() + DAY)
+    if near[0] <= begin <= near[1]:
         yield start
+    if "RRULE" not in event:
         return
-    begin, until = start.date() if isinstance(start, datetime) else start, event["RRULE"].get("UNTIL", [None])[0]
-    rule, near = parse_recurrence(event["RRULE"], begin), (now - LOOK_BACK - length, now + LOOK_AHEAD)
-    for day in recurring_days(rule, near[0].date() - DAY, near[1].date() + DAY, steps):
-        when = datetime.combine(day, start.timetz()) if isinstance(start, datetime) else day
-        if until is not None and _is_after(when, until, zone):
+    until = event["RRULE"].get("UNTIL", [None])[0]
+    last = None if until is None else _beside(start, (until, ""), utc)
+    for day in recurring_days(parse_recurrence(event["RRULE"], begin), *near, steps):
+        when = _like(start, day)
+        if last is not None and (when if isinstance(last, datetime) else day) > last:
             return
-        yield when
+        if day != begin:
+            yield when
 
 
-def _is_after(start: When, until: When, zone: ZoneInfo) -> bool:
-    """Whether an occurrence comes after UNTIL, which counts itself. A day and a time are compared by their days."""
-    if isinstance(start, datetime) and isinstance(until, datetime):
-        return start > _aware(until, zone)
-    if isinstance(until, datetime):
-        until = max(until.date(), _aware(until, zone).astimezone(zone).date())  # programs disagree which day a time in UTC means
-    return (start.date() if isinstance(start, datetime) else start) > until
+def _written(event: Any, name: str) -> Iterator[tuple[When, str]]:
+    """Each date or time of that name as it is written, and its TZID. Raises ValueError for what isn't read, and for an unknown zone."""
+    values = event.get(name, [])
+    for value in values if isinstance(values, list) else [values]:
+        zone = str(value.params.get("TZID", ""))
+        if "RANGE" in value.params:
+            raise ValueError("it changes all later occurrences (RANGE), which isn't read; export it as events of its own")
+        for when in (each.dt for each in value.dts):
+            if not isinstance(when, date):
+                raise ValueError("it has a time without a day, or a period among its dates, which isn't read")
+            if zone and isinstance(when, datetime) and when.tzinfo is None:  # the library takes such a time for one without any
+                raise ValueError(f"unknown time zone {short_repr(zone)}; export it with IANA time zones such as Europe/Berlin")
+            yield when, zone
 
 
-def _dates(event: Any, name: str) -> Iterator[Any]:
-    lists = event.get(name, [])
-    for dates in lists if isinstance(lists, list) else [lists]:
-        yield from dates.dts
+def _beside(start: When, written: tuple[When, str], utc: tzinfo) -> When:
+    """A date or time about an event that begins at `start`: a day beside a day; beside an instant, an instant in its own zone or that of the
+    start, or a day. An instant beside a day is its date in the zone that it names, or as it is written.
+    """
+    when, zone = written
+    if not isinstance(when, datetime):
+        return when
+    if isinstance(start, datetime):
+        return when if when.tzinfo else when.replace(tzinfo=start.tzinfo)
+    is_utc = when.tzinfo is not None and not zone and date.min.year < when.year < date.max.year
+    return _day(when.astimezone(utc) if is_utc else when)
 
 
-def _when(value: Any, zone: ZoneInfo) -> When:
-    """Raises ValueError for an unknown zone: the library takes such a time for one without any."""
-    when = value.dt
-    if not isinstance(when, date):
-        raise ValueError("an event has a time without a day, or a period among its dates, which isn't read")
-    if isinstance(when, datetime) and when.tzinfo is None and (name := value.params.get("TZID")):
-        raise ValueError(f"unknown time zone {short_repr(str(name))}; export it with IANA time zones such as Europe/Berlin")
-    return _aware(when, zone) if isinstance(when, datetime) else when
+def _like(start: When, when: When) -> When:
+    """A day of an event that begins at a time as that time on the day. Anything else as it is."""
+    return datetime.combine(when, start.timetz()) if isinstance(start, datetime) and not isinstance(when, datetime) else when
 
 
-def _aware(when: datetime, zone: ZoneInfo) -> datetime:
-    return when if when.tzinfo else when.replace(tzinfo=zone)
+def _day(when: When) -> date:
+    return when.date() if isinstance(when, datetime) else when
 
 
 def _key(when: When) -> When:
     return when.astimezone(UTC) if isinstance(when, datetime) else when
 
 
-def instant(when: When, zone: ZoneInfo) -> datetime:
+def instant(when: When, zone: tzinfo) -> datetime:
     """In UTC; a day begins at midnight, or at the first instant after a gap in the clocks."""
     local = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day, tzinfo=zone)
     return local.astimezone(UTC)

@@ -29,7 +29,9 @@ class Steps:
         """Raises ValueError once none is left."""
         self.left -= number
         if self.left < 0:
-            raise ValueError("its recurring events are too many or too long; export fewer of them, or a shorter time")
+            raise ValueError(
+                "it and the events before it recur too often or for too long; export fewer of them, or a shorter time"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +54,19 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
     parts = {str(key).upper(): value if isinstance(value, list) else [value] for key, value in rule.items()}
     frequency = str(parts.get("FREQ", [""])[0]).upper()
     if frequency not in FREQUENCIES:
-        raise ValueError(f"an event recurs {frequency or 'without FREQ'}; only {', '.join(FREQUENCIES)} are read")
+        raise ValueError(f"it recurs {frequency or 'without FREQ'}; only {', '.join(FREQUENCIES)} are read")
     if unknown := sorted(parts.keys() - PARTS):
-        raise ValueError(f"an event recurs by {', '.join(unknown)}, which isn't read")
+        raise ValueError(f"it recurs by {', '.join(unknown)}, which isn't read")
     months, month_days, positions, interval, count = (
         frozenset(int(str(value)) for value in parts.get(key, ()))
         for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS", "INTERVAL", "COUNT")
     )
     weekdays = frozenset((WEEKDAYS.index(str(text)[-2:].upper()), int(str(text)[:-2] or 0)) for text in parts.get("BYDAY", ()))
     if min(interval | count, default=1) < 1:
-        raise ValueError("an event recurs with an INTERVAL or COUNT below 1, which means nothing")
+        raise ValueError("it recurs with an INTERVAL or COUNT below 1, which means nothing")
     is_numbered = bool(positions) or any(which for _, which in weekdays)
     if is_numbered and frequency != "MONTHLY" and (frequency != "YEARLY" or len(months) != 1):
-        raise ValueError("an event recurs on a numbered day (BYSETPOS, or BYDAY such as 2MO) of no one month, which isn't read")
+        raise ValueError("it recurs on a numbered day (BYSETPOS, or BYDAY such as 2MO) of no one month, which isn't read")
     if not month_days and not weekdays:
         month_days = frozenset({start.day}) if frequency in ("MONTHLY", "YEARLY") else month_days
         months = months or frozenset({start.month}) if frequency == "YEARLY" else months

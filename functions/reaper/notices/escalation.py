@@ -27,8 +27,9 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
 from reaper.planning import possible_actions
-from reaper.policy.owners import shown
+from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
+from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
 from reaper.prices import price_basis
 from reaper.text import count_noun, tidy_line
@@ -118,14 +119,20 @@ def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: No
 def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> tuple[list[str], list[str]]:
     """Who may get it, and who may not and why. A tag that the resource lacks matters only if that leaves no one."""
     owners, allowed, refused, lacking = mails.context.policy.owners, list[str](), list[str](), list[str]()
-    tags = {f"{TAG_ADDRESSEE}{key}".lower(): value.strip() for key, value in (resource.tags or {}).items()}
     has_admins = any(Audience.ADMINS in channel.readers for channel in mails.context.channels)
     for to in escalate.to:
-        address = tags.get(to.lower(), "") if to.startswith(TAG_ADDRESSEE) else to
-        if has_admins if to == ADMINS else is_deliverable(address, owners.domains, owners.fallback):
-            allowed.append(address.lower())
-        elif address:
-            why = "no channel is for them" if to == ADMINS else "its address is not in owners.domains"
+        by_tag = [value.strip() for _, value in tag_values(resource.tags, to.removeprefix(TAG_ADDRESSEE))]
+        addresses = by_tag if to.startswith(TAG_ADDRESSEE) else [to]
+        usable = [each for each in addresses if is_deliverable(each, owners.domains, owners.fallback)]
+        if has_admins if to == ADMINS else usable:
+            allowed.append(to if to == ADMINS else usable[0].lower())
+        elif addresses:
+            why = (
+                f"its value is {SEVERAL}"
+                if any(each.count("@") > 1 for each in addresses)
+                else "its address is not in owners.domains"
+            )
+            why = "no channel is for them" if to == ADMINS else why
             refused.append(f"to {to}, because {why}")
         else:
             lacking.append(f"to {to}, because there is no such tag")

@@ -19,7 +19,7 @@ from reaper import settings as knobs
 from reaper.accounts import SELF
 from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
-from reaper.errors import SettingsError
+from reaper.errors import ODD_REPLY_ERRORS, SettingsError
 from reaper.handover import Decision
 from reaper.ledger.ledger import comparable_id
 from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
@@ -145,7 +145,7 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
         )
         expires = min(expires, plan.made_at + MAX_VALIDITY)
         is_early = plan.made_at > now + CLOCK_TOLERANCE
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ODD_REPLY_ERRORS as error:
         raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
     if is_early:
         raise SettingsError(f"{name}: made at {utc_text(plan.made_at)}, which is in the future; run `reaper plan` again")
@@ -218,6 +218,8 @@ def _parsed_reason(row: Mapping[str, Any]) -> HoldReason:
 def _parse_error_text(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"it isn't JSON, or it is cut off ({error})"
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
     return f"it has no {error}" if isinstance(error, KeyError) else "one of its values has the wrong type"
 
 

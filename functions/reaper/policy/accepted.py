@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from string import ascii_letters, ascii_lowercase, digits
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from reaper import registry
 from reaper.errors import PolicyError
-from reaper.model import Resource
+from reaper.model import Resource, Target
 from reaper.policy.match import Match, matches_any
 from reaper.policy.values import Day, Section
 from reaper.policy.yaml_lines import parse_with_lines
@@ -31,9 +32,22 @@ UNSURE = " (it may match: its price or size is unknown)"
 
 
 def _require_conditions(match: Match) -> Match:
-    if all(getattr(match, key) in (None, {}, ["*"]) for key in match.model_fields_set):
+    if not match.tags and all(match.matches(sample, usd) for sample, usd in _samples()):
         raise ValueError("expected a condition such as name, kind or tags; without any, everything would be accepted")
     return match
+
+
+def _samples() -> Iterator[tuple[Resource, float]]:
+    """Resources of every kind and their prices, as different as can be: a match that fits all of them fits everything."""
+    kinds = registry.kinds()
+    for number, c in enumerate((ascii_letters + digits) * 2):
+        kind, letter, digit = kinds[number % len(kinds)], ascii_lowercase[number % 26], f"{number % 16:x}"
+        account, region, size = str(number % 10) * 12, f"{letter * 2}-{letter * 4}-1", f"ml.{c * 2}"
+        if kind.cloud == "azure":
+            account, region, size = "-".join(digit * length for length in (8, 4, 4, 4, 12)), letter * 8, f"Standard_{c * 2}"
+        target = Target(cloud=kind.cloud, account=account)
+        sample = Resource(kind=kind.name, id=c, name=c * 12, target=target, region=region, created=None, size=size, parts=())
+        yield sample, 10_000 if number % 2 else 0.01
 
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(printable)]
@@ -114,8 +128,8 @@ def unmatched_notes(policy: Policy, cases: Iterable[Case], rows: Collection[Cove
 
 def _may_be_in(match: Match, row: Coverage) -> bool:
     """Whether a resource that matches may be in what that row of the coverage is about."""
-    accounts = matches_any(match.account, row.account) and matches_any(match.subscription, row.account)
-    is_there = accounts and (row.region is None or matches_any(match.region, row.region))
+    accounts = matches_any(match.account, row.account.lower()) and matches_any(match.subscription, row.account.lower())
+    is_there = accounts and (row.region is None or matches_any(match.region, row.region.lower()))
     return is_there and matches_any(match.cloud, row.cloud) and matches_any(match.kind, row.kind) and not row.is_own
 
 

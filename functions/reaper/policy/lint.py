@@ -5,6 +5,7 @@ differ only in case. Pure.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -23,16 +24,18 @@ from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
 from reaper.policy.accepted import expiry_notes
 from reaper.policy.channel_settings import Room
-from reaper.policy.match import ACCOUNT_ID, Match
+from reaper.policy.match import ACCOUNT, Match
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec, all_matches
 from reaper.policy.two_timers import is_deleted_by_then
-from reaper.policy.values import TAG_ADDRESSEE
+from reaper.policy.values import TAG_ADDRESSEE, Section
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
 NIGHT_LENGTH = timedelta(hours=12)
 """About the time between two working days."""
+LOOKALIKE = re.compile("[\u00ab\u00bb\u2018-\u201f\u2032-\u203a\u2010-\u2015\u2212\ufe58\ufe63\uff01-\uff5e\u0300-\u036f]")
+"""Curly quotes, hyphens and full-width letters that no keyboard has by default, and accents that are characters of their own."""
 COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
 Problem = tuple[KeyPath, str]
 ENDS_SOON, YEAR = timedelta(days=60), timedelta(days=365)
@@ -128,14 +131,30 @@ def _repeated_tags(policy: Policy) -> Iterator[Problem]:
                 yield (*path, "match", "tags"), f"{who}: {same}"
 
 
-def _unknown_regions(policy: Policy) -> Iterator[Problem]:
-    """Regions in no price list. A new region may be right, so this is no error."""
+def _words(policy: Policy) -> Iterator[tuple[KeyPath, str, str]]:
+    """Every word that is compared with the clouds' own: the path of its key, whose it is, and itself."""
+    sections: list[tuple[KeyPath, str, Section]] = [((*path, "match"), who, match) for path, who, match in all_matches(policy)]
+    others = {"enforce_only": policy.enforce_only, "escalate": policy.escalate, "owners": policy.owners, "report": policy.report}
+    sections += [((name,), name, section) for name, section in others.items() if section]
+    for path, who, section in sections:
+        for key in (*COMPARED_KEYS, "accounts", "tags", "to"):
+            words = getattr(section, key, None) or ()
+            values = chain.from_iterable(each or () for each in words.values()) if isinstance(words, dict) else ()
+            yield from (((*path, key), who, word) for word in (*words, *values))
+
+
+def _mistaken_words(policy: Policy) -> Iterator[Problem]:
+    """Regions in no price list (a new one may be right), what can't be an account, and characters that look like those of a keyboard."""
     known = prices.priced_regions()
-    for path, who, match in all_matches(policy):
-        for region in match.region or ():
-            if not any(fnmatchcase(name, region.lower()) for name in known):
-                unknown = f"unknown region {short_repr(region)}{did_you_mean(region, known)}"
-                yield (*path, "match", "region"), f"{who}: {unknown}"
+    for path, who, word in _words(policy):
+        if path[-1] in ("account", "subscription", "accounts") and not ACCOUNT.fullmatch(word):
+            expected = "an AWS account has 12 digits, an Azure subscription is a GUID"
+            yield path, f"{who}: {short_repr(word)} matches no account: {expected}"
+        elif path[-1] == "region" and not any(fnmatchcase(name, word) for name in known):
+            yield path, f"{who}: unknown region {short_repr(word)}{did_you_mean(word, known)}"
+        elif odd := LOOKALIKE.search(word):
+            name = f"U+{ord(odd[0]):04X} ({unicodedata.name(odd[0], 'unnamed')})"
+            yield path, f"{who}: {short_repr(word)} has {name}; it matches only what is spelled with the same character"
 
 
 def _prices_without_effect(policy: Policy) -> Iterator[Problem]:
@@ -328,9 +347,6 @@ def _canary_problems(policy: Policy) -> Iterator[Problem]:
     canary = policy.enforce_only
     if canary is None:
         return
-    for account in (a for a in canary.accounts or () if not re.search(r"[*?\[]", a) and not ACCOUNT_ID.fullmatch(a)):
-        expected = "an AWS account has 12 digits, an Azure subscription a GUID"
-        yield ("enforce_only", "accounts"), f"enforce_only: {short_repr(account)} matches no account: {expected}"
     absent = [key for key, values in (canary.tags or {}).items() if values is None]
     if absent and canary.accounts is None and len(absent) == len(canary.tags or {}):
         meant = f'for resources that have the tag, write {short_repr(absent[0])}: "*"'
@@ -345,7 +361,7 @@ CHECKS = (
     _contradictory_rules,
     _case_traps,
     _repeated_tags,
-    _unknown_regions,
+    _mistaken_words,
     _prices_without_effect,
     _hours_without_effect,
     _freezes_without_effect,

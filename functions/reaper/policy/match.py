@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from reaper.model import Resource
-from reaper.policy.values import Accounts, Clouds, Comparison, Section, Tags, Words
+from reaper.policy.values import Accounts, Clouds, Comparison, Regions, Section, Tags, Words
 from reaper.text import first_few, short_repr
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -34,7 +34,9 @@ class Match(Section):
     name: Words | None = Field(None, description="name globs; case counts")
     account: Accounts | None = Field(None, description="AWS account IDs or Azure subscription IDs")
     subscription: Accounts | None = Field(None, description="the same as account, in Azure's word")
-    region: Words | None = Field(None, description="region names, globs allowed", examples=["us-east-1", ["eu-*", "westeurope"]])
+    region: Regions | None = Field(
+        None, description="region names, globs allowed", examples=["us-east-1", ["eu-*", "westeurope"]]
+    )
     tags: Tags | None = Field(
         None,
         description="key: value, list of values, glob, `*` for present, null for absent",
@@ -96,9 +98,9 @@ CONDITIONS: dict[str, Callable[[Any, Resource, float | None], bool | None]] = {
     "cloud": lambda globs, resource, usd: matches_any(globs, resource.target.cloud),
     "kind": lambda globs, resource, usd: matches_any(globs, resource.kind),
     "name": lambda globs, resource, usd: matches_any(globs, resource.name),
-    "account": lambda globs, resource, usd: matches_any(globs, resource.target.account),
-    "subscription": lambda globs, resource, usd: matches_any(globs, resource.target.account),
-    "region": lambda globs, resource, usd: matches_any(globs, resource.region),
+    "account": lambda globs, resource, usd: matches_any(globs, resource.target.account.lower()),
+    "subscription": lambda globs, resource, usd: matches_any(globs, resource.target.account.lower()),
+    "region": lambda globs, resource, usd: matches_any(globs, resource.region.lower()),
     "tags": lambda conditions, resource, usd: tags_match(conditions, resource),
     "size": lambda globs, resource, usd: _size_matches(globs, resource),
     "usd_per_hour": lambda comparison, resource, usd: _price_matches(comparison, usd),
@@ -106,7 +108,8 @@ CONDITIONS: dict[str, Callable[[Any, Resource, float | None], bool | None]] = {
 """By key of a match: whether what it says holds for a resource of that price; None if that depends on an unknown price or size."""
 
 EXPECTED = "name accounts, tags or both, or remove the key: empty, it would cover everything"
-ACCOUNT_ID = re.compile(r"\d{12}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+ACCOUNT = re.compile(r"[0-9]{12}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*[*?\[])[0-9a-f*?\[\]!-]+")
+"""An account ID, a subscription ID, or a glob on them."""
 
 
 class EnforceOnly(Section):
@@ -130,8 +133,7 @@ class EnforceOnly(Section):
         """Whether actions may happen to it. A resource whose tags can't be read is never covered by tags."""
         if self.tags and resource.tags is None:
             return False
-        ids = [account.lower() for account in self.accounts or ()]
-        return (not ids or matches_any(ids, resource.target.account.lower())) and tags_match(self.tags or {}, resource)
+        return matches_any(self.accounts, resource.target.account.lower()) and tags_match(self.tags or {}, resource)
 
     @property
     def description(self) -> str:

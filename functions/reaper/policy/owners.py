@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from reaper.case import Case, Claim, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.model import Memory, Resource
 from reaper.notices.message import is_deliverable, is_plain_address
+from reaper.policy.tags import tag_values
+
+SEVERAL = "several addresses; name one in it"
+"""What is wrong with a tag of several addresses."""
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
@@ -25,7 +30,10 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
         if is_deliverable(value, domains, None):
             return Owner(address=value, source=source)
     allowed = ", ".join(domains) or "owners.domains"
-    rejected = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in candidates[:1]]
+    rejected = [
+        f"{source} names {value[:80]!r}, which is {SEVERAL if value.count('@') > 1 else f'not an address in {allowed}'}"
+        for source, value in candidates[:1]
+    ]
     claims = (
         Claim(address=value, source=source) for source, value in candidates if is_plain_address(value) and value != fallback
     )
@@ -86,10 +94,7 @@ def _consequence(claiming: Iterable[Owner]) -> str:
 
 
 def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, str]]:
-    by_key = {key.lower(): (key, value) for key, value in (resource.tags or {}).items()}
-    for wanted in tags:
-        key, value = by_key.get(wanted.lower(), ("", ""))
-        if value.strip():
-            yield f"tag {key}", value.strip()
+    for key, value in chain.from_iterable(tag_values(resource.tags, wanted) for wanted in tags):
+        yield f"tag {key}", value.strip()
     for source, value in resource.people.items():
         yield source, value.strip()

@@ -38,6 +38,7 @@ from reaper.policy.values import (
     SnoozeLength,
     TagKeys,
     TagPermission,
+    Word,
     Zone,
 )
 from reaper.policy.yaml_lines import KeyPath
@@ -177,7 +178,7 @@ class Limits(Section):
 class Owners(Section):
     """Where an owner's address comes from. Only addresses in `domains` are used."""
 
-    tags: list[str] = Field(["reaper:owner", "owner", "email"], description="tags that can name the owner, in order")
+    tags: list[Word] = Field(["reaper:owner", "owner", "email"], description="tags that can name the owner, in order")
     domains: list[Domain] = Field([], description="the mail domains that notices may go to", examples=[["example.com"]])
     fallback: PlainAddress = Field(
         None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -33,7 +34,6 @@ class TagRequests:
 
     action: Ceiling | None = None
     idle_after: timedelta | None = None
-    owner: str | None = None
     hours: Hours | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
     """What the `reaper:*` tags ask for at `now`. A key or value that can't be read is a reason to leave the resource alone."""
     requests = TagRequests()
     for key, value in tags.items():
-        plain = key.strip().lower()
+        plain = plain_key(key)
         reader = _READERS.get(plain)
         if reader:
             try:
@@ -59,6 +59,17 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
                 f"unknown tag {_short_repr(key)} (did you mean {suggestion}?); the resource is protected until you fix it"
             )
     return requests
+
+
+def plain_key(key: str) -> str:
+    """A tag's key as keys are compared: in any case, and in any width (NFKC)."""
+    return unicodedata.normalize("NFKC", key).strip().lower()
+
+
+def tag_values(tags: Mapping[str, str] | None, wanted: str) -> list[tuple[str, str]]:
+    """The tags of that key in any case that aren't blank: as the policy spells it first, then by key, however a cloud lists them."""
+    same = [(key != wanted, key) for key in tags or () if plain_key(key) == plain_key(wanted)]
+    return [(key, tags[key]) for _, key in sorted(same) if tags and tags[key].strip()]
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +112,6 @@ def _read_idle_after(requests: TagRequests, value: str, now: datetime) -> None:
 def _read_owner(requests: TagRequests, value: str, now: datetime) -> None:
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
         raise ValueError("expected one email address")
-    requests.owner = value
 
 
 def _read_hours(requests: TagRequests, value: str, now: datetime) -> None:

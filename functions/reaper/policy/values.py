@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -18,6 +19,10 @@ from reaper.policy.tags import MIN_IDLE_AFTER
 
 ADMINS, TAG_ADDRESSEE = "admins", "tag:"
 """Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
+
+
+HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""What can't be seen, although Unicode counts it among letters and marks. Control and format characters and blanks aren't printable."""
 
 
 class TagPermission(StrEnum):
@@ -95,9 +100,27 @@ def _parse_reminders(value: object) -> int:
 
 
 def _require_addressee(value: object) -> object:
-    if not isinstance(value, str) or not (value == ADMINS or re.fullmatch(r"tag:\s*\S.*", value) or is_plain_address(value)):
+    key = value.removeprefix(TAG_ADDRESSEE) if isinstance(value, str) else ""
+    if key and key != value:
+        _require_visible(key)
+    elif value != ADMINS and not is_plain_address(key):
         raise ValueError("expected tag:KEY such as tag:manager, admins, or one plain email address such as lead@example.com")
     return value
+
+
+def _require_visible(text: str) -> str:
+    """Raises ValueError for a character that can't be seen: with it, the text would match something else than its author reads."""
+    for position, character in enumerate(text, 1):
+        is_blank_at_end = character == " " and position in (1, len(text))
+        if is_blank_at_end or not character.isprintable() or HIDDEN.match(character):
+            name = unicodedata.name(character, "a control character")
+            raise ValueError(f"character {position}, U+{ord(character):04X} ({name}), can't be seen; remove it")
+    return text
+
+
+def _plain_place(text: str) -> str:
+    """An account or region as the clouds write it: `West Europe` is westeurope."""
+    return text.replace(" ", "").lower()
 
 
 def _parse_day(value: object) -> object:
@@ -187,13 +210,16 @@ Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).k
 PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-Words = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+Word = Annotated[str, MinLen(1), AfterValidator(_require_visible)]
+Words = Annotated[list[Word], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+Place = Annotated[str, AfterValidator(_plain_place), MinLen(1), AfterValidator(_require_visible)]
+Regions = Annotated[list[Place], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 Addressee = Annotated[str, BeforeValidator(_require_addressee)]
 Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 _REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
 Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
 TagKeys = Annotated[
-    list[str],
+    list[Word],
     BeforeValidator(as_list),
     AfterValidator(_require_different_keys),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
@@ -201,7 +227,7 @@ TagKeys = Annotated[
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
 }
-Accounts = Annotated[list[str], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_ACCOUNTS_SCHEMA)]
+Accounts = Annotated[list[Place], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_ACCOUNTS_SCHEMA)]
 _CLOUD: dict[str, Any] = {"enum": ["aws", "azure"]}
 Clouds = Annotated[
     list[Literal["aws", "azure"]],
@@ -210,7 +236,7 @@ Clouds = Annotated[
 ]
 _TAG_SCHEMA: dict[str, Any] = {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}
 Tags = Annotated[
-    dict[str, list[str] | None],
+    dict[Word, list[Annotated[str, AfterValidator(_require_visible)]] | None],
     BeforeValidator(_parse_tags),
     WithJsonSchema({"type": "object", "additionalProperties": _TAG_SCHEMA}),
 ]

@@ -13,6 +13,7 @@ from reaper.case import Coverage, Finding, Money, Report, money_of
 from reaper.model import BudgetUse, Ceiling, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.planning.reasons import frozen_because
+from reaper.policy.tags import tag_values
 from reaper.report import coverage_map
 from reaper.savings.overview import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd, tidy_line, with_local_times
@@ -205,9 +206,7 @@ def groups_by_cost(findings: Iterable[Finding], label: Callable[[Finding], str],
 
 def tag_value(finding: Finding, key: str) -> str | None:
     """The value of the resource's tag, whatever the case of its key; None without such a tag, and if its tags couldn't be read."""
-    tags = finding.case.resource.tags or {}
-    values = dict.fromkeys(value for name, value in tags.items() if name.lower() == key.lower())
-    return ", ".join(values) if values else None
+    return next((value for _, value in tag_values(finding.case.resource.tags, key)), None)
 
 
 def budget_line(budget: BudgetUse, currency: Currency) -> str:

@@ -18,6 +18,7 @@ from reaper import idle_period
 from reaper.case import Case, Finding, Price
 from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
+from reaper.policy.tags import tag_values
 
 Parts = tuple[BilledPart, ...] | None
 
@@ -308,8 +309,8 @@ def _was_used_since(case: Case, moment: datetime) -> bool:
 
 def subject_of(case: Case, tag_keys: Collection[str]) -> Subject:
     """The subject of a saving. Of its tags only those that the policy's `report.tags` names are kept; keys ignore case."""
-    resource, wanted = case.resource, {key.lower(): key for key in tag_keys}
-    tags = {wanted[key.lower()]: value for key, value in (resource.tags or {}).items() if key.lower() in wanted}
+    resource = case.resource
+    tags = {key: value for key in tag_keys for _, value in tag_values(resource.tags, key)[:1]}
     return Subject(
         id=resource.id,
         kind=resource.kind,
