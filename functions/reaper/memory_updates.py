@@ -193,6 +193,11 @@ def is_interrupted(memory: Memory, run: str | None = None) -> bool:
     return is_unfinished(memory, run) and bool(memory.last_action_changes)
 
 
+def is_unsettled(memory: Memory, run: str | None = None) -> bool:
+    """Whether an action may be half done: an interrupted one, or one that the ledger doesn't know."""
+    return is_interrupted(memory, run) or memory.lost_manifest is not None
+
+
 def after_action(memory: Memory) -> Memory:
     """The memory after an action: its notice is used up, and another action needs another notice. An enrolment lasts."""
     base = memory if idle_period.notice_was_about_hours(memory) else idle_period.without_notice(memory)

@@ -137,7 +137,7 @@ def open_run(
     return OpenRun(
         run=setup.run,
         observe=_observe_contexts(setup, accounts, unlisted),
-        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, agreed=agreed),
+        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, agreed=agreed, archive=archive),
         act=_act_opener(setup, accounts, archive, source.where) if archive else None,
         conclude=conclude,
     )

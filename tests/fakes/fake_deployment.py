@@ -109,7 +109,13 @@ class FakeDeployment:
         return OpenRun(
             run=run,
             observe=[ObserveContext(sessions=yards, kinds=[self.kind], policy=self.policy, clock=clock)],
-            decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock, agreed=self.agreed),
+            decide=DecideContext(
+                policy=self.policy,
+                ledger=self.ledger,
+                clock=clock,
+                agreed=self.agreed,
+                archive=self.archive if mode.acts else None,
+            ),
             act=self.open_act if mode.acts else None,
             conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
         )

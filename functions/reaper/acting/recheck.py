@@ -85,7 +85,7 @@ def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) ->
 
 def _require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now."""
-    if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
+    if action is not StepName.START and any(memory_updates.is_unsettled(memory) for memory in memories.values()):
         raise ActionWithdrawn(INTERRUPTED)
     host = intents.host_memory(case.resource, memories)
     own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
