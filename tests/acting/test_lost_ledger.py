@@ -131,3 +131,18 @@ def test_without_a_list_of_manifests_nothing_is_stopped_or_deleted():
     assert (finding_of(report, "churn").step.name, deployment.cloud.log) == (StepName.NONE, [])
     deployment.store.list_texts = listed  # type: ignore[method-assign]
     assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP
+
+
+def test_a_run_leaves_the_ledger_of_another_deployment_alone():
+    deployment = FakeDeployment(policy=policy(POLICY.replace("24h", "4h")))
+    deployment.cloud.add("churn", tags={"owner": "lee@example.com"})
+    deployment.ledger.deployment = "one"
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.ledger.deployment = "two"
+    before, sent = deployment.memory("churn"), len(mails(deployment))
+    report = deployment.sweep()
+    assert "the ledger belongs to the deployment one, and this is two" in " ".join(row.error or "" for row in report.coverage)
+    assert (deployment.cloud.log, deployment.memory("churn"), len(mails(deployment))) == ([], before, sent)
+    deployment.ledger.deployment = "one"
+    assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP
