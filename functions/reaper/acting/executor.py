@@ -130,7 +130,7 @@ def _require_same_resource(before: Resource, task: Task) -> None:
 def _look_again(resource: Resource, before: Mapping[str, Memory], task: Task) -> None:
     """The whole look after a wait, with the rows in `before` as they were before this action. Raises ActionWithdrawn."""
     try:
-        case = recheck.assess_again(resource, task)
+        case = recheck.assess_again(resource, task, after_wait=True)
     except CloudError as error:
         raise ActionWithdrawn(str(error)) from error
     memories = recheck.recall_around(resource, task)
