@@ -98,7 +98,8 @@ def recall_and_close(
         hints = [hint for hint in hints if hint.run != run_id]
         memories = ledger.recall(dict.fromkeys([*intents.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
         closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
-        memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
+        memories, left = unfinished.reopen_left_stopped(listed, closed.memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions([*closed.hints, *left], listed, memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
