@@ -133,8 +133,8 @@ def with_lost_actions(
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
-    if error := lost.lost_actions_error(memories):
-        rows.append(failure_row("acts", error))
+    if unsettled := lost.lost_actions_error(memories):
+        rows.append(failure_row("acts", unsettled))
     return replace(recalled, memories=memories)
 
 
