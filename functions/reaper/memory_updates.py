@@ -184,7 +184,7 @@ def with_unknown_result(memory: Memory) -> Memory:
 
 
 def left_stopped(memory: Memory) -> Memory:
-    """The memory of what office hours stopped and no longer start: its owner is to be told, and other hours need a new notice."""
+    """The memory of what office hours stopped and no longer start: its owner gets a mail, and other hours need a new notice."""
     because = f"{memory.last_action_because}; its office hours no longer apply, so the reaper doesn't start it again"
     return replace(idle_period.without_notice(memory), last_action_told_at=None, last_action_because=because)
 

@@ -62,7 +62,7 @@ def test_what_no_hours_start_again_is_told_at_once(change, mode: Mode):
     assert not deployment.cloud.things["churn"].running_since
 
 
-def test_the_mail_about_what_is_left_stopped_is_sent_again_if_it_was_refused():
+def test_a_refused_mail_about_what_is_left_stopped_is_sent_again():
     deployment = stopped()
     without_hours(deployment)
     deployment.channel.is_closed = True
