@@ -109,7 +109,8 @@ class Fleet:
             report = run(settings, load_policy(policy), lambda: now)
         [finding] = [f for f in report.findings if f.case.resource.id == id_]
         assert (finding.step.name, finding.outcome.result) == ("stop", "done"), finding
-        shutil.copytree(home / "manifests" / report.run.id, home / "manifests" / RUN)
+        [stored] = (home / "manifests").glob(f"*/{report.run.id}")
+        shutil.copytree(stored, stored.parent / RUN)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()

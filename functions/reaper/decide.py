@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, idle_period, limits, memory_updates, plan
 from reaper.case import Case, Coverage, Step
@@ -23,15 +24,28 @@ from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
 from reaper.limits import PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
-from reaper.pending import holds, intents, plan_file, unfinished
+from reaper.pending import holds, intents, lost, plan_file, unfinished
 from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
+from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
-from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
+from reaper.pending.recall import (
+    UNLISTED,
+    list_manifests,
+    recall_and_close,
+    recall_left_targets,
+    recall_to_read,
+    take_leases,
+    take_resource_leases,
+    with_lost_actions,
+)
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import coming, dates, holding, possible_actions, quiet
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
+
+if TYPE_CHECKING:
+    from reaper.acting.manifest import Archive
 
 OTHER_RUN = "another sweep is processing this target"
 OPEN_ACTION = "an action on it hasn't been settled yet"
@@ -46,7 +60,8 @@ class DecideContext:
 
     `notices_only`: the run is about single resources. It takes their leases, not those of their targets, sends no notice where the idle share
     jumped, puts what is due there on hold, and leaves the rest of limits and holds to the runs over whole targets. `refused_because`: why
-    nothing that was observed may be decided. `dead_runs`: runs whose leases this one may take.
+    nothing that was observed may be decided. `dead_runs`: runs whose leases this one may take. `archive`: the manifests, in
+    mode enforce.
     """
 
     policy: Policy
@@ -56,13 +71,15 @@ class DecideContext:
     notices_only: bool = False
     refused_because: str | None = None
     dead_runs: tuple[str, ...] = ()
+    archive: Archive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Phase:
     """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
 
-    `opens_at`: when notices go out next; None if they go out now.
+    `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts;
+    `unlisted_because`: why nothing is stopped or deleted if they couldn't be listed.
     """
 
     run: Run
@@ -72,6 +89,8 @@ class _Phase:
     leases: RunLeases | None
     failures: list[Coverage]
     opens_at: datetime | None = None
+    stored: Sequence[StoredManifest] = ()
+    unlisted_because: str | None = None
 
     @property
     def announces(self) -> bool:
@@ -132,7 +151,8 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
         ensure_format(ledger, now)
     except ReaperError as error:
         return replace(phase, leases=leases, ledger=None, failures=[failure_row("ledger", error)])
-    return replace(phase, leases=leases)
+    stored = list_manifests(context.archive, now, phase.failures)
+    return replace(phase, leases=leases, stored=stored or (), unlisted_because=UNLISTED if stored is None else None)
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -200,6 +220,7 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     leased = [case for case in part.cases if case.resource.target in targets]
     others = replace(_left_alone(left, OTHER_RUN), meets_other_run=bool(left))
     recalled = recall_and_close(leased, targets, leases.ledger, run.id, phase.now, phase.failures)
+    recalled = recalled and with_lost_actions(recalled, leased, phase.stored, leases.ledger, phase.now, phase.failures)
     if recalled is None:
         leases.give_back(targets)
         return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
@@ -245,6 +266,7 @@ def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     step = plan.plan_step(reported, memory, now, acting=phase.announces)
     because = _interrupted_because(case, memories, phase.run.id)
+    because = because or (phase.unlisted_because if step.name in ENDING_ACTIONS else None)
     if because and step.name is not StepName.START:
         step = Step(name=StepName.NONE, because=because)
     decision = Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version)
@@ -255,8 +277,8 @@ def _interrupted_because(case: Case, memories: Recalled, run_id: str) -> str | N
     """Why it may only be started: an action on it or on its host may be half done."""
     for resource_id in intents.remembered_ids(case.resource):
         memory = None if resource_id in memories.unreadable else memories.get(resource_id)
-        if memory and memory_updates.is_interrupted(memory, run_id):
-            return unfinished.interrupted_because(memory)
+        if memory and memory_updates.is_unsettled(memory, run_id):
+            return lost.lost_because(memory) if memory.lost_manifest else unfinished.interrupted_because(memory)
     return None
 
 

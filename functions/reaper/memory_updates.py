@@ -183,6 +183,12 @@ def with_unknown_result(memory: Memory) -> Memory:
     return with_result(memory, Result.FAILED, because)
 
 
+def left_stopped(memory: Memory) -> Memory:
+    """The memory of what office hours stopped and no longer start: its owner gets a mail, and other hours need a new notice."""
+    because = f"{memory.last_action_because}; its office hours no longer apply, so the reaper doesn't start it again"
+    return replace(idle_period.without_notice(memory), last_action_told_at=None, last_action_because=because)
+
+
 def is_unfinished(memory: Memory, run: str | None = None) -> bool:
     """Whether a run other than `run` began an action whose result is unknown."""
     return memory.last_action is not None and memory.last_action_result is None and memory.last_action_run != run
@@ -191,6 +197,11 @@ def is_unfinished(memory: Memory, run: str | None = None) -> bool:
 def is_interrupted(memory: Memory, run: str | None = None) -> bool:
     """Whether a run other than `run` began an action that may be half done. What is silent because of it proves nothing."""
     return is_unfinished(memory, run) and bool(memory.last_action_changes)
+
+
+def is_unsettled(memory: Memory, run: str | None = None) -> bool:
+    """Whether an action may be half done: an interrupted one, or one that the ledger doesn't know."""
+    return is_interrupted(memory, run) or memory.lost_manifest is not None
 
 
 def after_action(memory: Memory) -> Memory:

@@ -271,6 +271,7 @@ class Memory:
     interrupted.
 
     `last_call_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its idle time counts from then.
+    `lost_manifest`: the address of a manifest whose action this ledger doesn't know. Until a person restores it, nothing is done.
     """
 
     idle_since: datetime | None = None
@@ -310,6 +311,7 @@ class Memory:
     last_action_changes: tuple[SideChange, ...] | None = None
     last_action_created: datetime | None = None
     last_call_at: datetime | None = None
+    lost_manifest: str | None = None
     written_at: datetime | None = field(default=None, compare=False)
     version: int = 0
 

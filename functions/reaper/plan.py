@@ -154,6 +154,8 @@ def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
 
 def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     """The warning or reminder that is due, or why none is due yet."""
+    if because := reasons.outside_hours_because(case, now):
+        return _no_step(because)
     action = strongest_action(case, now) if acting else None
     if action is None and (because := reasons.recent_notice_because(case, memory, now)):
         return _no_step(because)

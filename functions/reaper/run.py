@@ -29,6 +29,7 @@ from reaper.settings import Settings
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
     from reaper.acting.task import ActContext
+    from reaper.calendars.resolve import FreshFreezes
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
     from reaper.ledger.lease import RunLeases
@@ -137,7 +138,7 @@ def open_run(
     return OpenRun(
         run=setup.run,
         observe=_observe_contexts(setup, accounts, unlisted),
-        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, agreed=agreed),
+        decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, agreed=agreed, archive=archive),
         act=_act_opener(setup, accounts, archive, source.where) if archive else None,
         conclude=conclude,
     )
@@ -258,7 +259,9 @@ def observe_context(setup: RunSetup, sessions: Sequence[CloudSession], unopened:
     )
 
 
-def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str) -> ActContext:
+def act_context(
+    setup: RunSetup, session: CloudSession, leases: RunLeases, archive: Archive, policy_sha256: str, freezes: FreshFreezes
+) -> ActContext:
     """The context of acting on the session's target, while the process keeps these leases alive.
 
     `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
@@ -275,6 +278,7 @@ def act_context(setup: RunSetup, session: CloudSession, leases: RunLeases, archi
         prices=price_book(setup.policy),
         deadline=setup.deadline,
         policy_sha256=policy_sha256,
+        freezes=freezes,
     )
 
 
@@ -367,11 +371,12 @@ def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> lis
 
 
 def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, policy: str | None) -> OpenActContext:
-    """Opens the context of acting on one target. The policy and its freezes are read again for each: a person may have changed them meanwhile."""
-    from reaper.calendars.resolve import with_fresh_freezes
+    """Opens the context of acting on one target. The policy is read again for each, and its freezes before actions: a person may have changed them."""
+    from reaper.calendars.resolve import FreshFreezes
     from reaper.policy.file import load_policy
 
     by_id = {(account.cloud, account.id): account for account in accounts}
+    freezes = FreshFreezes(policy=setup.policy, where=policy)
 
     @lru_cache(ACCOUNTS_AT_ONCE)
     def open_once(cloud: str, account: str) -> tuple[list[CloudSession], list[Coverage]]:
@@ -379,8 +384,7 @@ def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, 
 
     def open_act(target: Target, leases: RunLeases) -> ActContext:
         current = load_policy(policy)
-        fresh = replace(setup, policy=with_fresh_freezes(setup.policy, policy, setup.clock()))
         session = session_of(target, *open_once(target.cloud, target.account))
-        return act_context(fresh, session, leases, archive, current.sha256)
+        return act_context(setup, session, leases, archive, current.sha256, freezes)
 
     return open_act

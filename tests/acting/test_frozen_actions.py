@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from fakes.builders import DAY, HOUR
-from fakes.fake_cloud import STARTABLE
+from fakes.builders import DAY, HOUR, NOW
+from fakes.fake_cloud import ACTS, STARTABLE, FakeResource, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from reaper.acting.contract import ActionResult, Manifest, Permit
 from reaper.calendars.calendar import Calendar
-from reaper.model import Result, StepName
+from reaper.calendars.resolve import FreshFreezes, with_calendars
+from reaper.model import Resource, Result, StepName
 from reaper.report import summary
 
 CALENDARS = "calendars: {year-end: {dates: [2026-12-24]}}\n"
@@ -115,3 +119,53 @@ def test_a_stop_of_what_is_in_use_counts_among_those_that_wait():
     frozen_from(deployment, deployment.now - timedelta(minutes=1))
     [line] = summary.frozen_lines(deployment.sweep()).values()
     assert line == "Frozen by year-end until 2026-12-16 20:34 UTC. 1 action waits for that."
+
+
+def due_under_a_file(tmp_path: Path, *names: str) -> FakeDeployment:
+    """Things that are due under a policy whose freeze is a file, which has a day in spring."""
+    write_freeze(tmp_path, NOW + 150 * DAY)
+    text = FROZEN.replace("{dates: [2026-12-24]}", "{ics: year-end.ics, tz: UTC}").replace("max_acts: 1", "max_acts: 9")
+    deployment, where = FakeDeployment(policy=policy(text)), str(tmp_path / "policy.yaml")
+    deployment.policy = with_calendars(deployment.policy, where, deployment.now)
+    deployment.freezes = FreshFreezes(policy=deployment.policy, where=where)
+    for name in names:
+        deployment.cloud.add(name)
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    return deployment
+
+
+def write_freeze(tmp_path: Path, day: datetime) -> None:
+    start = f"DTSTART;VALUE=DATE:{day:%Y%m%d}"
+    (tmp_path / "year-end.ics").write_text(f"BEGIN:VCALENDAR\nBEGIN:VEVENT\n{start}\nEND:VEVENT\nEND:VCALENDAR\n")
+
+
+@pytest.mark.parametrize(("seconds", "stopped"), [(59, 2), (61, 1)])
+def test_freezes_are_read_again_once_they_are_a_minute_old(tmp_path: Path, seconds: int, stopped: int):
+    deployment = due_under_a_file(tmp_path, "churn", "fraud")
+
+    def at_work(manifest: Manifest, thing: FakeResource) -> None:
+        if not deployment.cloud.log:
+            deployment.now += timedelta(seconds=seconds)
+            write_freeze(tmp_path, deployment.now)
+
+    deployment.cloud.on_action = at_work
+    report = deployment.sweep()
+    assert len(deployment.cloud.log) == stopped
+    because = [f.outcome.because or "" for f in report.findings if f.outcome.result is Result.REFUSED]
+    assert [text[:20] for text in because] == ["frozen by year-end u"] * (2 - stopped)
+
+
+def test_freezes_are_read_again_after_a_wait(tmp_path: Path):
+    deployment = due_under_a_file(tmp_path, "churn")
+
+    def waiting(session: FakeSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+        deployment.now += timedelta(seconds=30)
+        write_freeze(tmp_path, deployment.now)
+        permit.after_wait()
+        return ACTS.perform(session, resource, manifest, permit)
+
+    deployment.acts = replace(ACTS, perform=waiting)
+    finding = finding_of(deployment.sweep(), "churn")
+    assert (finding.outcome.result, (finding.outcome.because or "")[:17]) == (Result.REFUSED, "frozen by year-en")
+    assert deployment.cloud.log == []

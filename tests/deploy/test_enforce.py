@@ -168,7 +168,7 @@ def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, 
     assert state(fleet) == AFTER
     assert (guard.own.denied, guard.role.denied) == ([], [])
     assert guard.role.unused() == set(), "granted and not used by any act of any kind"
-    assert {"sts:AssumeRole", "s3:PutObject"} & guard.own.unused() == set()
+    assert {"sts:AssumeRole", "s3:PutObject", "s3:ListBucket"} & guard.own.unused() == set()
     stored = [c.params["Key"] for c in server.calls if c.action == "s3:PutObject" and c.params["Key"].startswith("manifests/")]
     assert len(stored) == len(set(stored)) == len(DUE)
     assert '"Acted":[6.0]' in second.log.replace(" ", "")

@@ -343,6 +343,8 @@ def test_the_sweep_can_write_a_manifest_once_but_not_read_or_change_it(cloudform
     assert not policies.evaluate(own, "s3:PutObject", place, {})
     for action in ("s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion"):
         assert not policies.evaluate(own, action, place, {"s3:if-none-match": "*"})
+    assert policies.evaluate(own, "s3:ListBucket", NAMES["ReportBucket.Arn"], {"s3:prefix": "manifests/2026-11-24/"})
+    assert not policies.evaluate(own, "s3:ListBucket", NAMES["ReportBucket.Arn"], {"s3:prefix": "reports/"})
     bucket = cloudformation["Resources"]["ReportBucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
     [rule] = [s for s in bucket if s["Sid"] == "NoManifestIsWrittenOver"]
     assert rule["Condition"]["Null"] == {"s3:if-none-match": "true"}

@@ -328,14 +328,14 @@ def test_restoring_twice_does_no_harm(desk: Desk):
     assert (back.returncode, desk.counts()) == (0, [1, 3, 1]), back.stdout + back.stderr
     twice = desk("restore", desk.ids[1])
     assert (twice.returncode, "already restored on " in twice.stdout) == (0, True)
-    [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
+    [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*/*.json") if "endpoint/a" in p.read_text()]
     named = desk("restore", desk.ids[0], "--manifest", manifest)
     assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr
 
 
 def test_a_changed_manifest_is_refused_and_a_trusted_one_used(desk: Desk):
     desk("sweep", "--cloud", "aws", "--mode", "enforce")
-    [manifest] = [p for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
+    [manifest] = [p for p in (desk.home / "manifests").glob("*/*/*.json") if "endpoint/a" in p.read_text()]
     kept = manifest.read_bytes()
     manifest.write_bytes(kept + b" ")
     refused = desk("restore", desk.ids[0])

@@ -92,7 +92,7 @@ class Story:
 
     @cached_property
     def manifests(self) -> list[dict]:
-        return [json.loads(path.read_text()) for path in sorted((self.home / "manifests").glob("*/*.json"))]
+        return [json.loads(path.read_text()) for path in sorted((self.home / "manifests").glob("*/*/*.json"))]
 
     @cached_property
     def report(self) -> dict:
@@ -356,7 +356,11 @@ def test_the_storys_folders_contain_what_it_counts(story: Story):
 def test_rerunning_the_story_deletes_only_its_own_files(tmp_path: Path):
     from reaper_sandbox.demo.story_run import _emptied_folder
 
-    own = [tmp_path / "ledger.db", tmp_path / "mail" / "a@example.com-1.eml", tmp_path / "manifests" / "run" / "1.json"]
+    own = [
+        tmp_path / "ledger.db",
+        tmp_path / "mail" / "a@example.com-1.eml",
+        tmp_path / "manifests" / "2026-11-24" / "run" / "1.json",
+    ]
     other = [tmp_path / "notes.txt", tmp_path / "mail" / "notes.txt"]
     for path in [*own, *other]:
         path.parent.mkdir(parents=True, exist_ok=True)

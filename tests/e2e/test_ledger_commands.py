@@ -117,3 +117,16 @@ def test_only_a_plain_address_can_be_forgotten(desk: Desk, address: str):
 def test_forgetting_needs_a_named_ledger(desk: Desk):
     completed = desk("forget", "jo@example.com", REAPER_LEDGER="")
     assert (completed.returncode, "set REAPER_LEDGER to it" in completed.stderr) == (2, True)
+
+
+def test_commands_leave_the_ledger_of_another_deployment_alone(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    run_id = desk("apply", "plan.json", REAPER_DEPLOYMENT="one").stdout.split()[-1]
+    assert desk.counts() == [1, 1, 1]
+    own = "the ledger belongs to the deployment one, and this is two; set REAPER_LEDGER to this deployment's own ledger"
+    for arguments in (("restore", desk.ids[0]), ("undo", "--run", run_id), ("pause",), ("release",)):
+        refused = desk(*arguments, REAPER_DEPLOYMENT="two")
+        assert (refused.returncode, own in " ".join(refused.stderr.split())) == (2, True), arguments
+    assert own in " ".join(desk("doctor", "--format", "json", REAPER_DEPLOYMENT="two").stdout.split())
+    assert own in desk("sweep", "--cloud", "aws", "--mode", "notify", "--format", "json", REAPER_DEPLOYMENT="two").stdout
+    assert (desk.counts(), desk("undo", "--run", run_id).returncode, desk.counts()) == ([1, 1, 1], 0, [3, 3, 3])

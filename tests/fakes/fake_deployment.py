@@ -14,6 +14,7 @@ from reaper import __version__
 from reaper.acting import manifest, restore
 from reaper.acting.contract import ActionFunctions
 from reaper.acting.task import ActContext
+from reaper.calendars.resolve import FreshFreezes
 from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
@@ -77,6 +78,7 @@ class FakeDeployment:
     acts: ActionFunctions[Any] = ACTS
     agreed: PlanFile | None = None
     hand_over: HandOver = unchanged
+    freezes: FreshFreezes | None = None
 
     def __post_init__(self) -> None:
         self.cloud = FakeCloud(clock=lambda: self.now)
@@ -109,7 +111,13 @@ class FakeDeployment:
         return OpenRun(
             run=run,
             observe=[ObserveContext(sessions=yards, kinds=[self.kind], policy=self.policy, clock=clock)],
-            decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock, agreed=self.agreed),
+            decide=DecideContext(
+                policy=self.policy,
+                ledger=self.ledger,
+                clock=clock,
+                agreed=self.agreed,
+                archive=self.archive if mode.acts else None,
+            ),
             act=self.open_act if mode.acts else None,
             conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
         )
@@ -126,6 +134,7 @@ class FakeDeployment:
             deadline=self.deadline,
             kind=lambda name: self.kind,
             action_functions=lambda name: self.acts,
+            freezes=self.freezes,
         )
 
     def sweep_after(self, **fields: Any) -> Report:

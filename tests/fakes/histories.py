@@ -1,4 +1,4 @@
-"""The history of a resource as tests look at it: the whole of it."""
+"""The history of a resource as tests look at it: all of it but the entries before each manifest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry
+from reaper.pending.lost import BEGAN
 
 
 def history_of(ledger: Ledger, resource_id: str) -> list[HistoryEntry]:
-    """Every entry, oldest first."""
-    return ledger.history(resource_id, datetime(2000, 1, 1, tzinfo=UTC), 10_000)
+    """Every entry but those of actions about to begin, oldest first."""
+    entries = ledger.history(resource_id, datetime(2000, 1, 1, tzinfo=UTC), 10_000)
+    return [entry for entry in entries if entry.what != BEGAN]

@@ -52,6 +52,7 @@ WRITTEN = {
     "act_changes": ("last_action_changes", (SideChange(what="traffic", before=100, ours=0),)),
     "act_created": ("last_action_created", NOW - 60 * DAY),
     "called_at": ("last_call_at", NOW - 9 * DAY),
+    "lost_manifest": ("lost_manifest", "s3://manifests/2026-11-24/r1/x-delete-3.json"),
 }
 """Every column that any version has ever written, with its field. A renamed field must not rename the column."""
 

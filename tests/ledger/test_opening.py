@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fakes.builders import NOW
 from reaper.errors import SettingsError
 from reaper.ledger import opening
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow
 
 
@@ -70,3 +73,22 @@ def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
     with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
         opening.ensure_format(ledger, NOW)
     assert ledger.read_row("format").version == 1
+
+
+def test_a_ledger_names_its_deployment_and_refuses_another(tmp_path: Path):
+    def opened(deployment: str) -> Ledger:
+        return opening.open_ledger(f"sqlite://{tmp_path}/ledger.db", {"REAPER_DEPLOYMENT": deployment})
+
+    opening.ensure_format(opened(""), NOW)
+    opening.ensure_format(opened("/Subscriptions/1/sites/One"), NOW)
+    opening.ensure_format(opened("/subscriptions/1/sites/one"), NOW)
+    opening.ensure_format(opened(""), NOW)
+    row = opened("").read_row("format")
+    assert row == NamedRow(values={"number": "2", "deployment": "/subscriptions/1/sites/one"}, version=2)
+    other = opened("arn:aws:cloudformation:us-east-1:123456789012:stack/two/1")
+    for refused in (lambda: opening.ensure_format(other, NOW), lambda: opening.require_known_format(other)):
+        with pytest.raises(
+            SettingsError, match=r"belongs to the deployment /subscriptions/1/sites/one, and this is arn:.*own ledger"
+        ):
+            refused()
+    assert other.read_row("format") == row

@@ -34,12 +34,11 @@ channels:
 READING = {permission for kind in registry.kinds("aws") for permission in kind.permissions}
 ACTING = {p for kind in registry.kinds("aws") for spec in kind.actions.values() for p in spec.permissions}
 UNDOING = {p for kind in registry.kinds("aws") if kind.actions for p in registry.action_functions(kind.name).undo_permissions}
-STORES = {*dynamodb.PERMISSIONS, "s3:PutObject", "s3:GetObject"}
+STORES = {*dynamodb.PERMISSIONS, "s3:PutObject", "s3:GetObject", "s3:ListBucket"}
 CHANNELS = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
 NEEDED = sorted({*READING, *ACTING, *UNDOING, *STORES, *CHANNELS, "ssm:GetParameter", "sts:GetCallerIdentity"})
 ONLY_THE_DOCTOR_NEEDS = (
     "iam:SimulatePrincipalPolicy",
-    "s3:ListBucket",
     "ses:GetAccount",
     "ses:GetEmailIdentity",
     "sns:ListSubscriptionsByTopic",

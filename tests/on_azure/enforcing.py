@@ -64,6 +64,10 @@ class Enforcement:
         text = POLICY.format(action=self.action, stop_by=self.stop_by)
         return parse_policy(text, "policy", registry.kind_names())
 
+    @property
+    def archive(self) -> manifest.Archive:
+        return manifest.Archive(place="s3://manifests", store=self.store)
+
     def session(self) -> CloudSession:
         [session] = targets.target_sessions([SUB])
 
@@ -84,7 +88,9 @@ class Enforcement:
             observe=[
                 ObserveContext(sessions=[self.session()], kinds=[registry.kind(self.kind)], policy=self.policy, clock=clock)
             ],
-            decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock),
+            decide=DecideContext(
+                policy=self.policy, ledger=self.ledger, clock=clock, archive=self.archive if mode.acts else None
+            ),
             act=self.open_act if mode.acts else None,
             conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
         )
@@ -95,7 +101,7 @@ class Enforcement:
             session=self.session(),
             policy=self.policy,
             ledger=self.ledger,
-            archive=manifest.Archive(place="s3://manifests", store=self.store),
+            archive=self.archive,
             clock=lambda: self.server.world.now,
             leases=leases,
         )
@@ -134,16 +140,16 @@ class Scene:
     above: Thing
 
     def saved(self) -> Callable[[], None]:
-        """What makes both things and the ledger again as they are now."""
+        """What makes both things, the ledger and the manifests again as they are now."""
         bodies = deepcopy(self.thing.body), deepcopy(self.above.body)
-        rows = dict(self.one.ledger.memory_store.rows)
+        rows, texts = dict(self.one.ledger.memory_store.rows), dict(self.one.store.texts)
         assert rows, "the notice is remembered"
 
         def restore() -> None:
             for thing, body in zip((self.thing, self.above), bodies, strict=True):
                 thing.body.clear()
                 thing.body.update(deepcopy(body))
-            self.one.ledger.memory_store.rows = dict(rows)
+            self.one.ledger.memory_store.rows, self.one.store.texts = dict(rows), dict(texts)
 
         return restore
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from on_azure.enforcing import Killed, Scene, idle_cluster, idle_deployment, idle_instance, once, to_stop_natively
+from reaper.acting import restore
 from reaper.model import Pause, Result
 from reaper.pending import stop_switch
 from reaper_sandbox.azure import signals
@@ -64,6 +65,31 @@ def test_traffic_taken_by_a_run_that_crashed_is_put_back(doomed: Scene):
     assert (memory.last_action_result, memory.last_action_changes) == (Result.REFUSED, None)
     [mail] = doomed.one.mails()
     assert "its traffic was at 0%, and setting it back to 100% has begun" in mail
+
+
+@pytest.mark.parametrize("backup", [False, True], ids=["emptied", "from a backup"])
+def test_traffic_at_zero_is_told_after_the_ledger_was_lost(doomed: Scene, backup: bool):
+    rows = dict(doomed.one.ledger.memory_store.rows)
+    crash_in_the_wait(doomed)
+    doomed.one.ledger.memory_store.rows = rows if backup else {}
+    for _ in range(5):
+        report = doomed.one.sweep()
+        [row] = [row for row in report.coverage if row.is_own]
+        assert f"`reaper restore {doomed.thing.id} --trust-manifest` settles it" in (row.error or "")
+        assert report.findings[0].step.name == "none"
+        doomed.one.later(days=1)
+    assert (methods(doomed), share(doomed), is_there(doomed), doomed.one.mails()) == (["PUT"], 0, True, [])
+    context = restore.RestoreContext(
+        ledger=doomed.one.ledger,
+        archive=doomed.one.archive,
+        open_session=lambda target: doomed.one.session(),
+        clock=lambda: doomed.one.server.world.now,
+        by="jo",
+    )
+    restored = restore.restore_resource(doomed.thing.id, context, is_trusted=True)
+    assert (restored.error, share(doomed)) == (None, 100)
+    doomed.one.later(minutes=5)
+    assert not [row for row in doomed.one.sweep().coverage if row.is_own]
 
 
 def test_silence_after_an_interrupted_delete_proves_nothing(doomed: Scene):

@@ -354,3 +354,13 @@ def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
 def test_link_address_appends_path_and_token(base: str):
     assert links.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"
+
+
+def test_the_page_writes_nothing_to_the_ledger_of_another_deployment(ledger: InMemoryLedger):
+    ledger.deployment = "one"
+    opening.ensure_format(ledger, NOW)
+    ledger.deployment = "two"
+    rows = dict(ledger.memory_store.rows)
+    reply = send(ledger, days="3")
+    assert (reply.status, "belongs to the deployment one, and this is two" in reply.note) == (503, True)
+    assert ledger.memory_store.rows == rows

@@ -24,7 +24,7 @@ from reaper.ledger.ledger import comparable_id
 from reaper.ledger.rows import HistoryEntry
 from reaper.memory_updates import BegunAction
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, Run, StepName
-from reaper.pending import intents, unfinished
+from reaper.pending import intents, lost, unfinished
 from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning import possible_actions
 from reaper.planning.reasons import participle
@@ -126,7 +126,7 @@ def _require_same_resource(before: Resource, task: Task) -> None:
 def _look_again(resource: Resource, before: Memory, task: Task) -> None:
     """The whole look after a wait, with its row as it was `before` this action. Raises ActionWithdrawn."""
     try:
-        case = recheck.assess_again(resource, task)
+        case = recheck.assess_again(resource, task, after_wait=True)
     except CloudError as error:
         raise ActionWithdrawn(str(error)) from error
     memories = recheck.recall_around(resource, task)
@@ -177,6 +177,9 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
 
 def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task: Task) -> Intent:
     """The intent, once it is in the ledger, with a hint that leads to it. Raises ActionWithdrawn if it couldn't be written."""
+    now = task.context.clock()
+    with errors_as_withdrawal("the ledger couldn't be written before the action"):
+        lost.record_known(task.context.ledger, resource.id, task.run_id, now, f"about to be {PARTICIPLES[manifest.action]}")
     stored = _store_manifest(manifest, memory.version + 1, task)
     now = task.context.clock()
     begun = BegunAction(

@@ -78,7 +78,7 @@ def _settle(named: Unfinished, context: ActContext) -> UntoldAction | None:
         return None
     hint = replace(found, id=named.id)
     memory = context.ledger.memory(hint.id, now)
-    if not (intents.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)):
+    if memory.lost_manifest or not (intents.is_same_intent(memory, hint) and memory_updates.is_interrupted(memory)):
         return None
     if not context.leases.prolong(hint.target):
         raise ActionWithdrawn(f"{hint.id}: another sweep has taken over this target")

@@ -3,7 +3,7 @@
 Undoing creates what a manifest says, so its form is checked first, and a person sees what it names.
 
 `REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
-the user's ledger. Each action has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
+the user's ledger. Each action has one file, `<day>/<run>/<digest of the ID>-<move>-<version of its row>.json`, which is never overwritten.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import comparable_id
 from reaper.model import ManifestReference, StepName, Target
+from reaper.pending.lost import StoredManifest, digest_of
 from reaper.stores.texts import TextStore, cloud_of, open_texts
 
 SCHEMA = 1
@@ -53,17 +54,24 @@ class Archive:
 
         Raises CloudError. Then nothing may be changed.
         """
-        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.action}-{version}.json"
+        name = f"{_day(manifest.at)}/{manifest.run}/{digest_of(manifest.id)}-{manifest.action}-{version}.json"
         text = manifest_json(manifest)
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
     def has_run(self, run: str) -> bool:
         """Whether a run with exactly that ID stored a manifest. Raises CloudError if they can't be listed."""
-        return bool(self.store.list_texts(f"{self.place.rstrip('/')}/{run}"))
+        return bool(self._addresses_of_run(run))
 
     def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
-        return [self._manifest_or_error(address) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")]
+        return [self._manifest_or_error(address) for address in self._addresses_of_run(run)]
+
+    def stored_since_yesterday(self, now: datetime) -> list[StoredManifest]:
+        """The manifests of today and yesterday, by UTC, the oldest day first. Raises CloudError if they can't be listed."""
+        days = (_day(now - timedelta(days=1)), _day(now))
+        addresses = [address for day in days for address in self.store.list_texts(f"{self.place.rstrip('/')}/{day}")]
+        parts = [(address, *_name_parts(address)[-2:]) for address in addresses]
+        return [StoredManifest(address=address, run=run, digest=name.partition("-")[0]) for address, run, name in parts]
 
     def read_manifest(self, reference: ManifestReference) -> Manifest:
         """The manifest that was stored there. Raises CloudError, also if it isn't in this place, or has changed since it was stored."""
@@ -107,6 +115,10 @@ class Archive:
             and not {".", ".."} & set(parts)
             and "?" not in address
         )
+
+    def _addresses_of_run(self, run: str) -> list[str]:
+        """Earlier versions stored them under the run, without a day."""
+        return [address for address in self.store.list_texts(self.place.rstrip("/")) if _name_parts(address)[-2:-1] == [run]]
 
     def _manifest_or_error(self, address: str) -> tuple[ManifestReference, Manifest | CloudError]:
         try:
@@ -194,6 +206,14 @@ def parse_manifest(text: str, address: str) -> Manifest:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
+
+
+def _name_parts(address: str) -> list[str]:
+    return re.split(r"[/\\]", address)
 
 
 def _sha256(text: str) -> str:

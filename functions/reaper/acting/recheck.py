@@ -28,6 +28,7 @@ from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import frozen_because, participle
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
+from reaper.policy.schema import Policy
 
 ACTED_ROW = "acted"
 """The row of a target with the last run that acted there and what it acted on, as short digests. The target is in its name, too."""
@@ -37,16 +38,17 @@ MOST_COUNTED = 4000
 INTERRUPTED = "an action on it was interrupted and isn't settled yet"
 
 
-def assess_again(resource: Resource, task: Task) -> Case:
+def assess_again(resource: Resource, task: Task, *, after_wait: bool = False) -> Case:
     """The case of one resource, observed up to this very moment. Raises CloudError if any part of it couldn't be read."""
     context, now = task.context, task.context.clock()
+    policy = context.freezes.policy_at(now, after_wait=after_wait) if context.freezes else context.policy
     with odd_replies_as_errors(task.kind.name):
-        return assess(_observe_again(resource, task, now), task.kind, context.policy, context.prices, now)
+        return assess(_observe_again(resource, task, policy, now), task.kind, policy, context.prices, now)
 
 
-def _observe_again(resource: Resource, task: Task, now: datetime) -> Observation:
+def _observe_again(resource: Resource, task: Task, policy: Policy, now: datetime) -> Observation:
     """The resource, observed over the window of a run that starts now. Every reading covers the whole window."""
-    session, kind, policy = fresh_session(task.session), task.kind, task.context.policy
+    session, kind = fresh_session(task.session), task.kind
     window = replace(
         observation_window(policy, now, session.recheck_end(now)),
         recent_since_by_id=recent_since_by_id([resource], policy, task.context.prices, now),
@@ -82,7 +84,7 @@ def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) ->
 
 def _require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now."""
-    if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
+    if action is not StepName.START and any(memory_updates.is_unsettled(memory) for memory in memories.values()):
         raise ActionWithdrawn(INTERRUPTED)
     if because := intents.open_on_host_because(case.resource, memories):
         raise ActionWithdrawn(because)

@@ -17,7 +17,7 @@ from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import ManifestReference, Memory, StepName, Target
-from reaper.pending import lookup
+from reaper.pending import lookup, lost
 from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def restore_resource(
     """
     memory = context.ledger.memory(resource_id, context.clock())
     own = memory_updates.manifest_reference(memory)
-    named = address or (own.address if own else None)
+    named = address or memory.lost_manifest or (own.address if own else None)
     if named is None:
         return _already_restored(resource_id, context)
     found, manifest = context.archive.read_unproven(named)
@@ -107,8 +107,8 @@ def restore_resource(
         raise changed_error(named)
     if not (is_own or is_trusted):
         raise SettingsError(
-            f"{resource_id}: the ledger doesn't name this manifest (any more), so nothing proves that it is unchanged; read it, and if it is "
-            "right, pass --trust-manifest"
+            f"{resource_id}: the ledger doesn't name the manifest {named} (any more), so nothing proves that it is unchanged; read it, and "
+            "if it is right, pass --trust-manifest"
         )
     return _restore(manifest, own.address if own and is_own else named, context)
 
@@ -235,6 +235,7 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
     now = context.clock()
 
     def forget(memory: Memory) -> Memory:
+        memory = memory if undone.run_again else replace(memory, lost_manifest=None)
         is_final = memory.manifest_address == address and not undone.run_again
         if is_final:
             return memory_updates.after_undo(memory, now)
@@ -243,6 +244,7 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
         return memory_updates.after_call(memory_updates.after_action(memory), now)
 
     try:
+        lost.record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")
         update_memory(context.ledger, manifest.id, forget, now)
     except CloudError as error:
         raise error.reworded(f"{error}; the resource was restored anyway") from error

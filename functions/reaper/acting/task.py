@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from reaper import registry
 from reaper.acting.contract import ActionFunctions
 from reaper.acting.manifest import Archive
+from reaper.calendars.resolve import FreshFreezes
 from reaper.errors import ReaperError, odd_replies_as_errors
 from reaper.handover import Decision
 from reaper.kind import Kind
@@ -28,7 +29,7 @@ Answer = TypeVar("Answer")
 class ActContext:
     """What acting on one target needs. `leases`: those that this process keeps alive meanwhile.
 
-    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began.
+    `policy_sha256`: the hash of the policy as it is now, if it may have changed since the run began. `freezes`: reads its freezes again.
     """
 
     session: CloudSession
@@ -40,6 +41,7 @@ class ActContext:
     prices: PriceBook = field(default_factory=PriceBook)
     deadline: datetime | None = None
     policy_sha256: str | None = None
+    freezes: FreshFreezes | None = None
     kind: Callable[[str], Kind[Any]] = registry.kind
     action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
 

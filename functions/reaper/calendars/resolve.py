@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from reaper.text import clean_line
 FREEZE, USES = ("freeze",), ("freeze", "except", "business_days")
 """The keys of rules, defaults and hours that name a calendar."""
 MAX_BECAUSE = 400
+FRESH_FOR = timedelta(seconds=60)
+"""How long freezes that were read right before an action are relied on by the next one."""
 NOT_READ = "this run hasn't read it"
 
 
@@ -49,6 +51,23 @@ def with_fresh_freezes(policy: Policy, where: str | None, now: datetime) -> Poli
     """The policy with its freezes read once more, right before an action: frozen is what either reading says is frozen."""
     fresh = resolve_calendars(policy, where, now, names_used(policy, FREEZE)) if policy.calendars else {}
     return policy.with_calendars({**policy.resolved, **{name: _either(policy.resolved.get(name), fresh[name]) for name in fresh}})
+
+
+@dataclass(slots=True, kw_only=True)
+class FreshFreezes:
+    """A policy whose freezes are read again before an action, unless that was done within the last minute. `where`: the policy's address."""
+
+    policy: Policy
+    where: str | None
+    current: Policy | None = None
+    read_at: datetime | None = None
+
+    def policy_at(self, now: datetime, *, after_wait: bool = False) -> Policy:
+        """The policy with its freezes as they are now, read in any case `after_wait`. Never raises ReaperError."""
+        is_fresh = self.read_at is not None and self.read_at <= now <= self.read_at + FRESH_FOR
+        if self.current is None or after_wait or not is_fresh:
+            self.current, self.read_at = with_fresh_freezes(self.policy, self.where, now), now
+        return self.current
 
 
 def _either(stored: Calendar | None, fresh: Calendar) -> Calendar:

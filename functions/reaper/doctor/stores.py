@@ -110,13 +110,13 @@ def examine_pause(context: DoctorContext) -> Iterator[Check]:
 
 
 def examine_manifests(context: DoctorContext) -> Iterator[Check]:
-    """Mode enforce stores a manifest before each action; restore and undo read it."""
+    """Mode enforce stores a manifest before each action, and each run lists the newest; restore and undo read it."""
     settings = context.settings
     if not settings.mode.acts and not (context.includes_undo and settings.manifests):
         yield ok("manifests", f"mode {settings.mode} stores none")
         return
     own = settings.manifests or str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent)
-    yield from _store_checks("manifests", own, must_read=context.includes_undo)
+    yield from _store_checks("manifests", own, must_read=context.includes_undo, must_list=settings.mode.acts)
 
 
 def examine_reports(context: DoctorContext) -> Iterator[Check]:
@@ -133,7 +133,7 @@ def examine_runs(context: DoctorContext) -> Iterator[Check]:
         yield from _store_checks("runs", context.settings.runs, must_read=True)
 
 
-def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
+def _store_checks(name: str, place: str, *, must_read: bool, must_list: bool = False) -> Iterator[Check]:
     if not place.startswith(("s3://", "https://")):
         yield from folder_checks(name, place)
         return
@@ -141,7 +141,10 @@ def _store_checks(name: str, place: str, *, must_read: bool) -> Iterator[Check]:
     address, text = "", f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
     try:
         store = open_texts(place, f"{place} needs")
-        address = store.write(place, f"doctor/{uuid4().hex}.json", text)
+        written = store.write(place, f"doctor/{uuid4().hex}.json", text)
+        if must_list:
+            store.list_texts(f"{shown}/doctor")
+        address = written
         read = store.read_text(address)
     except ReaperError as error:
         if address and not must_read and isinstance(error, CloudError) and error.reason is Reason.DENIED:

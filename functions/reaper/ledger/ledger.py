@@ -30,10 +30,14 @@ _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/
 
 
 class Ledger:
-    """Every operation raises CloudError if the store fails. Only an operation that returns has taken effect for sure."""
+    """Every operation raises CloudError if the store fails. Only an operation that returns has taken effect for sure.
 
-    def __init__(self, store: RowStore) -> None:
+    `deployment`: whose ledger it should be; empty if that isn't known.
+    """
+
+    def __init__(self, store: RowStore, deployment: str = "") -> None:
         self.store = store
+        self.deployment = deployment
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         """The memories of these resources that are still retained at `now`, keyed by the IDs as given.

@@ -1,4 +1,4 @@
-"""Opens a ledger: its address chooses the implementation, and its format says whether this version may write to it.
+"""Opens a ledger: its address chooses the implementation, and its format says whether this version and this deployment may write to it.
 
 `REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`. By default, SQLite keeps the ledger in the
 user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/).
@@ -19,7 +19,8 @@ from reaper.ledger.rows import NamedRow
 from reaper.ledger.update import write_until_accepted
 
 FORMAT, FORMAT_ROW = 2, "format"
-"""The format that this version writes, and the named row that says so."""
+"""The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""
+MAX_DEPLOYMENT = 1024
 MODULE_BY_SCHEME = {
     "memory": "reaper.ledger.in_memory",
     "sqlite": "reaper.ledger.sqlite",
@@ -43,7 +44,15 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
     except ImportError as error:
         extra = EXTRA_BY_SCHEME.get(scheme, "cli")
         raise SettingsError(f"REAPER_LEDGER={address}: needs an extra: {install_command(extra)} ({error})") from error
-    return Ledger(module.open_store(place.removeprefix("//"), environ, read_only=read_only))
+    return Ledger(module.open_store(place.removeprefix("//"), environ, read_only=read_only), deployment_id(environ))
+
+
+def deployment_id(environ: Mapping[str, str]) -> str:
+    """REAPER_DEPLOYMENT, or an empty text. Azure resource IDs are in lower case, because Azure ignores their case."""
+    value = environ.get("REAPER_DEPLOYMENT", "").strip()
+    if len(value) > MAX_DEPLOYMENT or not value.isprintable():
+        raise SettingsError(f"REAPER_DEPLOYMENT={value[:80]!r}: expected one line of at most {MAX_DEPLOYMENT} characters")
+    return value.lower() if value.startswith("/") else value
 
 
 def require_existing(address: str) -> None:
@@ -58,29 +67,35 @@ def require_existing(address: str) -> None:
 
 
 def ensure_format(ledger: Ledger, now: datetime) -> None:
-    """Mark the ledger with the format that this version writes. Call it before the first write.
+    """Mark the ledger with the format that this version writes, and with its deployment. Call it before the first write.
 
-    Raises SettingsError if a newer version has written to the ledger, CloudError if its format can't be read or written.
+    Raises SettingsError if it is another deployment's or a newer version's ledger, CloudError if its format can't be read or written.
     """
 
     def attempt() -> bool | None:
         row = require_known_format(ledger)
-        is_marked = row.values.get("number") == str(FORMAT)
-        return is_marked or ledger.write_row(FORMAT_ROW, {"number": str(FORMAT)}, row.version, now) or None
+        deployment = {"deployment": ledger.deployment} if ledger.deployment else {}
+        marked = {**row.values, "number": str(FORMAT), **deployment}
+        return row.values == marked or ledger.write_row(FORMAT_ROW, marked, row.version, now) or None
 
     write_until_accepted(attempt, "the format of the ledger")
 
 
 def require_known_format(ledger: Ledger) -> NamedRow:
-    """The format row of a ledger that this version can write to.
+    """The format row of a ledger that this version and this deployment can write to. Without REAPER_DEPLOYMENT it may be any deployment's.
 
-    Raises SettingsError if a newer version has written to the ledger, CloudError if its format can't be read.
+    Raises SettingsError if it is another deployment's or a newer version's ledger, CloudError if its format can't be read.
     """
     row = ledger.read_row(FORMAT_ROW)
     number = row.values.get("number", "1")
     if not number.isdecimal() or int(number) > FORMAT:
         raise SettingsError(
             f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; install a newer version"
+        )
+    owner = row.values.get("deployment", ledger.deployment)
+    if ledger.deployment not in {"", owner}:
+        raise SettingsError(
+            f"the ledger belongs to the deployment {owner}, and this is {ledger.deployment}; set REAPER_LEDGER to this deployment's own ledger"
         )
     return row
 

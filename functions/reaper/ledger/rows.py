@@ -66,6 +66,7 @@ COLUMNS: Mapping[str, str] = {
     "last_action_changes": "act_changes",
     "last_action_created": "act_created",
     "last_call_at": "called_at",
+    "lost_manifest": "lost_manifest",
     "written_at": "written",
 }
 """The column that stores each field of a memory. A field may be renamed; a column that was ever written never is."""

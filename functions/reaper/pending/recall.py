@@ -6,8 +6,9 @@ Each function adds what fails to `rows`, the rows of the coverage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reaper.case import Case, Coverage
 from reaper.coverage import add_failure_row, failure_row, target_of_row
@@ -17,11 +18,16 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled, Unfinished
 from reaper.model import Target
-from reaper.pending import intents, unfinished
+from reaper.pending import intents, lost, unfinished
+from reaper.pending.lost import StoredManifest
 from reaper.pending.unfinished import UntoldAction
+
+if TYPE_CHECKING:
+    from reaper.acting.manifest import Archive
 
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
+UNLISTED = "the manifests of the last two days couldn't be listed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,8 @@ def recall_and_close(
         hints = [hint for hint in hints if hint.run != run_id]
         memories = ledger.recall(dict.fromkeys([*intents.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
         closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
-        memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
+        memories, left = unfinished.reopen_left_stopped(listed, closed.memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions([*closed.hints, *left], listed, memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
@@ -101,6 +108,34 @@ def recall_and_close(
         add_failure_row(rows, failure_row("acts", failed))
     untold += unfinished.open_actions(closed.interrupted, memories)
     return RecalledTargets(memories=memories, untold=tuple(untold), interrupted=closed.interrupted)
+
+
+def list_manifests(archive: Archive | None, now: datetime, rows: list[Coverage]) -> Sequence[StoredManifest] | None:
+    """The manifests of today and yesterday, none without an archive. None if they can't be listed."""
+    try:
+        return archive.stored_since_yesterday(now) if archive else ()
+    except CloudError as error:
+        rows.append(failure_row("acts", error.reworded(f"{UNLISTED}: {error}")))
+        return None
+
+
+def with_lost_actions(
+    recalled: RecalledTargets,
+    cases: Sequence[Case],
+    stored: Sequence[StoredManifest],
+    ledger: Ledger,
+    now: datetime,
+    rows: list[Coverage],
+) -> RecalledTargets | None:
+    """The same with the actions that the ledger doesn't know in the memories; a row reports them until they are settled. None if that fails."""
+    try:
+        memories = lost.note_lost_actions(cases, recalled.memories, stored, ledger, now)
+    except ReaperError as error:
+        rows.append(failure_row("ledger", error))
+        return None
+    if unsettled := lost.lost_actions_error(memories):
+        rows.append(failure_row("acts", unsettled))
+    return replace(recalled, memories=memories)
 
 
 def recall_left_targets(

@@ -152,6 +152,20 @@ def interrupted_because(memory: Memory) -> str:
     return f"an action on it was interrupted{when}, and what it had changed isn't put back yet"
 
 
+def reopen_left_stopped(
+    cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
+) -> tuple[Recalled, list[Unfinished]]:
+    """The memories, and the hints of what office hours stopped and no longer start: a summary isn't enough for its owner. Raises CloudError."""
+    hints = []
+    for id_, memory in memories.items():
+        if id_ in cases and memory.last_action_at and possible_actions.is_left_stopped(cases[id_], memory):
+            case, run = cases[id_], memory.last_action_run or ""
+            hints.append(unfinished_entry(case.resource, case.owner, StepName.STOP, run, memory.last_action_at))
+            ledger.add_unfinished(hints[-1])
+            intents.update_intent(ledger, hints[-1], memory_updates.left_stopped, now)
+    return memories.with_newer(ledger.recall([hint.id for hint in hints], now)) if hints else memories, hints
+
+
 def settle_told_actions(
     hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
 ) -> tuple[Recalled, list[UntoldAction]]:
@@ -235,7 +249,7 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     rule = replace(case.rule, hours=replace(case.rule.hours, by_rule=False)) if case.rule.hours else case.rule
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=rule),
-        step=Step(name=hint.action, because="an earlier run carried it out, but ended before its owner was notified"),
+        step=Step(name=hint.action, because="an earlier run carried it out, and its owner has no mail about it yet"),
         outcome=action.outcome,
         owner=owner,
         price=case.price,

@@ -137,6 +137,15 @@ def was_stopped_by_reaper(case: Case, memory: Memory) -> bool:
     return memory.last_action is StepName.STOP and (changed is None or changed <= acted_at + CONFIRM_WITHIN)
 
 
+def is_left_stopped(case: Case, memory: Memory) -> bool:
+    """Whether office hours stopped it, and nothing starts it again, because they no longer apply to it."""
+    if case.resource.tags is None or (case.rule.hours is not None and may_keep_hours(case)):
+        return False
+    is_ours = memory.last_action is StepName.STOP and memory.last_action_result is Result.DONE
+    by_hours = is_ours and idle_period.notice_was_about_hours(memory) and memory.last_action_told_at is not None
+    return by_hours and _is_startable(case) and was_stopped_by_reaper(case, memory)
+
+
 def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
     """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged.
 

@@ -97,6 +97,14 @@ def manual_start_because(case: Case, now: datetime) -> str | None:
     )
 
 
+def outside_hours_because(case: Case, now: datetime) -> str | None:
+    """Why its silence is no reason for a notice: it can't be started again, so its hours only protect, and it was silent in none of them."""
+    hours, since = case.rule.hours, idle_period.proven_idle_since(case, now)
+    if hours is None or StepName.START in case.blocked or now - since >= case.rule.remind_every:
+        return None
+    return None if office_hours.were_open_between(hours, since, now) else "it hasn't been silent through its office hours"
+
+
 def not_enrolled_because(case: Case) -> str:
     """Why an enrolment notice is due."""
     return f"{case.rule.name} sets office hours, and the owner has not been notified"

@@ -100,6 +100,12 @@ def closed_since(hours: Hours, at: datetime) -> datetime | None:
     return max((end for _, end in _nearby_stretches(hours, at) if end <= _to_utc(at)), default=None)
 
 
+def were_open_between(hours: Hours, since: datetime, until: datetime) -> bool:
+    """Whether the hours opened and closed again in that time, or never close."""
+    is_within = any(_to_utc(since) <= start and end <= _to_utc(until) for start, end in _nearby_stretches(hours, until))
+    return is_within or next_close(hours, until) is None
+
+
 def opened_today(hours: Hours, at: datetime) -> datetime | None:
     """The opening of the hours around `at`, at the earliest the start of its day: some hours never close. None if they are closed."""
     opened = next((start for start, end in _nearby_stretches(hours, at) if start <= _to_utc(at) < end), None)

@@ -18,8 +18,9 @@ from typing import Any
 
 from reaper import secret_store
 from reaper.errors import ReaperError, SettingsError
+from reaper.ledger.opening import deployment_id
 from reaper.policy import secret_grants
-from reaper.snooze.token import MAX_DEPLOYMENT, Keys
+from reaper.snooze.token import Keys
 
 CACHE_FOR = timedelta(minutes=5)
 """How long keys are used before their secret is read again."""
@@ -55,14 +56,6 @@ def open_keyring(where: str, environ: Mapping[str, str]) -> Keyring:
     if scheme == "keyvault":
         secret_grants.require_vault_address(place, "REAPER_SNOOZE_KEYS")
     return Keyring(lambda: secret_store.read_secret(where, environ), f"REAPER_SNOOZE_KEYS={where}", deployment_id(environ))
-
-
-def deployment_id(environ: Mapping[str, str]) -> str:
-    """REAPER_DEPLOYMENT, or an empty text. Azure resource IDs are in lower case, because Azure ignores their case."""
-    value = environ.get("REAPER_DEPLOYMENT", "").strip()
-    if len(value) > MAX_DEPLOYMENT or not value.isprintable():
-        raise SettingsError(f"REAPER_DEPLOYMENT={value[:80]!r}: expected one line of at most {MAX_DEPLOYMENT} characters")
-    return value.lower() if value.startswith("/") else value
 
 
 class Keyring:

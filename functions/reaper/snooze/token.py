@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from reaper.errors import ReaperError
+from reaper.ledger.opening import MAX_DEPLOYMENT
 
 MIN_SECRET = 32
 CONTEXT = b"ml-idle-reaper link to the resources of one mail\0"
 """Makes a signature that the same secret made for something else invalid here."""
-MAX_DEPLOYMENT = 1024
 
 _TOKEN_PATTERN = re.compile(r"v1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{22})\.([0-9]{9,11})\.([A-Za-z0-9_-]{43})")
 

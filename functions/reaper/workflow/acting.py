@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from reaper.act import act, refuse_target
 from reaper.acting.task import ActContext
-from reaper.calendars.resolve import with_fresh_freezes
+from reaper.calendars.resolve import FreshFreezes
 from reaper.conclude import leases_of
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
@@ -37,12 +37,11 @@ def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, cont
     if because:
         return refuse_target(decided, target, because)
     try:
-        fresh = with_fresh_freezes(policy, context.settings.policy, context.clock())
-        setup = setup_of(stored, context, fresh)
+        setup = setup_of(stored, context, policy)
         if setup.ledger is None or lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
             return refuse_target(decided, target, "this run has ended, or another one has taken over")
         session = _open_session(setup, target, stored)
-        opened = _act_context(decided, session, setup, engine.policy_sha256)
+        opened = _act_context(decided, session, setup, engine.policy_sha256, context.settings.policy)
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, opened)
@@ -56,11 +55,11 @@ def _is_left_out(target: Target, settings: Settings) -> bool:
     return left_by_accounts or (bool(settings.regions) and not {"all", target.region} & {*settings.regions})
 
 
-def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str) -> ActContext:
+def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str, where: str | None) -> ActContext:
     archive, leases = open_archive(setup.settings), leases_of(decided, setup.ledger, setup.clock)
     if archive is None or leases is None:
         raise CloudError(Reason.REFUSED, "act", "acting needs a ledger and a store of manifests")
-    return act_context(setup, session, leases, archive, policy_sha256)
+    return act_context(setup, session, leases, archive, policy_sha256, FreshFreezes(policy=setup.policy, where=where))
 
 
 def _open_session(setup: RunSetup, target: Target, stored: StoredRun) -> CloudSession:

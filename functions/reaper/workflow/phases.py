@@ -157,14 +157,22 @@ def _listed(engine: EngineState, items: int, because: str | None = None) -> dict
 def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowContext) -> DecideContext:
     """Raises CloudError if another run has taken over: it may have the leases already."""
     policy, because = current_policy(context, engine.policy_sha256, stored.calendars)
-    ledger = setup_of(stored, context, policy).ledger
+    setup = setup_of(stored, context, policy)
+    ledger = setup.ledger
     dead_runs: tuple[str, ...] = ()
     if ledger is not None and stored.run.mode.writes:
         held = lease.own_run_lease(ledger, engine.run, engine.execution)
         if held is None:
             raise CloudError(Reason.REFUSED, "decide", TAKEN_OVER)
         dead_runs = held.dead_runs
-    return DecideContext(policy=policy, ledger=ledger, clock=context.clock, refused_because=because, dead_runs=dead_runs)
+    return DecideContext(
+        policy=policy,
+        ledger=ledger,
+        clock=context.clock,
+        refused_because=because,
+        dead_runs=dead_runs,
+        archive=open_archive(setup.settings),
+    )
 
 
 def _note_missing(missing: Mapping[int, str], context: WorkflowContext) -> dict[int, str]:

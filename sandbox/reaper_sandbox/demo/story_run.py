@@ -28,7 +28,7 @@ from reaper_sandbox.demo.story_world import StoryWorld, story_world
 from reaper_sandbox.shortcuts import saved_since
 
 FOLDER = "story"
-OWN_FILES = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*.json")
+OWN_FILES = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*/*.json")
 """The files that an earlier run left in the folder. Only these are deleted."""
 
 
@@ -102,7 +102,7 @@ def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None
             ", ".join(f"{name} {participle} {n} times" for (name, participle), n in sorted(printer.office_hours_counts.items())),
         ),
         ("mails", f"{len(world.seen_mails)} in {shown / 'mail'}"),
-        ("manifests", f"{len(list((world.home / 'manifests').glob('*/*.json')))} in {shown / 'manifests'}"),
+        ("manifests", f"{len(list((world.home / 'manifests').glob('*/*/*.json')))} in {shown / 'manifests'}"),
         ("last report", f"{shown / 'report.html'} and {shown / 'report.json'}"),
     ):
         printer.print_line(f"  {label:<14}{text}")

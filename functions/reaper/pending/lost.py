@@ -1,0 +1,84 @@
+"""Actions that this ledger doesn't know although their manifests are new: it was emptied, replaced or restored from a backup since.
+
+Such an action may be half done, and the row that said what it had changed is gone. Its resource is left alone until a person restores it. Nothing
+is put back from a manifest that the ledger doesn't name, because nothing proves what is in a store. Its address says enough to find it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+
+from reaper.case import Case
+from reaper.errors import CloudError, Reason
+from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
+from reaper.ledger.rows import HistoryEntry, Recalled
+from reaper.ledger.update import update_memory
+from reaper.model import Memory
+
+BEGAN = "began"
+"""In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
+MAX_ENTRIES = 200
+"""The last entries of a resource's history among which that of an action of the last two days is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredManifest:
+    """What the address of a manifest says: the digest of its resource's ID, and the run that stored it."""
+
+    address: str
+    digest: str
+    run: str
+
+
+def digest_of(resource_id: str) -> str:
+    """The digest of an ID in the names of its manifests."""
+    return sha256(comparable_id(resource_id).encode()).hexdigest()[:24]
+
+
+def record_known(ledger: Ledger, resource_id: str, run: str, now: datetime, because: str) -> None:
+    """Record that the ledger knows of the action of that run. Raises CloudError."""
+    ledger.add_history(HistoryEntry(id=resource_id, when=now, what=BEGAN, by=run, because=because))
+
+
+def note_lost_actions(
+    cases: Iterable[Case], memories: Recalled, stored: Sequence[StoredManifest], ledger: Ledger, now: datetime
+) -> Recalled:
+    """The memories, with the address of its manifest in that of each case with an action that the ledger doesn't know. Raises CloudError."""
+    by_digest: dict[str, list[StoredManifest]] = defaultdict(list)
+    for each in stored:
+        by_digest[each.digest].append(each)
+    ids = [case.resource.id for case in cases] if stored else []
+    lost = [id_ for id_ in ids if (found := by_digest.get(digest_of(id_))) and _note_lost(id_, found, memories, ledger, now)]
+    return memories.with_newer(ledger.recall(lost, now)) if lost else memories
+
+
+def _note_lost(resource_id: str, found: Sequence[StoredManifest], memories: Recalled, ledger: Ledger, now: datetime) -> bool:
+    """Whether an action of one of these manifests is unknown; then its address is in the row."""
+    memory = Memory() if resource_id in memories.unreadable else memories.get(resource_id, Memory())
+    others = [each for each in found if each.run != memory.last_action_run]
+    if not others or memory.lost_manifest or resource_id in memories.unreadable:
+        return False
+    runs = {entry.by for entry in ledger.history(resource_id, now - RETENTION, MAX_ENTRIES)}
+    unknown = next((each.address for each in reversed(others) if each.run not in runs), None)
+    if unknown:
+        update_memory(ledger, resource_id, lambda memory: replace(memory, lost_manifest=unknown), now)
+    return unknown is not None
+
+
+def lost_because(memory: Memory) -> str:
+    """Why nothing is done to a resource with such an action."""
+    return f"the ledger doesn't know of an action on it that may be half done; its manifest is {memory.lost_manifest}"
+
+
+def lost_actions_error(memories: Mapping[str, Memory]) -> CloudError | None:
+    """The error in the report about the resources with such an action; None if there are none."""
+    lost = [(resource_id, memory) for resource_id, memory in dict(memories).items() if memory.lost_manifest]
+    if not lost:
+        return None
+    (resource_id, memory), more = lost[0], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {lost_because(memory)}; {fix}{more}")

@@ -1,0 +1,101 @@
+"""What office hours stopped and no longer start: its owner, who otherwise gets weekly summaries only, is told at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from acting.test_interruption import mails
+from fakes.builders import DAY, HOUR
+from fakes.fake_cloud import STARTABLE
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from reaper.model import Mode, StepName
+
+OFFICE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
+MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
+TOLD = "its office hours no longer apply, so the reaper doesn't start it again"
+
+
+def stopped(text: str = POLICY + OFFICE) -> FakeDeployment:
+    """Its office hours stopped it an hour ago."""
+    deployment = FakeDeployment(policy=policy(text), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
+    deployment.cloud.add("churn", tags={"owner": "lee@example.com"})
+    deployment.sweep()
+    deployment.now += HOUR + timedelta(minutes=5)
+    assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP
+    deployment.now += 2 * HOUR
+    deployment.channel.messages.clear()
+    return deployment
+
+
+def without_hours(deployment: FakeDeployment) -> None:
+    deployment.policy = policy(POLICY)
+
+
+def kept_by_tag(deployment: FakeDeployment) -> None:
+    deployment.cloud.things["churn"].tags["reaper:keep"] = "true"  # type: ignore[index]
+
+
+def left_out(deployment: FakeDeployment) -> None:
+    deployment.policy = policy(POLICY + OFFICE + "enforce_only: {tags: {canary: here}}\n")
+
+
+def only_told(deployment: FakeDeployment) -> None:
+    deployment.policy = policy(POLICY + OFFICE.replace("grace: 1h", "action: notify"))
+
+
+@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.NOTIFY])
+@pytest.mark.parametrize("change", [without_hours, kept_by_tag, only_told, left_out])
+def test_what_no_hours_start_again_is_told_at_once(change, mode: Mode):
+    deployment = stopped()
+    change(deployment)
+    deployment.sweep(mode)
+    [mail] = mails(deployment)
+    assert TOLD in mail
+    assert "To undo this: aws sagemaker start-notebook-instance" in mail
+    for _ in range(3):
+        deployment.now += 7 * HOUR
+        deployment.sweep(mode)
+    assert len(mails(deployment)) == 1
+    assert not deployment.cloud.things["churn"].running_since
+
+
+def test_a_refused_mail_about_what_is_left_stopped_is_sent_again():
+    deployment = stopped()
+    without_hours(deployment)
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    deployment.now += DAY
+    deployment.sweep()
+    assert [TOLD in mail for mail in mails(deployment)] == [True]
+
+
+def test_what_its_hours_start_again_is_in_the_summary_only():
+    deployment = stopped()
+    for _ in range(14):
+        deployment.sweep()
+        deployment.now += HOUR
+    assert deployment.cloud.things["churn"].running_since
+    assert mails(deployment) == []
+
+
+def test_what_a_person_started_is_not_told():
+    deployment = stopped()
+    deployment.cloud.things["churn"].running_since = deployment.cloud.things["churn"].changed = deployment.now
+    without_hours(deployment)
+    deployment.sweep_after(hours=1)
+    assert mails(deployment) == []
+
+
+def test_unreadable_tags_tell_nothing_of_what_is_stopped():
+    deployment = stopped()
+    without_hours(deployment)
+    tags, deployment.cloud.things["churn"].tags = deployment.cloud.things["churn"].tags, None
+    deployment.sweep()
+    assert mails(deployment) == []
+    deployment.cloud.things["churn"].tags = tags
+    deployment.sweep_after(hours=1)
+    assert len(mails(deployment)) == 1
