@@ -179,7 +179,9 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
     """The intent, once it is in the ledger, with a hint that leads to it. Raises ActionWithdrawn if it couldn't be written."""
     now = task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
-        lost.record_known(task.context.ledger, resource.id, task.run_id, now, f"about to be {PARTICIPLES[manifest.action]}")
+        lost.record_known(
+            task.context.ledger, resource.id, task.run_id, now, f"about to be {participle(resource, manifest.action)}"
+        )
     stored = _store_manifest(manifest, memory.version + 1, task)
     now = task.context.clock()
     begun = BegunAction(
