@@ -9,6 +9,7 @@ from reaper import idle_period
 from reaper.case import Case, Owner
 from reaper.model import Memory, Resource, Result, StepName
 from reaper.planning import possible_actions, reasons
+from reaper.planning.valid_notice import void_because
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 
@@ -46,7 +47,7 @@ def _unnotified_because(
     memory, host_warned_at = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
     address = inner_owner(inner, memory, chain).address
     is_current = _is_same_owner(memory.notified_owner or address, address)
-    if is_current and not idle_period.notice_lapsed(case, memory, now) and _is_announced(memory, action):
+    if is_current and not void_because(case, memory, now) and _is_announced(memory, action):
         return _too_early_because(inner, memory, now)
     if not _is_same_owner(address, case.owner.address) and not _was_stopped_by_reaper(memory):
         return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {reasons.PARTICIPLES[action]}"

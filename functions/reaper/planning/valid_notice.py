@@ -1,0 +1,121 @@
+"""Whether the last notice still counts: the one list of what voids it, and nothing else does. Pure.
+
+Whatever takes the announced action away uses up its notice, even if no run saw it: the owner believes that nothing is coming. What merely delays
+the action, or can't be read, doesn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from reaper import idle_period
+from reaper.calendars.adding import add_length
+from reaper.case import Case
+from reaper.model import AnnouncedAction, Ceiling, Memory, State
+from reaper.planning import dates, possible_actions
+
+
+def without_void_notice(
+    case: Case,
+    memory: Memory,
+    now: datetime,
+    host: Memory | None = None,
+    *,
+    announces: bool = False,
+    lapsed_at: datetime | None = None,
+) -> Memory:
+    """The memory with its notice only if that counts. Its arguments are those of `void_because`.
+
+    The time of a void enrolment stays, and decides when the next one may be sent. Whoever got a notice that is proven wrong is owed a message.
+    """
+    memory = idle_period.without_wrong_notice(case, memory, now)
+    if void_because(case, memory, now, host, announces=announces, lapsed_at=lapsed_at) is None:
+        return memory
+    return idle_period.after_void_notice(memory)
+
+
+def void_because(
+    case: Case,
+    memory: Memory,
+    now: datetime,
+    host: Memory | None = None,
+    *,
+    announces: bool = False,
+    lapsed_at: datetime | None = None,
+) -> str | None:
+    """Why the last notice doesn't count for this case; None if it counts, or if there is none.
+
+    It is void by what came after its last mail, an enrolment by what came after its first. `host`: the memory of what it lives in. `announces`: the
+    run announces actions, so that its rule matters. `lapsed_at`: when the last jump of the idle share ended in its place.
+    """
+    sent = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
+    if sent is None:
+        return None
+    reasons = [_taken_away_because(case, memory, sent, host, now), _not_allowed_because(case, memory) if announces else None]
+    if not idle_period.notice_outlasts_use(case, memory):
+        reasons += _idle_period_over(case, memory, sent, now)
+        reasons.append("an idle share that had jumped is usual again" if _is_after(lapsed_at, sent) else None)
+    return next(filter(None, reasons), None)
+
+
+def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory | None, now: datetime) -> str | None:
+    """What voids every notice: its date or age, another resource or owner, or a protection that began or ended."""
+    rule, last = case.rule, idle_period.last_notice_at(memory) or sent
+    if last > now + idle_period.MAX_CLOCK_SKEW:
+        return "it is dated ahead of this run's clock"
+    if _is_after(case.resource.created, sent):
+        return "it was about an earlier resource with this ID"
+    # Without its tags and a whole look, another person may only seem to own it.
+    if case.resource.tags is not None and case.verdict.state is not State.UNKNOWN and has_new_owner(case, memory):
+        return "it went to another owner"
+    if rule.protected_because and not rule.in_doubt:
+        return "it is protected now"
+    own = None if possible_actions.is_recreated(case, memory) else memory.snoozed_until
+    if any(
+        _is_after(until, sent) and until <= now for until in (own, host and host.snoozed_until, rule.protection_ended_at) if until
+    ):
+        return "a protection ended since"
+    is_old = memory.announced_action is not None and now > valid_until(case, max(last, memory.act_not_before or last))
+    return "it is too old" if is_old else None
+
+
+def _not_allowed_because(case: Case, memory: Memory) -> str | None:
+    """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
+    rule, announced = case.rule, memory.announced_action
+    if announced is None or case.resource.tags is None or (rule.in_doubt and not rule.only_notices):
+        return None
+    by_hours = possible_actions.is_stopped_by_hours(case)
+    is_allowed = rule.action.rank >= Ceiling.STOP.rank and by_hours == (announced is AnnouncedAction.HOURS)
+    if by_hours and rule.hours:
+        is_allowed = is_allowed and memory.enrolment_digest == dates.hours_digest(rule.hours)
+    if announced is AnnouncedAction.DELETE:
+        is_allowed = is_allowed and rule.hours is None and (rule.action is Ceiling.DELETE or rule.delete_after is not None)
+    return None if is_allowed else "its rule or tags don't allow what it announced"
+
+
+def _idle_period_over(case: Case, memory: Memory, sent: datetime, now: datetime) -> Iterator[str | None]:
+    """What voids a notice of idleness, but no enrolment."""
+    if case.verdict.state is State.ACTIVE or idle_period.has_ended(case, memory, sent, now):
+        yield "it was used or changed since"
+    told, present = memory.notified_fingerprint, case.resource.fingerprint
+    if told is not None and present is not None and told != present:
+        yield "its settings were others then"
+
+
+def _is_after(when: datetime | None, sent: datetime) -> bool:
+    return when is not None and when > sent
+
+
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(idle_period.MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
+
+
+def has_new_owner(case: Case, memory: Memory) -> bool:
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
+    told, present = (memory.notified_owner or "").lower(), (case.owner.address or "").lower()
+    by, at = (memory.disowned_by or "").lower(), memory.disowned_at
+    is_older = bool(memory.warned_at and at and memory.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
+    is_theirs = bool(told) and told == by and not present
+    return is_older or is_theirs or (bool(told) and bool(present) and told != present)
