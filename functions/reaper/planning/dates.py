@@ -76,14 +76,11 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     if is_stopped_by_hours(case):
         return _hours_due_at(case, memory, now)
     warned, announced = valid_notice_at(case, memory, now), memory.announced_action
-    if warned is None or ACTION_STRENGTH.get(announced or "", 0) < ACTION_STRENGTH[action]:
+    more = ACTION_STRENGTH.get(announced or "", 0) - ACTION_STRENGTH[action]
+    has_grown = more > 0 and case.rule.delete_after is not None  # since the notice of its delete
+    if warned is None or more < 0 or has_grown:
         return None
-    if case.rule.delete_after is None:
-        return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
-    if ACTION_STRENGTH[announced or ""] != ACTION_STRENGTH[action]:  # it grew since the notice of its delete
-        return None
-    since = max(warned, memory.last_call_at or warned)
-    return max(earliest_action_at(case, since, action), memory.act_not_before or warned)
+    return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
 
 
 def reminded_at(case: Case, memory: Memory, now: datetime, action: StepName) -> datetime | None:

@@ -55,7 +55,8 @@ def void_because(
     reasons = [_taken_away_because(case, memory, sent, host, now), _not_allowed_because(case, memory) if announces else None]
     if not idle_period.notice_outlasts_use(case, memory):
         reasons += _idle_period_over(case, memory, sent, now)
-        reasons.append("an idle share that had jumped is usual again" if _is_after(lapsed_at, sent) else None)
+        is_lapsed = memory.announced_action is not None and _is_after(lapsed_at, sent)
+        reasons.append("an idle share that had jumped is usual again" if is_lapsed else None)
     return next(filter(None, reasons), None)
 
 
