@@ -40,7 +40,9 @@ def judged(state: State = State.IDLE, hours: bool = False, **fields: Any) -> Cas
     """Lee's resource, idle for nine days under a rule that stops; or that has office hours. `thing`: fields of the resource."""
     owner, thing = fields.pop("owner", LEE), fields.pop("thing", {})
     of = case(state, **{"idle_for": 9 * DAY, "action": Ceiling.STOP, "hours": HOURS if hours else None, **fields})
-    return replace(of, owner=Owner(address=owner, source="tag"), resource=replace(of.resource, **{"fingerprint": "min 2", **thing}))
+    return replace(
+        of, owner=Owner(address=owner, source="tag"), resource=replace(of.resource, **{"fingerprint": "min 2", **thing})
+    )
 
 
 def is_void(of: Case, memory: Memory, now: datetime = NOW, **seen: Any) -> bool:
