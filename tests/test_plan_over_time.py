@@ -73,7 +73,7 @@ def test_plan_sends_no_notice_during_a_snooze(of, memory):
 def test_memory_update_changes_no_step_and_happens_once(of, memory):
     new = after_judging(of, memory, NOW)
     assert move(of, new) is move(of, memory)
-    assert valid_notice_at(of, new, NOW) == valid_notice_at(of, counted(of, memory), NOW)
+    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, memory), NOW)
     assert after_judging(of, new, NOW) == new
 
 

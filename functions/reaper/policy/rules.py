@@ -49,7 +49,7 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     return replace(
         rule,
         protection_ended_at=max((end for end in ends if end), default=None),
-        in_doubt=not is_sure and (len(specs) > 1 or accepted is not None),
+        in_doubt=not is_sure and (rule.in_doubt or accepted is not None),
     )
 
 
@@ -175,6 +175,8 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
+        protection_ended_at=max((r.protection_ended_at for r in rules if r.protection_ended_at), default=None),
+        in_doubt=True,
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 
