@@ -17,7 +17,7 @@ from reaper.case import Case, Step
 from reaper.limits import count_places, hold_over_limits
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds
-from reaper.pending.holds import ALL_ACCOUNTS, Breaker, HoldRow, LimitName, RunScope
+from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.policy.schema import Limits, RunLimits
 
 FIRST, SECOND = TARGET.account, "222222222222"
@@ -246,16 +246,6 @@ def test_a_run_that_reads_all_of_it_ends_the_runs_jump():
     deployment.now += HOUR
     deployment.sweep()
     assert jumped_places(deployment) == set()
-
-
-def test_a_jump_of_a_kind_holds_the_hosts_of_that_kind_too():
-    """Deleting a host deletes what lives inside, whose signal may be the broken one."""
-    inner = replace(case().resource, kind="sagemaker-inference-component", id="arn:inner")
-    host = replace(case(), resource=replace(case().resource, contained=(inner,)))
-    place = holds.kind_in_target(TARGET, "sagemaker-inference-component")
-    jump = Breaker(target=place[0], kind=place[1], since=NOW, because="a jump")
-    rows = {ALL_ACCOUNTS: HoldRow(), holds.account_key(TARGET): HoldRow(breakers=(jump,))}
-    assert (holds.breakers_over(host, rows), holds.breakers_over(case(), rows)) == ([jump], [])
 
 
 def test_only_a_release_of_all_ends_the_runs_jump():

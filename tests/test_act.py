@@ -9,7 +9,6 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from fakes.histories import history_of
 from reaper.act import act
 from reaper.acting import recheck
 from reaper.case import Outcome
@@ -17,7 +16,7 @@ from reaper.decide import decide
 from reaper.errors import CloudError, Reason
 from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
-from reaper.model import Memory, Mode, Result
+from reaper.model import Mode, Result
 from reaper.observe import observe
 from reaper.pending import holds
 
@@ -171,21 +170,6 @@ def test_one_action_that_fails_does_not_stop_the_next(deployment: FakeDeployment
     result = acted(deployment, decided)
     results = {id_.rpartition("/")[2]: outcome.result for id_, outcome in result.outcomes.items()}
     assert results == {"churn": Result.REFUSED, "other": Result.DONE}
-
-
-def test_a_guest_of_a_stopped_host_is_recorded_before_any_mail():
-    deployment = FakeDeployment()
-    deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
-    deployment.cloud.add("host")
-    deployment.cloud.add("guest", host="host", blocked_because="left to its host")
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    result = acted(deployment, decided_run(deployment))
-    guest = deployment.cloud.id("guest")
-    assert result.outcomes[guest].host_id == deployment.cloud.id("host")
-    assert guest in {hint.id for hint in deployment.ledger.unfinished(TARGET, deployment.now)}
-    assert [entry.what for entry in history_of(deployment.ledger, guest)][-1] == "went"
-    assert deployment.memory("guest") != Memory()
 
 
 # --- max_acts, whatever was decided

@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
 from fakes.fake_cloud import FAKE_KIND
 from fakes.fake_deployment import POLICY, policy
@@ -45,20 +43,6 @@ def test_without_a_price_nothing_is_wasted_or_saved():
 def test_what_could_not_be_read_of_it_blocks_every_action():
     case = assessed(endpoint(unread_because="its tags can't be read"))
     assert {blocked and blocked.because for blocked in case.blocked.values()} == {"its tags can't be read"}
-
-
-@pytest.mark.parametrize(
-    ("tags", "because"),
-    [
-        pytest.param(None, "inner inside it is protected: its tags can't be read", id="unreadable tags"),
-        pytest.param({"reaper:keep": "true"}, "inner inside it is protected: ", id="a keep tag"),
-        pytest.param({"reaper:action": "notify"}, "allows notify at most", id="a lower ceiling"),
-    ],
-)
-def test_what_lives_inside_blocks_the_stop_by_its_own_rule(tags: dict[str, str] | None, because: str):
-    inner = endpoint(name="inner", tags=tags)
-    blocked = assessed(endpoint(contained=(inner,))).blocked[StepName.STOP]
-    assert because in (blocked.because if blocked else "")
 
 
 def test_a_kind_that_fails_on_a_resource_blocks_every_action():

@@ -35,20 +35,17 @@ HINT = Unfinished(
 def full_case() -> Case:
     """A case with a value in every field."""
     hours = Hours(days=frozenset({0, 4}), start=420, end=1260, tz="Europe/Berlin", force=True)
-    inner = resource(name="inner", tags=None, parts=None)
     return Case(
         resource=resource(
             changed=NOW - DAY,
             size="ml.g5.xlarge x2",
             parts=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=0.1),),
             tags={"team": "web"},
-            contained=(inner,),
             details=EndpointDetails(
-                component_tags={"inner": {"team": "web"}},
-                scale_in=ScaleInPlan(instances_by_variant={"main": 1}, components=("inner",)),
+                copies={"inner": 2, "other": None},
+                scale_in=ScaleInPlan(instances_by_variant={"main": 1}),
                 parts_after_stop=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=0.1),),
                 unrestorable=Blocked(because="its model is gone"),
-                protected_inside={StepName.DELETE: "inner"},
             ),
         ),
         rule=rule(hours=hours, notes=("a note",)),
@@ -94,7 +91,7 @@ def test_decided_reads_back_as_it_was_dumped():
 
 
 def test_acted_reads_back_as_it_was_dumped():
-    outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants", host_id="arn:host")
+    outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants")
     acted = Acted(
         run=RUN, target=TARGET, outcomes={"a": outcome}, calls=(KindCalls(kind="k", calls={"a:B": 1}),), coverage=(ROW,)
     )
@@ -113,7 +110,7 @@ def test_details_are_read_as_their_kinds_own_type(monkeypatch: pytest.MonkeyPatc
     known = registry.kind("sagemaker-endpoint")
     monkeypatch.setattr(registry, "find_kind", lambda name: replace(known, details=Details))
     sibling = resource(name="sibling", details=Details(copies=1))
-    detailed = resource(details=Details(copies=2, siblings=(sibling,)), contained=(sibling,))
+    detailed = resource(details=Details(copies=2, siblings=(sibling,)))
     case = replace(full_case(), resource=detailed)
     observed = Observed(run=RUN, targets=(), coverage=(), cases=(case,))
     assert handover.load_observed(handover.dump(observed)) == observed

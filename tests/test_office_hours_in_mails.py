@@ -168,8 +168,8 @@ def test_failed_start_is_retried_the_next_morning():
 def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
     host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
     of = case(State.ACTIVE)
-    assert memory_updates.after_judging(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
-    of = replace(of, resource=replace(of.resource, contained=(of.resource,)))
+    desk = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))
+    assert memory_updates.after_judging(desk, host, MONDAY + HOUR).snoozed_until is None, "nothing lives on it"
     assert memory_updates.after_judging(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
     assert memory_updates.after_judging(of, host, MONDAY + 15 * DAY).snoozed_until is None
     inner = Memory(warned_at=MONDAY - 3 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=MONDAY)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from reaper import __version__, handover
 from reaper.acting.executor import execute
@@ -37,12 +36,9 @@ def act(decided: Decided, context: ActContext) -> Acted:
     is_late = handover.no_time_to_act(decided.run, context.clock(), context.deadline) is not None
     settled, rows = settle_interrupted(() if is_late else decided.interrupted, context)
     outcomes: dict[str, Outcome] = {}
-    inside: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
     waiting = [(decision, False) for decision in sorted(_due(decided.decisions), key=by_cost_descending)]
     for decision, is_repeated in waiting:
-        if decision.case.resource.id in inside:
-            continue  # it went with its host just now
         context.leases.prolong_all()
         resource_id = decision.case.resource.id
         if attempt := earlier_attempt(resource_id, decision.step.name, decided.run.id, context.ledger, context.clock()):
@@ -50,27 +46,19 @@ def act(decided: Decided, context: ActContext) -> Acted:
             continue
         step = execute(decision, decided.run, context)
         calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)
-        inside |= step.inside
         if step.is_throttled and not is_repeated:
             waiting.append((decision, True))  # once more at the end, after a whole new look
             continue
-        outcomes[decision.case.resource.id] = step.outcome
+        outcomes[resource_id] = step.outcome
         rows += [failure_row("acts", error) for error in step.errors]
     return Acted(
         run=decided.run,
         target=target,
-        outcomes=outcomes | {id_: _went_along(outcome, outcomes.get(id_)) for id_, outcome in inside.items()},
+        outcomes=outcomes,
         calls=tuple(KindCalls(kind=kind, calls=dict(count)) for kind, count in calls.items()),
         coverage=(*rows, *(row for row in context.leases.failures if row not in lease_failures)),
         settled=settled,
     )
-
-
-def _went_along(outcome: Outcome, own: Outcome | None) -> Outcome:
-    """The outcome of what went with its host, unless an action of its own was begun before. An own action that failed stays in the report."""
-    if own is None or own.begun:
-        return own or outcome
-    return replace(outcome, error=outcome.error or own.error or (own.because if own.result is Result.REFUSED else None))
 
 
 def refuse_target(decided: Decided, target: Target, because: str, coverage: tuple[Coverage, ...] = ()) -> Acted:

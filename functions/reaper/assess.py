@@ -15,14 +15,12 @@ from reaper.case import Blocked, Case
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import busy_hours, summarize
 from reaper.kind import Kind
-from reaper.model import Ceiling, Resource, Rule, State, StepName
+from reaper.model import Resource, State, StepName
 from reaper.observation import Observation
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 
-REQUIRED_CEILING = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
-"""The least that a rule must allow for each action."""
 DRAWN_STATES = frozenset({State.IDLE, State.UNKNOWN})
 """The states whose signals the report draws."""
 
@@ -32,13 +30,12 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     resource = observation.resource
     price = prices.price(resource)
     usd = price.usd_per_hour if price else None
-    inside = {inner.id: rules.effective_rule(policy, inner, None, now) for inner in resource.contained}
-    rule = rules.with_freezes_of(rules.effective_rule(policy, resource, usd, now), inside.values())
+    rule = rules.effective_rule(policy, resource, usd, now)
     verdict = judge.judge_resource(resource, observation, rule, now)
     resource = replace(resource, stop_by=rule.stop_by)
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
-    blocked = _blocked_actions(resource, kind, inside)
+    blocked = _blocked_actions(resource, kind)
     return Case(
         resource=resource,
         rule=rule,
@@ -57,8 +54,8 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     )
 
 
-def _blocked_actions(resource: Resource, kind: Kind[Any], inside: Mapping[str, Rule]) -> dict[StepName, Blocked | None]:
-    """What blocks each action, including the rules of everything inside, by ID, that it would affect too."""
+def _blocked_actions(resource: Resource, kind: Kind[Any]) -> dict[StepName, Blocked | None]:
+    """What blocks each action."""
     if unread := resource.unread_because:
         return {action: Blocked(because=unread) for action in kind.actions}
     try:
@@ -68,23 +65,7 @@ def _blocked_actions(resource: Resource, kind: Kind[Any], inside: Mapping[str, R
         return {action: Blocked(because=because) for action in kind.actions}
     if everywhere := resource.target.blocked_because:
         blocked = {action: found or Blocked(because=everywhere) for action, found in blocked.items()}
-    for inner in resource.contained:
-        for action, ceiling in REQUIRED_CEILING.items():
-            inner_because = _inner_blocked_because(inner, inside[inner.id], ceiling)
-            if inner_because and action in blocked and blocked[action] is None:
-                blocked[action] = Blocked(because=inner_because)
     return blocked
-
-
-def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str | None:
-    """Why `inner` must not be affected, or None."""
-    protected = "its tags can't be read" if inner.tags is None else rule.protected_because
-    if protected:
-        return f"{inner.name} inside it is protected: {protected}"
-    if rule.action.rank >= ceiling.rank:
-        return None
-    why = rules.NOT_IN_ENFORCE_ONLY if rule.only_notices else f"its rule ({rule.name}) allows {rule.action} at most"
-    return f"{inner.name} inside it is protected: {why}"
 
 
 def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> Mapping[StepName, float]:

@@ -153,8 +153,7 @@ class Outcome:
     """The result of a step: `because` says what was done or why it was refused, `error` what failed. `already_done`: nothing was left to do.
 
     `begun`: calls were made, or may have been. `excess_usd_per_hour`: what of its saving autoscaling may have ended anyway; None if the
-    re-check doesn't say. `part_done`, such as `1 of 2 variants`: the rest is an action of its own. `host_id`: the ID of
-    its host, whose action affected it too.
+    re-check doesn't say. `part_done`, such as `1 of 2 variants`: the rest is an action of its own.
     """
 
     result: Result
@@ -163,7 +162,6 @@ class Outcome:
     already_done: bool = False
     begun: bool = False
     part_done: str | None = None
-    host_id: str | None = None
     excess_usd_per_hour: float | None = None
 
 

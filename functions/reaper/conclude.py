@@ -45,7 +45,7 @@ from reaper.notices.sending import (
 )
 from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents, unfinished
-from reaper.pending.intents import own_outcome, own_outcome_inside
+from reaper.pending.intents import own_outcome
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.planning import possible_actions
 from reaper.policy import send_window
@@ -190,12 +190,7 @@ def _not_notified(finding: Finding, error: ReaperError) -> Finding:
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
     """The finding with the outcome that this run's intent shows, unless `act` returned that of its own call: done, not begun, or not known."""
-    if not mails.run.mode.acts or finding.outcome.begun or finding.outcome.host_id:
-        return finding
-    if outcome := own_outcome_inside(memory, mails.run.id, finding.case.resource):
-        step = Step(name=memory.last_action or finding.step.name, because=outcome.because or outcome.error or "")
-        return replace(finding, step=step, outcome=outcome)
-    if not finding.is_action:
+    if not mails.run.mode.acts or finding.outcome.begun or not finding.is_action:
         return finding
     if outcome := own_outcome(memory, mails.run.id, finding.step.name):
         return replace(finding, outcome=outcome)

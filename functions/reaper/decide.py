@@ -1,6 +1,6 @@
 """Phase 2: what to do with each resource, given what the ledger remembers: snoozes, open actions, the plan, the plan file, limits and holds.
 
-It streams the observed parts and keeps what is idle, remembered, on hours or inside another resource. Whatever is on hold is recorded before
+It streams the observed parts and keeps what is idle, remembered, on hours or on a host. Whatever is on hold is recorded before
 any mail is sent. Without a ledger, or in audit, nothing is written.
 """
 
@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 
 from reaper import __version__, handover, idle_period, limits, memory_updates, plan
-from reaper.case import Blocked, Case, Coverage, Step
+from reaper.case import Case, Coverage, Step
 from reaper.coverage import NOT_REACHED, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
@@ -28,7 +28,7 @@ from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import recall_and_close, recall_left_targets, recall_to_read, take_leases, take_resource_leases
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import coming, contained, dates, holding, possible_actions, quiet
+from reaper.planning import coming, dates, holding, possible_actions, quiet
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners, send_window
@@ -215,14 +215,13 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
     """Plan each case once. What needs no decision is only counted."""
     known, fallback = dict(memories), phase.context.policy.owners.fallback
     cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
-    by_id = {case.resource.id: case for case in cases}
     planned: list[Planned] = []
     counted: list[Case] = []
     for case in cases:
         if intents.is_unreadable(case.resource, memories):
             planned.append(_undecided(case, ROW_UNREADABLE))
         elif _needs_decision(case, memories):
-            planned.append(_plan_case(_with_guests_blocked(case, by_id, memories, phase.now), memories, phase))
+            planned.append(_plan_case(case, memories, phase))
         else:
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
@@ -230,23 +229,13 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
-    """Whether it is idle, remembered, on hours, or lives in another resource. Everything else needs nothing."""
+    """Whether it is idle, remembered, on hours, or on a host. Everything else needs nothing."""
     return (
         case.verdict.state is State.IDLE
         or case.resource.id in memories
         or case.rule.hours is not None
         or bool(intents.host_ids(case.resource))
     )
-
-
-def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Case:
-    """The case, with every action blocked that would affect something inside whose owner can't be notified, before one is announced."""
-    inside = {inner.id for inner in case.resource.contained}
-    if not inside or not inside.isdisjoint(memories.unreadable):
-        return case
-    because = contained.unannounceable_inside(case, cases, memories, now)
-    blocked = {name: block or (Blocked(because=because) if because else None) for name, block in case.blocked.items()}
-    return replace(case, blocked=blocked)
 
 
 def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
@@ -264,7 +253,7 @@ def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
 
 
 def _interrupted_because(case: Case, memories: Recalled, run_id: str) -> str | None:
-    """Why it may only be started: an action on it, on its host or on something inside may be half done."""
+    """Why it may only be started: an action on it or on its host may be half done."""
     for resource_id in intents.remembered_ids(case.resource):
         memory = None if resource_id in memories.unreadable else memories.get(resource_id)
         if memory and memory_updates.is_interrupted(memory, run_id):

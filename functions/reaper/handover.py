@@ -72,7 +72,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or inside another resource.
+    """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or on a host.
 
     `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
     whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: the hints of actions that may be
@@ -155,12 +155,8 @@ def _with_details(case: Case) -> Case:
 
 
 def _read_resource(resource: Resource) -> Resource:
-    """The resource with its details as its kind's own type, and everything inside it read the same way."""
-    return replace(
-        resource,
-        details=_read_details(resource),
-        contained=tuple(_read_resource(inner) for inner in resource.contained),
-    )
+    """The resource with its details as its kind's own type."""
+    return replace(resource, details=_read_details(resource))
 
 
 def _read_details(resource: Resource) -> Any:

@@ -326,7 +326,7 @@ def _exceeded_limits(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps
 
 def _lacks_required_price(case: Case, caps: _Caps) -> bool:
     """Whether its price is unknown and the policy sets a cost cap. Never for stops by office hours."""
-    return case.usd_per_hour is None and not is_stopped_by_hours(case) and caps.needs_price
+    return caps.needs_price and holds.lacks_price(case) and not is_stopped_by_hours(case)
 
 
 def _over_count(count: int, key: str, most: float, caps: _Caps) -> str:

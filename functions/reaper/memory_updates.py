@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from reaper import idle_period
+from reaper import idle_period, registry
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, possible_actions
@@ -103,7 +103,7 @@ class BegunAction:
 def before_action(memory: Memory, begun: BegunAction) -> Memory:
     """The memory just before an action, so that later runs know that it may have been carried out.
 
-    A start keeps the manifest of its stop. What goes with its host has none of its own, and an earlier one would undo something else.
+    A start keeps the manifest of its stop.
     """
     manifest = manifest_reference(memory) if begun.action is StepName.START else begun.manifest
     return replace(
@@ -221,11 +221,11 @@ def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory without a snooze that is over. It stays while a notice could still count: it answers those about what the resource hosts, too,
-    whose rows may not be read today.
+    """The memory without a snooze that is over. That of what may host others stays while a notice could still count: it answers those about them,
+    too, and their rows may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= valid_until(case, memory.snoozed_until)
-    stays = counts and not possible_actions.is_recreated(case, memory)
+    stays = counts and registry.hosts_others(case.resource.kind) and not possible_actions.is_recreated(case, memory)
     return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
 
 

@@ -167,8 +167,8 @@ class Resource:
     """One thing in a cloud. `tags` None: they couldn't be read. `parts` None: what it runs is unknown.
 
     `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `host_id`: the ID of the resource
-    it lives in, `host_share`: the part of the host's cost that is its own, from 0 to 1. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
-    change. `stop_by`: how its rule wants it stopped. `unread_because`: the part of its listing that couldn't be read; it proves nothing then.
+    it lives in, `host_share`: the part of the host's cost that is its own, from 0 to 1. `fingerprint`: what the resource is like, if its kind has no time of
+    change, or hosts others. `stop_by`: how its rule wants it stopped. `unread_because`: the part of its listing that couldn't be read; it proves nothing then.
     """
 
     kind: str
@@ -186,7 +186,6 @@ class Resource:
     details: Any = None
     host_id: str | None = None
     host_share: float | None = None
-    contained: tuple[Resource, ...] = ()
     fingerprint: str | None = None
     stop_by: str = "stop"
     unread_because: str | None = None

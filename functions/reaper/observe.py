@@ -220,7 +220,6 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
     "details": (lambda value: value is None or is_dataclass(value), None),
     "host_id": (_is_text_or_none, None),
     "host_share": (lambda value: value is None or (isinstance(value, float) and 0 <= value <= 1), None),
-    "contained": (lambda value: isinstance(value, tuple) and all(isinstance(inner, Resource) for inner in value), ()),
     "fingerprint": (_is_text_or_none, None),
     "stop_by": (_is_text, "stop"),
     "unread_because": (_is_text_or_none, None),
@@ -294,9 +293,7 @@ def _assessed(job: _Job, observation: Observation, listed: Resource) -> Case:
 
 def _blind_observation(resource: Resource, error: CloudError) -> Observation:
     """What is known of a resource of which only the listing is trusted."""
-    plain = replace(
-        resource, parts=None, size="", people={}, details=None, host_id=None, contained=(), fingerprint=None, unread_because=None
-    )
+    plain = replace(resource, parts=None, size="", people={}, details=None, host_id=None, fingerprint=None, unread_because=None)
     return Observation(resource=plain, unknown_because=f"it couldn't be observed: {error}")
 
 

@@ -13,9 +13,8 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
-from reaper import memory_updates
 from reaper.ledger import lease
-from reaper.model import Mode, Result, StepName
+from reaper.model import Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 
 QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
@@ -34,15 +33,10 @@ def due(*names: str, action: str = "stop", **fields: Any) -> FakeDeployment:
     return deployment
 
 
-def housed(slow: bool = False) -> FakeDeployment:
-    """An endpoint with two components, all due to be deleted. The components have notices, but are left to their host."""
-    deployment = FakeDeployment(ledger=FailingLedger())
-    deployment.policy = policy(QUICK.replace("action: stop", "action: delete"))
-    deployment.cloud.add("host", slow=slow)
-    for name in ("inner-1", "inner-2"):
-        deployment.cloud.add(name, host="host", blocked_because="left to its host")
-    deployment.sweep()
-    deployment.now += 3 * DAY
+def on_a_host() -> FakeDeployment:
+    """What is due takes two calls, because it has a minimum, and lives on a host."""
+    deployment = due("inner", minimum=2, host="host")
+    deployment.cloud.add("host")
     return deployment
 
 
@@ -53,64 +47,44 @@ def snoozed(deployment: FakeDeployment, name: str, lasting: timedelta = DAY) -> 
     assert deployment.ledger.remember(deployment.cloud.id(name), changed, memory.version, deployment.now)
 
 
-def at_call(deployment: FakeDeployment, nth: int, what: Callable[[], None]) -> None:
-    """That happens while the call of that number is on its way."""
-    calls: list[str] = []
+def at_first_call(deployment: FakeDeployment, what: Callable[[], None]) -> None:
+    """That happens while the first call is on its way."""
 
     def before_call(call: str, name: str) -> None:
-        calls.extend([call] * (call == "carry"))
-        if call == "carry" and len(calls) == nth:
+        if call == "lower":
             what()
 
     deployment.cloud.before_call = before_call
 
 
-def deleted(deployment: FakeDeployment) -> list[str]:
-    return [name for _, name, _ in deployment.cloud.log]
-
-
-@pytest.mark.parametrize("name", ["host", "inner-1", "inner-2"])
+@pytest.mark.parametrize("name", ["host", "inner"])
 def test_a_snooze_between_two_calls_ends_the_action(name: str):
-    deployment = housed()
-    at_call(deployment, 1, lambda: snoozed(deployment, name))
-    finding = finding_of(deployment.sweep(), "host")
-    assert (finding.outcome.result, finding.outcome.begun, deleted(deployment)) == (Result.FAILED, True, ["inner-1"])
-    assert "interrupted" in str(finding.outcome.error)
-    assert deployment.memory("host").last_action_result is Result.FAILED
+    deployment = on_a_host()
+    at_first_call(deployment, lambda: snoozed(deployment, name))
+    finding = finding_of(deployment.sweep(), "inner")
+    assert (finding.outcome.result, finding.outcome.begun, deployment.cloud.log) == (Result.REFUSED, True, [])
+    assert "interrupted" in str(finding.outcome.because)
+    assert deployment.cloud.things["inner"].minimum == 2
 
 
 def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
-    deployment = housed()
-    at_call(deployment, 1, lambda: deployment.ledger.unreadable_ids.add(deployment.cloud.id("inner-2")))  # type: ignore[attr-defined]
-    deployment.ledger.remember(
-        deployment.cloud.id("inner-2"), deployment.memory("inner-2"), deployment.memory("inner-2").version, deployment.now
-    )
-    assert finding_of(deployment.sweep(), "host").outcome.result is Result.FAILED
-    assert deleted(deployment) == ["inner-1"]
-
-
-def test_a_row_inside_that_changes_between_two_calls_ends_the_action():
-    deployment = housed()
-
-    def changed() -> None:
-        memory = deployment.memory("inner-2")
-        deployment.ledger.remember(deployment.cloud.id("inner-2"), memory, memory.version, deployment.now)
-
-    at_call(deployment, 1, changed)
-    assert finding_of(deployment.sweep(), "host").outcome.result is Result.FAILED
-    assert deleted(deployment) == ["inner-1"]
+    deployment = on_a_host()
+    assert deployment.ledger.remember(deployment.cloud.id("host"), Memory(idle_since=deployment.now), 0, deployment.now)
+    at_first_call(deployment, lambda: deployment.ledger.unreadable_ids.add(deployment.cloud.id("host")))  # type: ignore[attr-defined]
+    assert finding_of(deployment.sweep(), "inner").outcome.result is Result.REFUSED
+    assert deployment.cloud.log == []
 
 
 def test_a_lease_that_is_lost_between_two_calls_ends_the_action():
-    deployment = housed()
+    deployment = on_a_host()
 
     def taken() -> None:
         deployment.now += lease.LEASE + HOUR / 60
         assert deployment.ledger.take_lease(TARGET, "another", deployment.now, lease.LEASE)
 
-    at_call(deployment, 1, taken)
-    assert finding_of(deployment.sweep(), "host").outcome.result is Result.FAILED
-    assert deleted(deployment) == ["inner-1"]
+    at_first_call(deployment, taken)
+    assert finding_of(deployment.sweep(), "inner").outcome.begun
+    assert deployment.cloud.log == []
 
 
 def test_a_snooze_of_the_host_keeps_what_lives_in_it():
@@ -181,29 +155,6 @@ def test_a_later_notice_is_not_taken_for_the_mail_about_a_part():
     deployment.now += 3 * DAY
     assert only(deployment.sweep()).step.name is StepName.WARN, "after a time without proof another notice is needed"
     assert len(deployment.cloud.log) == 1
-
-
-def test_the_rest_of_a_slow_delete_is_an_action_of_its_own():
-    deployment = housed(slow=True)
-    finding = finding_of(deployment.sweep(), "host")
-    assert (finding.outcome.part_done, deleted(deployment)) == ("what lived inside it", ["inner-1", "inner-2"])
-    first = deployment.memory("host")
-    deployment.now += 3 * DAY
-    assert only(deployment.sweep()).outcome.result is Result.DONE
-    latest = memory_updates.manifest_reference(deployment.memory("host"))
-    assert latest is not None
-    previous = {"address": first.manifest_address, "sha256": first.manifest_sha256}
-    assert deployment.archive.read_manifest(latest).undo_state["previous"] == previous
-
-
-def test_a_guest_recreated_during_an_unfinished_delete_is_left_alone():
-    deployment = housed(slow=True)
-    deployment.sweep()
-    deployment.now += DAY
-    deployment.cloud.add("host", created=deployment.now, running_since=deployment.now)
-    deployment.now += 3 * DAY
-    assert only(deployment.sweep()).step.name is StepName.WARN
-    assert "host" in deployment.cloud.things
 
 
 def office(**fields: Any) -> FakeDeployment:

@@ -1,4 +1,4 @@
-"""A freeze that begins after an action was decided prevents it at the last look: idle or in use, by hours, in part, or inside its host."""
+"""A freeze that begins after an action was decided prevents it at the last look: idle or in use, by hours, or in part."""
 
 from __future__ import annotations
 
@@ -60,18 +60,6 @@ def by_hours(force: bool = False) -> FakeDeployment:
     return deployment
 
 
-def inside() -> FakeDeployment:
-    """Only the rule of what lives in it has a freeze."""
-    text = POLICY.replace("action: stop", "action: delete") + CALENDARS
-    deployment = FakeDeployment(policy=policy(f"{text}rules: [{{name: inner, match: {{name: inner}}, freeze: year-end}}]"))
-    frozen_from(deployment, deployment.now + 300 * DAY)
-    deployment.cloud.add("churn")
-    deployment.cloud.add("inner", host="churn", blocked_because="left to its host")
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    return deployment
-
-
 @pytest.mark.parametrize(
     "ready",
     [
@@ -80,7 +68,6 @@ def inside() -> FakeDeployment:
         pytest.param(rest, id="rest of a stop"),
         pytest.param(by_hours, id="by office hours"),
         pytest.param(lambda: by_hours(force=True), id="in use"),
-        pytest.param(inside, id="frozen inside"),
     ],
 )
 def test_a_freeze_that_begins_before_the_last_look_prevents_the_action(ready: Callable[[], FakeDeployment]):

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, TARGET
+from fakes.builders import DAY
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.errors import CloudError, Reason
-from reaper.model import Result, StepName
-from reaper.notices.message import Audience
+from reaper.model import Result
 
 CHANGES: dict[str, Callable[[FakeDeployment, FakeResource], Any]] = {
     "a keep tag": lambda deployment, thing: setattr(thing, "tags", {"reaper:keep": "true"}),
@@ -87,77 +86,6 @@ def test_a_change_before_the_main_call_ends_the_action(change: str):
     assert (outcome.result, outcome.begun) == (Result.FAILED if left else Result.REFUSED, True)
     assert (deployment.cloud.log, calls) == ([], ["lowered"])
     assert deployment.cloud.things["churn"].minimum == (0 if left else 2)
-
-
-def test_use_during_a_wait_ends_the_action():
-    """The components are gone, and the endpoint is used a moment before it is deleted."""
-    deployment = due("delete")
-    deployment.cloud.add("inner", host="churn", tags={"owner": "fay@example.com"})
-    deployment.sweep()
-    deployment.now += 3 * DAY
-
-    def used(call: str, name: str) -> None:
-        if (call, name) == ("carried", "inner"):
-            deployment.cloud.things["churn"].uses.append(deployment.now)
-            deployment.now += timedelta(minutes=1)
-
-    deployment.cloud.fail_on = used
-    outcome = finding_of(deployment.sweep(), "churn").outcome
-    assert (outcome.result, [name for _, name, _ in deployment.cloud.log]) == (Result.FAILED, ["inner"])
-
-
-@pytest.mark.parametrize("how", ["refused", "snoozed", "killed"])
-def test_owners_of_what_went_inside_are_told_if_the_host_stays(how: str):
-    deployment = due("delete")
-    deployment.cloud.add("inner", host="churn", tags={"owner": "fay@example.com"})
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    deployment.channel.messages.clear()
-
-    class Killed(BaseException):
-        """The process ends here."""
-
-    def ended(call: str, name: str) -> None:
-        if (call, name) == ("carry", "churn") and how == "refused":
-            raise CloudError(Reason.REFUSED, "sagemaker:DeleteEndpoint", "not now")
-        if (call, name) == ("carry", "churn") and how == "killed":
-            raise Killed
-        if (call, name) == ("carried", "inner") and how == "snoozed":
-            deployment.cloud.things["churn"].tags = {"reaper:keep": "true"}
-
-    deployment.cloud.fail_on = ended
-    if how == "killed":
-        with pytest.raises(Killed):
-            deployment.sweep()
-    else:
-        deployment.sweep()
-    deployment.cloud.fail_on = lambda call, name: None
-    deployment.sweep_after(minutes=30)
-    texts = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS and m.to == "fay@example.com"]
-    assert ["It was deleted with its host churn" in text for text in texts] == [True]
-    assert deployment.memory("inner").last_action is StepName.DELETE
-    assert "churn" in deployment.cloud.things
-    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
-
-
-def test_a_lost_reply_about_something_inside_is_told_as_unknown():
-    deployment = due("delete")
-    deployment.cloud.add("inner", host="churn", tags={"owner": "fay@example.com"})
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    deployment.channel.messages.clear()
-
-    def lost(call: str, name: str) -> None:
-        if (call, name) == ("carry", "inner"):
-            raise CloudError(Reason.UNREACHABLE, "sagemaker:DeleteInferenceComponent", "no answer")
-
-    deployment.cloud.fail_on = lost
-    deployment.sweep()
-    deployment.cloud.fail_on = lambda call, name: None
-    deployment.sweep_after(minutes=30)
-    texts = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS and m.to == "fay@example.com"]
-    assert [text for text in texts if "isn't known whether" in text]
-    assert deployment.memory("inner").last_action_result is Result.FAILED
 
 
 def test_a_throttled_action_is_tried_once_more_after_the_others():

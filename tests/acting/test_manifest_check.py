@@ -89,9 +89,10 @@ def test_a_manifest_of_another_region_is_refused(changes: dict[str, Any]):
     ("record", "odd"),
     [
         pytest.param({"config": {"params": {"EndpointConfigName": "x"}}}, "config.params.EndpointConfigName", id="inside"),
-        pytest.param({"components": [{"copies": 1}, {"RuntimeConfig": {}}]}, "components.RuntimeConfig", id="in a list"),
+        pytest.param({"variants": [{"DesiredWeight": 1}, {"RoutingConfig": {}}]}, "variants.RoutingConfig", id="in a list"),
         pytest.param({"previous": "s3://kept/m.json"}, "previous", id="a text for an object"),
         pytest.param({"previous": {"address": "a", "sha256": "b", "then": "c"}}, "previous.then", id="of the earlier manifest"),
+        pytest.param({"components": []}, "components", id="components of a host"),
         pytest.param({"scaling": {"alarms": [{"AlarmName": "a", "Tags": []}]}}, "scaling.alarms.Tags", id="of an alarm"),
     ],
 )

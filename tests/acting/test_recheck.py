@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, NOW, resource
-from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, only, policy, stopped
+from fakes.builders import DAY
+from fakes.fake_deployment import FakeDeployment, due, finding_of, only
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
 from reaper.memory_updates import BegunAction, before_action
-from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
+from reaper.model import Result, SideChange, StepName
 
 
 @pytest.fixture
@@ -124,97 +124,6 @@ def test_what_cannot_be_read_again_is_refused(deployment: FakeDeployment, call: 
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert "still throttled" in (finding.outcome.because or "")
-
-
-def inside(deployment: FakeDeployment, **fields: Any) -> None:
-    """Something that lives in it and would go with it."""
-    deployment.cloud.things["churn"].contained = (
-        resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **fields),
-    )
-
-
-def test_what_lives_inside_is_protected_by_its_own_rule(deployment):
-    inside(deployment)
-    deployment.policy = policy(
-        POLICY + 'rules: [{name: quiet, match: {kind: "sagemaker-inference-component"}, action: ignore}]\n'
-    )
-    due(deployment)
-    assert (
-        only(deployment.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: rule 'quiet' says ignore"
-    )
-    assert deployment.cloud.log == []
-
-
-def test_what_lives_inside_and_whose_tags_are_unknown_is_protected(deployment):
-    inside(deployment, tags=None)
-    due(deployment)
-    assert only(deployment.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: its tags can't be read"
-    assert deployment.cloud.log == []
-
-
-def test_what_lives_inside_is_protected_by_its_own_snooze(deployment):
-    inside(deployment)
-    due(deployment).ledger.remember(
-        "arn:inner", Memory(snoozed_until=deployment.now + DAY, snoozed_by="bob@example.com"), 0, deployment.now
-    )
-    finding = only(deployment.sweep())
-    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert "by bob@example.com" in (finding.outcome.because or "")
-
-
-@pytest.mark.parametrize(
-    ("owner", "memory", "because"),
-    [
-        pytest.param("fay@example.com", Memory(), "belongs to another owner, who has not been notified", id="another owner"),
-        pytest.param(
-            "fay@example.com",
-            Memory(warned_at=NOW + DAY),
-            "belongs to another owner, who has not been notified",
-            id="told of nothing",
-        ),
-        pytest.param(
-            None, Memory(warned_at=NOW + DAY), "the last notice about inner inside it doesn't announce", id="taken back"
-        ),
-        pytest.param(
-            None,
-            Memory(warned_at=NOW + 2 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 5 * DAY),
-            "inner inside it is announced for 2026-11-26",
-            id="announced for later",
-        ),
-        pytest.param(None, Memory(), None, id="the same owner"),
-        pytest.param(None, Memory(warned_at=NOW - DAY), None, id="told of nothing before"),
-        pytest.param(
-            "fay@example.com",
-            Memory(warned_at=NOW, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 3 * DAY),
-            None,
-            id="another owner, who was told",
-        ),
-        pytest.param(
-            "fay@example.com",
-            Memory(
-                warned_at=NOW,
-                announced_action=AnnouncedAction.STOP,
-                act_not_before=NOW + 3 * DAY,
-                notified_owner="gus@example.com",
-            ),
-            "belongs to another owner, who has not been notified",
-            id="another owner than the one who was told",
-        ),
-        pytest.param(
-            "fay@example.com",
-            Memory(warned_at=NOW - 40 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW - 37 * DAY),
-            "belongs to another owner, who has not been notified",
-            id="another owner, told so long ago that it lapsed",
-        ),
-    ],
-)
-def test_a_guest_is_affected_only_after_a_notice_to_its_owner(deployment, owner, memory, because):
-    inside(deployment, **({"tags": {"owner": owner}} if owner else {}))
-    due(deployment).ledger.remember("arn:inner", memory, 0, deployment.now)
-    finding = only(deployment.sweep())
-    assert (finding.outcome.result is Result.REFUSED) is bool(because), finding.outcome
-    assert (because or "") in (finding.outcome.because or "")
-    assert stopped(deployment) is not bool(because), (finding.step, finding.outcome)
 
 
 def test_a_kind_that_fails_on_an_unobserved_resource_blocks_every_action(deployment):

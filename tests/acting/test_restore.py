@@ -12,7 +12,7 @@ from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper import memory_updates
 from reaper.acting import restore
-from reaper.acting.contract import Manifest, UndoResult
+from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Memory, Result, StepName
 
@@ -195,84 +195,6 @@ def test_after_a_failure_it_can_be_tried_again():
     deployment.cloud.fail_on = lambda call, name: None
     assert restore.restore_resource(deployment.cloud.id("a"), restore_context).error is None
     assert deployment.cloud.things["a"].running_since == deployment.now
-
-
-def house_deleted() -> FakeDeployment:
-    deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
-    for name, host in (("host", ""), ("inner", "host")):
-        deployment.cloud.add(name, host=host)
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    deployment.sweep()
-    assert deployment.cloud.things == {}
-    return deployment
-
-
-def test_what_went_with_a_host_that_is_partly_back_is_not_called_restored():
-    deployment = house_deleted()
-    host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
-    context, partly = deployment.restore_context(), UndoResult(because="not all of it is back", run_again=True)
-    functions = replace(context.action_functions("any"), undo=lambda session, manifest: partly)
-    deployment.now += HOUR
-    assert restore.restore_resource(host, replace(context, action_functions=lambda name: functions)).undone == partly
-    with pytest.raises(SettingsError, match=f"`reaper restore {host}` restores both"):
-        restore.restore_resource(inner, context)
-
-
-def test_restoring_the_host_restores_its_guests():
-    deployment = house_deleted()
-    host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
-    with pytest.raises(
-        SettingsError,
-        match=f"run run-2 stopped or deleted it with its host {host}, or began to; `reaper restore {host}` restores both",
-    ):
-        restore.restore_resource(inner, deployment.restore_context())
-    deployment.now += HOUR
-    restore.restore_resource(host, deployment.restore_context())
-    assert set(deployment.cloud.things) == {"host", "inner"}
-    undone = restore.restore_resource(inner, deployment.restore_context()).undone
-    assert undone
-    assert undone.because.startswith("already restored with its host on ")
-
-
-def house() -> FakeDeployment:
-    """A host with something inside, which are due to be deleted."""
-    deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
-    for name, host in (("host", ""), ("inner", "host")):
-        deployment.cloud.add(name, host=host, blocked_because="left to its host" if host else "")
-    deployment.sweep()
-    deployment.now += 3 * DAY
-    return deployment
-
-
-def test_a_guest_whose_run_died_right_after_its_call_leads_to_its_host():
-    deployment = house()
-
-    def killed(call: str, name: str) -> None:
-        if call == "carried":
-            raise KeyboardInterrupt
-
-    deployment.cloud.fail_on = killed
-    with pytest.raises(KeyboardInterrupt):
-        deployment.sweep()
-    deployment.cloud.fail_on = lambda call, name: None
-    deployment.now += HOUR
-    deployment.sweep()
-    with pytest.raises(SettingsError, match=f"`reaper restore {deployment.cloud.id('host')}` restores both"):
-        restore.restore_resource(deployment.cloud.id("inner"), deployment.restore_context())
-
-
-def test_a_guest_whose_call_was_refused_did_not_go_with_its_host():
-    deployment = house()
-
-    def refused(call: str, name: str) -> None:
-        if call == "carry":
-            raise CloudError(Reason.DENIED, "sagemaker:Delete", "no")
-
-    deployment.cloud.fail_on = refused
-    deployment.sweep()
-    with pytest.raises(SettingsError, match="the ledger has no action on this resource"):
-        restore.restore_resource(deployment.cloud.id("inner"), deployment.restore_context())
 
 
 def swapped(deployment: FakeDeployment, name: str = "a") -> None:

@@ -48,12 +48,11 @@ def permit_of(own_intent: Intent, ledger: InMemoryLedger) -> CallPermit:
     """The permit for its calls, while the resource stays as it is."""
     return CallPermit(
         resource=RESOURCE,
-        memories={},
         own_intent=own_intent,
         ledger=ledger,
         clock=lambda: NOW,
         read=lambda: RESOURCE,
-        look_again=lambda now, before: None,
+        look_again=lambda now: None,
         require_lease=lambda: None,
     )
 

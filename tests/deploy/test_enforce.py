@@ -40,11 +40,11 @@ limits: {max_share: 100%}
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 rules:
-  - {name: dropped, match: {name: [gone, inside, dropped]}, action: delete}
+  - {name: dropped, match: {name: [gone, dropped]}, action: delete}
   - {name: office, match: {name: office}, action: stop, hours: {on: "mon-sun 00:00-24:00", tz: UTC, start: all}}
   - {name: stopped, match: {name: [out, asleep, nb, "ana/*"]}, action: stop}
 """
-DUE = {"out", "gone", "inside", "asleep", "dropped", "nb", "ana/JupyterLab/default"}
+DUE = {"out", "gone", "asleep", "dropped", "nb", "ana/JupyterLab/default"}
 HOST = Variant(name="host", model=None, scaling=(1, 1))
 
 
@@ -65,12 +65,12 @@ def seed_actions(account: Account) -> Account:
     """One silent resource for each action of each kind, and hosts and neighbors that only lead to notices."""
     account.endpoint("out", variants=[Variant(count=3)])
     scaled.track(account, scaled.variant(account, "out", least=2))
-    for host in ("gone", "host"):
-        account.endpoint(host, variants=[HOST])
-        account.alive(host, "host", SINCE, UNTIL)
+    for name, variant in (("gone", Variant(name="host")), ("host", HOST)):
+        account.endpoint(name, variants=[variant])
+        account.alive(name, "host", SINCE, UNTIL)
     account.alive("out", "AllTraffic", SINCE, UNTIL)
-    for component, host in (("inside", "gone"), ("asleep", "host"), ("dropped", "host")):
-        account.component(component, host)
+    for component in ("asleep", "dropped"):
+        account.component(component, "host")
         account.component_alive(component, SINCE, UNTIL)
         scaled.wake(account, scaled.copies(account, component), f"wake-{component}")
     scaled.schedule(account, scaled.copies(account, "dropped"))
@@ -127,7 +127,7 @@ BEFORE = {
     "out": 3,
     "least": 2,
     "endpoints": ["gone", "host", "out"],
-    "components": {"inside": 1, "asleep": 1, "dropped": 1},
+    "components": {"asleep": 1, "dropped": 1},
     "notebooks": {"nb": "InService", "office": "Stopped"},
     "apps": ["InService"],
 }
@@ -170,7 +170,7 @@ def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, 
     assert guard.role.unused() == set(), "granted and not used by any act of any kind"
     assert {"sts:AssumeRole", "s3:PutObject"} & guard.own.unused() == set()
     stored = [c.params["Key"] for c in server.calls if c.action == "s3:PutObject" and c.params["Key"].startswith("manifests/")]
-    assert len(stored) == len(set(stored)) == len(DUE - {"inside"})
+    assert len(stored) == len(set(stored)) == len(DUE)
     assert '"Acted":[6.0]' in second.log.replace(" ", "")
 
 

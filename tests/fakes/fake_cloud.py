@@ -47,8 +47,8 @@ class FakeResource:
     """One resource. `uses` are the moments at which it was used; `running_since`: since when its heartbeat beats, None while
     stopped. `blocked_because`: why no action on it is possible now.
 
-    `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
-    with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
+    `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that it
+    is on. `refused`: a restore gets no instance for it now.
 
     `least`: so many of its variants a stop leaves running. `minimum`: what autoscaling keeps of it. An action that ends it lowers that to 0 first.
 
@@ -73,11 +73,9 @@ class FakeResource:
     whole: int = 1
     least: int = 0
     host: str = ""
-    slow: bool = False
     refused: bool = False
     minimum: int = 0
     fingerprint: str | None = None
-    contained: tuple[Resource, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,7 +100,7 @@ class FakeCloud:
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
-        """The resources inside it."""
+        """The resources on it."""
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
@@ -137,11 +135,12 @@ class FakeSession:
         return now.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
-def _details(thing: FakeResource, parts: tuple[BilledPart, ...]) -> EndpointDetails:
-    blocked = Blocked(because=thing.blocked_because) if thing.blocked_because else None
+def _details(thing: FakeResource, parts: tuple[BilledPart, ...], hosted: dict[str, int | None]) -> EndpointDetails:
+    because = thing.blocked_because or ("it hosts 1 component; it is handled on its own" if hosted else "")
+    blocked = Blocked(because=because) if because else None
     if thing.least and thing.variants <= thing.least:
         blocked = blocked or Blocked(because="it runs one variant already", already_done=True)
-    return EndpointDetails(scale_in=ScaleInPlan(blocked=blocked), parts_after_stop=parts if thing.least else ())
+    return EndpointDetails(copies=hosted, scale_in=ScaleInPlan(blocked=blocked), parts_after_stop=parts if thing.least else ())
 
 
 def resource(yard: FakeSession, thing: FakeResource) -> Resource:
@@ -158,9 +157,8 @@ def resource(yard: FakeSession, thing: FakeResource) -> Resource:
         size=f"{thing.instance} with at least {thing.minimum}" if thing.minimum else thing.instance,
         parts=parts,
         tags=None if thing.tags is None else dict(thing.tags),
-        details=_details(thing, parts),
+        details=_details(thing, parts, {inner.name: 1 for inner in yard.cloud.inside(thing.name)}),
         host_id=yard.cloud.id(thing.host) if thing.host else None,
-        contained=thing.contained or tuple(resource(yard, inner) for inner in yard.cloud.inside(thing.name)),
         fingerprint=thing.fingerprint,
     )
 
@@ -238,37 +236,24 @@ def record(yard: FakeSession, one: Resource, move: StepName, earlier: Earlier) -
         "whole": thing.whole,
         "minimum": 0 if move is StepName.START else thing.minimum,
     }
-    inside = {inner.name: dict(inner.tags or {}) for inner in yard.cloud.inside(one.name)}
     return {
         **state,
         "host": thing.host,
-        "inside": inside,
         "previous": earlier.record,
         "is_continued": earlier.manifest is not None,
     }
 
 
 def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
-    """The minimum is lowered, and everything inside goes, each by a call of its own; where that is slow it stays at that. Then the thing."""
-    inside = [inner for inner in one.contained if manifest.action is not StepName.START and inner.name in yard.cloud.things]
+    """The minimum is lowered by a call of its own. Then the thing."""
 
     def as_before(now: Resource) -> Resource:
         """The thing without what this action has done to it so far."""
-        left, gone = {inner.id for inner in now.contained}, {inner.id for inner in inside if inner.name not in yard.cloud.things}
-        contained = tuple(inner for inner in one.contained if inner.id in left | gone)
-        return replace(now, contained=contained, size=one.size if " with at least " not in now.size else now.size)
+        return replace(now, size=one.size if " with at least " not in now.size else now.size)
 
     if manifest.undo_state["minimum"]:
         with _permitted(yard, permit()):
             _lower(yard, one.name, manifest)
-    for inner in inside:
-        with _permitted(yard, permit(as_before, inner.id)):
-            _call(yard, inner.name, manifest, _delete)
-    slow = one.name in yard.cloud.things and yard.cloud.things[one.name].slow
-    if inside and slow:
-        return ActionResult(because=f"{len(inside)} inside it were deleted", part_done="what lived inside it")
-    if inside:
-        permit.after_wait(as_before)
     change = {StepName.DELETE: _delete, StepName.START: _start}.get(manifest.action, _stop)
     with _permitted(yard, permit(as_before)):
         return _call(yard, one.name, manifest, change)
@@ -348,15 +333,12 @@ def _stop(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
 
 
 def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:
-    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later."""
+    """The thing as the manifest and those before it have it. Where no machine is to be had the rest comes later."""
     cloud, now, state = yard.cloud, yard.cloud.clock(), manifest.undo_state
     thing = cloud.things.get(manifest.name) or cloud.add(
         manifest.name, created=now, running_since=None, host=state.get("host", "")
     )
     thing.instance, thing.tags = state["instance"], dict(state["tags"])
-    for name, tags in state.get("inside", {}).items():
-        if name not in cloud.things:
-            cloud.add(name, created=now, running_since=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
         return UndoResult(because="not all of it is back", not_restored=("one variant: no machine is to be had",), run_again=True)
     thing.minimum = state.get("minimum") or thing.minimum
@@ -382,7 +364,7 @@ FAKE_KIND = Kind(
     details=EndpointDetails,
     actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )
-RECORDED = any_members("instance", "tags", "created", "whole", "host", "inside", "previous", "is_continued", "part", "minimum")
+RECORDED = any_members("instance", "tags", "created", "whole", "host", "previous", "is_continued", "part", "minimum")
 ACTS = ActionFunctions(
     read_now=look,
     read_undo_state=record,

@@ -267,7 +267,7 @@ def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     )
     assert "delete-endpoint" not in text(finding(acts={StepName.STOP: None, StepName.DELETE: None})), "it can be scaled in"
     assert "delete-endpoint" not in text(finding(acts=one | {StepName.DELETE: Blocked(because="it is managed by a stack")}))
-    host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", contained=(resource(),)))
+    host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", EndpointDetails(copies={"c": 1})))
     assert "delete-endpoint" not in text(host)
     cached = Blocked(because="its configuration was not read", not_read=True)
     described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)

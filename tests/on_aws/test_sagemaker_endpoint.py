@@ -366,7 +366,6 @@ def test_changed_components_change_the_hosts_fingerprint(account: Account, run_s
     host = run_sweep(KIND).findings["host"].case.resource
     before = host.fingerprint
     assert run_sweep(KIND).findings["host"].case.resource.fingerprint == before
-    assert [inner.created < LONG_AGO for inner in host.contained if inner.created] == [True]
     del account.contents.components["used"]
     after = run_sweep(KIND).findings["host"].case
     assert (after.verdict.state, after.resource.fingerprint) == (State.IDLE, "hosts nothing")

@@ -123,7 +123,7 @@ def test_an_enrolment_given_before_no_longer_counts_outside_the_canary():
     assert not stopped(deployment)
 
 
-def test_something_inside_that_is_left_out_keeps_its_host():
+def test_something_on_a_host_that_is_left_out_keeps_its_host():
     deployment = FakeDeployment(policy=policy(CANARY.replace("action: stop", "action: delete")))
     deployment.cloud.add("a-house", tags=dict(HERE))
     deployment.cloud.add("guest", host="a-house")
@@ -132,4 +132,4 @@ def test_something_inside_that_is_left_out_keeps_its_host():
     assert not stopped(deployment)
     blocked = finding_of(report, "a-house").case.blocked[StepName.DELETE]
     assert blocked is not None
-    assert blocked.because == "guest inside it is protected: not in enforce_only, so notices only"
+    assert blocked.because == "it hosts 1 component; it is handled on its own"

@@ -142,19 +142,16 @@ def test_a_pause_right_before_the_first_call_takes_back_the_intent(deployment):
 
 def test_a_pause_between_two_calls_ends_the_action_there():
     deployment = FakeDeployment(policy=policy(DELETE))
-    deployment.cloud.add("a-house")
-    for name in ("first", "second"):
-        deployment.cloud.add(name, host="a-house")
+    deployment.cloud.add("churn", minimum=2)
     deployment.sweep()
     deployment.now += 3 * DAY
     before_call_of(deployment, 2)
     report = deployment.sweep()
     [outcome] = [f.outcome for f in report.findings if f.outcome.begun]
-    assert (outcome.result, len(deployment.cloud.log)) == (Result.FAILED, 1)
-    assert "it was begun, then interrupted: the stop switch is on" in (outcome.error or "")
-    assert "a-house" in deployment.cloud.things
+    assert (outcome.result, deployment.cloud.log, deployment.cloud.things["churn"].minimum) == (Result.REFUSED, [], 2)
+    assert "it was begun, then interrupted: the stop switch is on" in (outcome.because or "")
     deployment.sweep_after(days=1)
-    assert len(deployment.cloud.log) == 1
+    assert deployment.cloud.log == []
 
 
 def test_a_pause_between_two_actions_of_a_run_ends_the_run(deployment):

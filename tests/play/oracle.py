@@ -119,18 +119,11 @@ class Oracle:
         tags = thing.truth.tags_at(when)
         protections = [f"the tag {key}={value}" for key, value in tags.items() if _protects(key, value, when)]
         protections += [f"a snooze until {until}" for begin, until in self.snoozes[thing.name] if begin <= when < until]
-        near = [*thing.guests, *([thing.inside] if thing.inside else [])]
-        protections += [
-            f"a snooze of {one.name}" for one in near if any(begin <= when < until for begin, until in self.snoozes[one.name])
-        ]
-        protections += [
-            f"{key}={value} on {one.name}"
-            for one in thing.guests
-            for key, value in one.truth.tags_at(when).items()
-            if _protects(key, value, when)
-        ]
         if thing.inside:  # its host's tags are its own, where it has no others
             theirs = thing.inside.truth.tags_at(when).items()
+            protections += [
+                f"a snooze of its host until {until}" for begin, until in self.snoozes[thing.inside.name] if begin <= when < until
+            ]
             protections += [
                 f"{key}={value} on its host" for key, value in theirs if key not in tags and _protects(key, value, when)
             ]
@@ -168,8 +161,8 @@ class Oracle:
                 continue
             if not any(n.name == thing.name for m in self.mails for n in m.notices) and thing.level() > thing.least():
                 yield f"{thing.name} ({thing.kind}) has been idle since {time_text(thing.truth.last_use(end))} and no mail says so"
-            if thing.guests and thing.terms.action != "delete":
-                continue  # what hosts components is not stopped, only they are
+            if thing.guests and (thing.terms.action != "delete" or any(one.exists() for one in thing.guests)):
+                continue  # what hosts components is neither stopped nor deleted, only they are
             gone = thing.terms.action == "delete" and not any(n in thing.kind for n in ("notebook", "app", "cluster", "instance"))
             if thing.exists() and (gone or thing.level() > thing.least()):
                 yield f"{thing.name} ({thing.kind}) has been idle since {time_text(thing.truth.last_use(end))} and still runs {thing.level()}"
@@ -211,6 +204,9 @@ class Oracle:
         if not scene.acts:
             yield f"by `{scene.verb}` in mode {scene.mode}, which must change nothing"
         yield from (f"although {why} protects it" for why in self.protected(thing, at))
+        on_it = [one.name for one in thing.guests if scene.before[one.name].exists]
+        if on_it:
+            yield f"{', '.join(on_it)} were on it, and an action touches one resource"
         if RANK[act.what] > RANK[thing.terms.action]:
             yield f"its rule allows {thing.terms.action} at most"
         if thing.terms.hours:
@@ -241,6 +237,8 @@ class Oracle:
             return
         ends = self.taken_away(thing, at)
         self.counts["notices used up by a protection"] += any(m.at < end for m, _ in mine for end in ends)
+        # A host without its components is another one than its owner was told of.
+        ends += [a.when for one in thing.guests for a in self.acts if a.name == one.name and a.what == "delete"]
         since = max(
             [t for t in (thing.truth.last_use(at - SEEN), thing.truth.last_touch(at), *self.raised[thing.name], *ends) if t]
         )
@@ -302,8 +300,6 @@ class Oracle:
         allowed |= (
             {2} if scene.verb in {"restore", "release", "plan", "apply"} and scene.out_of_order & {"ledger", "writes"} else set()
         )
-        if scene.verb == "restore" and "restores both" in scene.stderr:  # its host went with it: that is what to ask for
-            allowed |= {2}
         allowed |= {-9} if "kill" in scene.out_of_order else set()
         if scene.verb == "apply" and not scene.out_of_order and not self.halves.open:
             allowed -= {3}
@@ -327,9 +323,7 @@ class Oracle:
     def _limits(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         if scene.verb not in {"sweep", "apply"}:
             return
-        # What is deleted with its host is one action with it.
-        ended = [a for a in acts if a.what != "start" and not self._released(a, scene)]
-        things = [self.things[a.name] for a in ended if not (self.things[a.name].inside and a.what == "delete")]
+        things = [self.things[a.name] for a in acts if a.what != "start" and not self._released(a, scene)]
         for account in sorted({account_of(thing) for thing in things}):
             yield from self._account_limits(account, [thing for thing in things if account_of(thing) == account], scene)
         ordinary = sum(1 for thing in things if not thing.terms.hours)
@@ -416,10 +410,7 @@ class Oracle:
         for half in self.halves.open.values():
             if half.command == scene.number:
                 self.unread[half.name] = Act(name=half.name, what="interruption", when=half.at, scene=scene.number)
-        notices = {(n.name, m.to) for m in scene.mails for n in m.notices if n.is_done}
-        names = {name for name, _ in notices}
-        # What goes with its host is reported with it if both have one owner.
-        names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in notices}
+        names = {n.name for m in scene.mails for n in m.notices if n.is_done}
         for name in [name for name in self.unread if name in names]:
             del self.unread[name]
         if scene.undisturbed:
@@ -434,6 +425,10 @@ class Oracle:
         self.counts["mails"] += len(scene.mails)
         accounts = {account_of(self.things[act.name]) for act in acts if self.things[act.name].cloud == "aws"}
         self.counts["acts in both AWS accounts at once"] += len(accounts) > 1
+        for act in acts:
+            thing = self.things[act.name]
+            self.counts["actions on components"] += bool(thing.inside) and act.what != "start" and scene.acts
+            self.counts["deletes of empty hosts"] += bool(thing.guests) and act.what == "delete" and scene.acts
         self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in acts)
         notices = [n for m in scene.mails for n in m.notices]
         self.counts["notices"] += sum(1 for n in notices if not n.is_done)

@@ -185,14 +185,12 @@ class Season:
 
     def restore(self, thing: Thing) -> None:
         """Its owner wants it back; afterwards it must be as it was, field by field."""
-        gone = thing.inside if thing.inside and not thing.inside.exists() else None  # its host is restored, and it with it
+        gone = thing.inside if thing.inside and not thing.inside.exists() else None  # its host is restored first
         wanted = self.before_act.get(thing.name)
         self.counts["restored"] += wanted is not None
-        for one in (thing, gone):
-            self.oracle.undone(one.name if one else "")
-        result = self._restored(gone or thing)
-        if gone and not thing.exists():  # it was deleted by an action of its own, before its host
-            result = self._restored(thing)
+        for one in (gone, thing) if gone else (thing,):
+            self.oracle.undone(one.name)
+            result = self._restored(one)
         if wanted is None or thing.name in self.drifted or self.today.outage in {"ledger", "writes", "permission"}:
             return
         now = thing.portrait() if thing.exists() else None
@@ -203,12 +201,10 @@ class Season:
         self.before_act.pop(thing.name, None)
 
     def _restored(self, thing: Thing) -> Done:
-        """The last of up to four tries. What went with its host is restored with it, once the reply says so."""
+        """The last of up to four tries."""
         for _ in range(4):
             result = self.command("restore", thing.id, "--role-name", town.RESTORER, mode="restore")
             self.clock.to(self.clock.now + 10 * MINUTE)
-            if thing.inside and f"`reaper restore {thing.inside.id}` restores both" in result.stdout + result.stderr:
-                return self._restored(thing.inside)
             if result.status == 0:
                 break
         return result

@@ -43,6 +43,8 @@ ALWAYS = (
     "actions by apply",
     "notices",
     "mails about what is done",
+    "actions on components",
+    "deletes of empty hosts",
 )
 """What must have come about in every play, or it proves nothing."""
 SOMETIMES = (

@@ -62,7 +62,7 @@ class Thing(ABC):
         self.inside: Thing | None = None
         """Its host."""
         self.guests: list[Thing] = []
-        """The resources inside it."""
+        """The resources on it."""
         self.silent = False
         """Whether its cloud publishes nothing of its use, though it is used: a broken signal."""
         self.owed: list[tuple[datetime, datetime, bool]] = []

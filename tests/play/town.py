@@ -85,10 +85,13 @@ def settle(
         things.append(AwsEndpoint(far, f"far-e{n}", who(), uses(habit), born, scaling=n < 2))
     things += [AwsNotebook(far, f"far-n{n}", who(), uses(habit), born) for n, habit in enumerate(("left", "days"))]
     for name, guests in (("legacy-h0", ("left", "left")), ("plain-h1", ("left", "bursts"))):
-        owner, names = who(), [f"{name.partition('-')[0]}-k{name[-1]}{n}" for n in range(len(guests))]
+        owner, names = dice.choice(PEOPLE[:2]), [f"{name.partition('-')[0]}-k{name[-1]}{n}" for n in range(len(guests))]
         plans = [uses(habit) for habit in guests]
-        host = AwsHost(east, name, owner, [span for plan in plans for span in plan], born)
-        host.guests = [AwsComponent(east, one, owner, plan, born, host=name) for one, plan in zip(names, plans, strict=True)]
+        host = AwsHost(east, name, f"{owner}@example.com", [span for plan in plans for span in plan], born)
+        host.guests = [  # one of another owner, and one of any
+            AwsComponent(east, one, f"{dice.choice(PEOPLE[2:])}@example.com" if n == 0 else who(), plan, born, host=name)
+            for n, (one, plan) in enumerate(zip(names, plans, strict=True))
+        ]
         for guest in host.guests:
             guest.inside = host
         things += [host, *host.guests]

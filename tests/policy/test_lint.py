@@ -57,7 +57,7 @@ def test_lint_warns_about_actions_for_every_kind(text: str, message: str):
     "text",
     [
         "defaults: {action: notify}",
-        "rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]",
+        "rules: [{name: a, action: delete, match: {kind: azureml-online-deployment}}]",
         "rules: [{name: a, action: stop, match: {tags: {env: dev}}}]",
     ],
 )
@@ -123,3 +123,33 @@ def test_an_empty_section_equals_a_missing_one():
     assert lint.lint_policy(parse(text), text, "p.yaml") == []
     with pytest.raises(PolicyError, match="version"):
         parse("version:\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        pytest.param("rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]", True, id="endpoints alone"),
+        pytest.param("rules: [{name: a, action: delete, match: {kind: 'sagemaker-end*'}}]", True, id="a pattern"),
+        pytest.param("rules: [{name: a, action: stop, match: {kind: sagemaker-endpoint}}]", False, id="a stop"),
+        pytest.param("rules: [{name: a, action: delete, match: {kind: sagemaker-inference-component}}]", False, id="components"),
+        pytest.param(
+            "rules: [{name: a, action: delete, match: {kind: [sagemaker-endpoint, sagemaker-inference-component]}}]",
+            False,
+            id="both",
+        ),
+        pytest.param(
+            "rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}, "
+            "{name: b, action: delete, match: {kind: sagemaker-inference-component}}]",
+            False,
+            id="in another rule",
+        ),
+        pytest.param(
+            "defaults: {action: delete}\nrules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]",
+            False,
+            id="by default",
+        ),
+    ],
+)
+def test_lint_warns_of_deletes_that_leave_components_on_their_hosts(text: str, warned: bool):
+    message = "never deleted, and no rule deletes those; name that kind, too"
+    assert any(message in warning for warning in warnings(text)) is warned

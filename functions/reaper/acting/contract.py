@@ -102,13 +102,8 @@ class Permit(Protocol):
     calls changed the resource, or if no further call may be made.
     """
 
-    def __call__(
-        self, own_changes: OwnChanges = unchanged, inside: str | None = None, *, may_be_gone: bool = False
-    ) -> AbstractContextManager[None]:
-        """The permit of one call. `inside`: the ID of the contained resource that the call ends; its owner gets a mail.
-
-        `may_be_gone`: an earlier call deleted the resource, and this one removes what is left of it.
-        """
+    def __call__(self, own_changes: OwnChanges = unchanged, *, may_be_gone: bool = False) -> AbstractContextManager[None]:
+        """The permit of one call. `may_be_gone`: an earlier call deleted the resource, and this one removes what is left of it."""
         ...
 
     def after_wait(self, own_changes: OwnChanges = unchanged) -> None:
@@ -193,8 +188,8 @@ def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Interrupted
 class ActionFunctions(Generic[C]):
     """How a kind's actions are made. Every function raises CloudError if a call fails, with Reason.GONE if the resource no longer exists.
 
-    `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call; with its `host_id`, its
-    `fingerprint`, and with `contained`, each of which has the tags that its own sweep sees (None: unreadable). It is read several times
+    `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call; with its `host_id` and
+    its `fingerprint`. It is read several times
     before an action and compared: everything a person may change about the resource must show in it.
     `read_undo_state(cloud, resource, action, earlier)`: what undoing the action will need, read now. Changes nothing.
     `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done. Each changing call is a `cloud.change` in a

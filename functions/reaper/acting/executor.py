@@ -9,13 +9,13 @@ at any of these points, this one action ends, with the reason, and what it chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from reaper import memory_updates
 from reaper.acting import recheck
 from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
-from reaper.acting.permit import CallPermit, changed_because, hints_inside
+from reaper.acting.permit import CallPermit, changed_because
 from reaper.acting.task import OPERATION, ActContext, Task
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
@@ -36,13 +36,12 @@ GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=T
 class ExecutedStep:
     """The result of one action: its outcome, what failed, and the API calls that it took.
 
-    `inside`: the outcomes of what it ended inside its resource. `is_throttled`: its first call was refused for that alone, and none was made.
+    `is_throttled`: its first call was refused for that alone, and none was made.
     """
 
     outcome: Outcome
     errors: Sequence[ReaperError]
     calls: Mapping[str, int]
-    inside: Mapping[str, Outcome] = field(default_factory=dict)
     is_throttled: bool = False
 
 
@@ -71,7 +70,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
         outcome = Outcome(result=Result.FAILED, error=str(error))
         is_throttled = isinstance(error, CloudError) and error.reason is Reason.THROTTLED
     calls = dict(task.session.calls)
-    return ExecutedStep(outcome=outcome, errors=task.errors, calls=calls, inside=task.inside, is_throttled=is_throttled)
+    return ExecutedStep(outcome=outcome, errors=task.errors, calls=calls, is_throttled=is_throttled)
 
 
 def _require_lease(task: Task) -> None:
@@ -105,15 +104,12 @@ def _execute_step(task: Task) -> Outcome:
         recheck.count_action(resource, task)
     permit = CallPermit(
         resource=resource,
-        memories=memories,
         own_intent=_record_intent(manifest, resource, memory, task),
         ledger=task.context.ledger,
         clock=task.context.clock,
         read=lambda: _read_now(task),
-        look_again=lambda now, before: _look_again(now, before, task),
+        look_again=lambda now: _look_again(now, memory, task),
         require_lease=lambda: _require_lease(task),
-        inside=hints_inside(resource, memories, task.context.policy.owners, manifest.action, task.run_id, task.context.clock()),
-        ended=task.inside,
     )
     outcome = _perform(permit, manifest, task)
     return replace(outcome, excess_usd_per_hour=case.excess_usd_per_hour) if outcome.begun else outcome
@@ -127,16 +123,16 @@ def _require_same_resource(before: Resource, task: Task) -> None:
         raise ActionWithdrawn(because)
 
 
-def _look_again(resource: Resource, before: Mapping[str, Memory], task: Task) -> None:
-    """The whole look after a wait, with the rows in `before` as they were before this action. Raises ActionWithdrawn."""
+def _look_again(resource: Resource, before: Memory, task: Task) -> None:
+    """The whole look after a wait, with its row as it was `before` this action. Raises ActionWithdrawn."""
     try:
         case = recheck.assess_again(resource, task)
     except CloudError as error:
         raise ActionWithdrawn(str(error)) from error
     memories = recheck.recall_around(resource, task)
-    if memories.get(resource.id, Memory()).version != before[resource.id].version + 1:
+    if memories.get(resource.id, Memory()).version != before.version + 1:
         raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
-    recheck.require_still_due(case, {**memories, **before}, task)
+    recheck.require_still_due(case, {**memories, resource.id: before}, task)
 
 
 def _read_now(task: Task) -> Resource:
@@ -223,7 +219,7 @@ def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task
         return _after_half_done(error, own_intent, task)
     if not withdrawn and _shows_as_done(task):
         return _done_late(own_intent, task)
-    because = f"it was begun, then interrupted: {error}" if withdrawn or permit.ended else f"{NOT_KNOWN}: {error}"
+    because = f"it was begun, then interrupted: {error}" if withdrawn else f"{NOT_KNOWN}: {error}"
     return _begun_and_failed(because, error, own_intent, task)
 
 

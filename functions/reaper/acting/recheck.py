@@ -24,7 +24,7 @@ from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Re
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import holds, intents
-from reaper.planning import contained, possible_actions
+from reaper.planning import possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import PARTICIPLES, frozen_because
 from reaper.planning.valid_notice import void_because, without_void_notice
@@ -66,7 +66,7 @@ def _observe_again(resource: Resource, task: Task, now: datetime) -> Observation
 
 
 def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
-    """The memories of the resource, its host and everything inside. Raises ActionWithdrawn if any of them can't be read."""
+    """The memories of the resource and of its host. Raises ActionWithdrawn if any of them can't be read."""
     with errors_as_withdrawal("its ledger record couldn't be read"):
         memories = task.context.ledger.recall(intents.remembered_ids(resource), task.context.clock())
         if memories.errors:
@@ -76,12 +76,9 @@ def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
 
 def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
     """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
-    action, now, chain = task.action, task.context.clock(), task.context.policy.owners
-    case = owners.with_present_owner(case, memories.get(case.resource.id), chain.fallback)
+    action, now = task.action, task.context.clock()
+    case = owners.with_present_owner(case, memories.get(case.resource.id), task.context.policy.owners.fallback)
     memory = _require_same_step(task, case, memories, now)
-    snoozed = contained.snoozed_inside(case.resource, memories, now)
-    if because := snoozed or contained.untold_inside(case, memories, action, chain, now):
-        raise ActionWithdrawn(because)
     return action in ENDING_ACTIONS and _require_no_hold(case, memory, task.context.ledger, now)
 
 
@@ -92,6 +89,8 @@ def _require_same_step(task: Task, case: Case, memories: Mapping[str, Memory], n
     action, resource_id = task.action, case.resource.id
     if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
         raise ActionWithdrawn(INTERRUPTED)
+    if because := intents.open_on_host_because(case.resource, memories):
+        raise ActionWithdrawn(because)
     host = intents.host_memory(case.resource, memories)
     valid = partial(without_void_notice, case, now=now, host=host, announces=True)
     memory = valid(memory=memories.get(resource_id, Memory()))

@@ -17,7 +17,7 @@ from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import ManifestReference, Memory, StepName, Target
-from reaper.pending import lookup, unfinished
+from reaper.pending import lookup
 from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def restore_resource(
     own = memory_updates.manifest_reference(memory)
     named = address or (own.address if own else None)
     if named is None:
-        return _already_restored(resource_id, memory, context)
+        return _already_restored(resource_id, context)
     found, manifest = context.archive.read_unproven(named)
     if comparable_id(manifest.id) != comparable_id(resource_id):
         raise SettingsError(f"{resource_id}: the manifest {named} is for {manifest.id}; nothing was changed")
@@ -113,32 +113,14 @@ def restore_resource(
     return _restore(manifest, own.address if own and is_own else named, context)
 
 
-def _already_restored(resource_id: str, memory: Memory, context: RestoreContext) -> RestoreResult:
-    """The result if there is no action left to undo. Raises SettingsError if none was ever undone.
-
-    That it went with its host counts only while its row has that run: the entry is older than the call, which may not have been made.
-    """
-    last, went = _last_entries(resource_id, context)
-    if went and went.by == memory.last_action_run and not (last and last.when > went.when):
-        host_id = went.because
-        host, (last, _) = context.ledger.memory(host_id, context.clock()), _last_entries(host_id, context)
-        is_left = host.last_action_run == went.by and memory_updates.manifest_reference(host) is not None
-        if is_left or not (last and last.when > went.when):
-            raise SettingsError(
-                f"{resource_id}: run {went.by} stopped or deleted it with its host {host_id}, or began to; `reaper restore {host_id}` restores both"
-            )
+def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
+    """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
+    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
+    last = next((entry for entry in reversed(entries) if entry.what == RESTORED), None)
     if not last:
         raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
-    with_host = "" if comparable_id(last.id) == comparable_id(resource_id) else "with its host "
-    because = f"already restored {with_host}on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
+    because = f"already restored on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
     return RestoreResult(id=resource_id, undone=UndoResult(because=because))
-
-
-def _last_entries(resource_id: str, context: RestoreContext) -> tuple[HistoryEntry | None, HistoryEntry | None]:
-    """When it was last restored, and when it last went with its host, if ever."""
-    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
-    last_by_what = {entry.what: entry for entry in entries}
-    return last_by_what.get(RESTORED), last_by_what.get(unfinished.WENT_ENTRY)
 
 
 def run_id_of(wanted: str, context: RestoreContext) -> str:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from reaper import registry
 from reaper.acting.contract import ActionFunctions
 from reaper.acting.manifest import Archive
-from reaper.case import Outcome
 from reaper.errors import ReaperError, odd_replies_as_errors
 from reaper.handover import Decision
 from reaper.kind import Kind
@@ -49,7 +48,7 @@ class ActContext:
 class Task:
     """One action on one resource. `session` is its own: its calls are counted there.
 
-    `errors` collects what fails, and `inside` the outcome of everything inside the resource that the action ended.
+    `errors` collects what fails.
     """
 
     decision: Decision
@@ -60,7 +59,6 @@ class Task:
     kind: Kind[Any]
     functions: ActionFunctions[Any]
     errors: list[ReaperError] = field(default_factory=list)
-    inside: dict[str, Outcome] = field(default_factory=dict)
 
     def ask(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """What a function of the kind returns in a fresh session. Raises CloudError, also if it stumbles over an odd reply."""

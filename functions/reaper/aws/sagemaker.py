@@ -1,4 +1,4 @@
-"""What SageMaker's kinds share: rows as resources, lines and pages for owners, protection from inside, the `Busy` signal, and what could be
+"""What SageMaker's kinds share: rows as resources, lines and pages for owners, the `Busy` signal, and what could be
 recreated from a description.
 
 In lines and pages, every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form:
@@ -19,9 +19,8 @@ from urllib.parse import quote as escape
 
 from reaper.aws import metrics
 from reaper.evidence import is_recent, point_count
-from reaper.model import Ceiling, Resource, Role, StepName
+from reaper.model import Resource, Role
 from reaper.observation import Observation, Reading, Window
-from reaper.policy import tags
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
@@ -35,9 +34,6 @@ HOST_BY_PARTITION = {
 }
 """By the partition that an ARN begins with."""
 STACK_TAG = "aws:cloudformation:stack-name"
-CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
-TagsOfContained = Mapping[str, Mapping[str, str] | None]
-"""Tags by name of what lives inside, None where they couldn't be read."""
 NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 ANY_REPLY_KEY = "ResponseMetadata"
 """What every true reply has, for calls that answer nothing else."""
@@ -88,18 +84,6 @@ def console_url(resource: Resource, page: str, name: str) -> str | None:
     return f"{host}/sagemaker/home?region={resource.region}#/{page}/{escape(name, safe='')}"
 
 
-def protected_inside(component_tags: TagsOfContained, now: datetime) -> dict[StepName, str]:
-    """By action, the clause that says what inside forbids it, because it goes with the whole; nothing for an action that nothing forbids."""
-    forbidden: dict[StepName, str] = {}
-    for name, own_tags in component_tags.items():
-        for action, ceiling in CEILING_OF_ACTION.items():
-            if action not in forbidden and (because := _forbidden_because(own_tags, ceiling, now)):
-                forbidden[action] = f"{name} inside it is protected: {because}"
-        if StepName.DELETE not in forbidden and (because := undeletable_because(own_tags)):
-            forbidden[StepName.DELETE] = f"{name} inside it would be deleted too, but {because}"
-    return forbidden
-
-
 def undeletable_because(own_tags: Mapping[str, str] | None) -> str | None:
     """The clause that says why it must not be deleted here: reserved tags can't be restored, nor what they tie it to."""
     keys = sorted(key for key in own_tags or {} if key.lower().startswith("aws:"))
@@ -118,16 +102,6 @@ def stack_warning(own_tags: Mapping[str, str] | None) -> str:
 
 def _stack_name(own_tags: Mapping[str, str] | None) -> str | None:
     return next((value for key, value in (own_tags or {}).items() if key.lower() == STACK_TAG), None)
-
-
-def _forbidden_because(own_tags: Mapping[str, str] | None, ceiling: Ceiling, now: datetime) -> str | None:
-    if own_tags is None:
-        return "its tags couldn't be read"
-    requests = tags.read_tags(own_tags, now)
-    if requests.protected_because:
-        return requests.protected_because
-    below = requests.action is not None and requests.action.rank < ceiling.rank
-    return f"tag reaper:action={requests.action} allows no more" if below else None
 
 
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:

@@ -22,7 +22,6 @@ BULK_TYPES = {f"sagemaker:{name}" for name in (*SAGEMAKER_TYPES, "user-profile")
 """The types that the tagging API is known to cover. It returns nothing for any other, which would look like no tags:
 https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/supported-services.html"""
 Tags = dict[str, str]
-TagsByName = dict[str, Tags | None]
 """None where they couldn't be read, or two rows contradict each other: either may protect."""
 TagsByArn = dict[str, dict[str, Tags | None]]
 """Tags by ARN in the form in which ids are compared, by lower-cased ARN: two names may differ in case only."""
@@ -101,18 +100,6 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
 def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
     """Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be."""
     return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
-
-
-def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
-    """Tags by lower-cased name of every tagged resource of one type; of names that differ in case only, those of both."""
-    by_arn = tags_by_arn(cloud, resource_type)
-    if by_arn is None:
-        return None
-    names: TagsByName = {}
-    for arn, spelled in by_arn.items():
-        name = arn.rpartition("/")[2]
-        names[name] = _merge((names.get(name, {}), *spelled.values()))
-    return names
 
 
 def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:

@@ -260,10 +260,7 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
 
 def _undo_command(finding: Finding) -> str | None:
     """The command that undoes its action; None for a start, which removed nothing."""
-    if finding.step.name is StepName.START:
-        return None
-    host = finding.outcome.host_id
-    return _restore_command(host) if host else undo_command(finding.case.resource)
+    return None if finding.step.name is StepName.START else undo_command(finding.case.resource)
 
 
 def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:

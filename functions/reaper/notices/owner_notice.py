@@ -83,8 +83,7 @@ def is_reportable(finding: Finding) -> bool:
     """
     if finding.step.name in NOTICES:
         return True
-    # What went with its host is the reaper's doing, too, and may have another owner.
-    done = finding.outcome.result is Result.DONE and (not finding.outcome.already_done or finding.outcome.host_id is not None)
+    done = finding.outcome.result is Result.DONE and not finding.outcome.already_done
     usual = done and possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
     interrupted = finding.outcome.result in {Result.FAILED, Result.REFUSED} and finding.outcome.begun
     return finding.is_action and not usual and (done or interrupted)

@@ -225,7 +225,7 @@ def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: 
     def with_result(memory: Memory) -> Memory:
         # Adds the result if the executor couldn't write it.
         outcome = finding.outcome
-        if not memory.last_action_result and (outcome.begun or outcome.host_id):
+        if not memory.last_action_result and outcome.begun:
             why = outcome.because or outcome.error or ""
             memory = memory_updates.with_result(memory, outcome.result, why, outcome.part_done)
         return rest(memory)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from reaper import registry
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
@@ -211,11 +212,10 @@ def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -
 
 
 def breakers_over(case: Case, rows: HoldRows) -> list[Breaker]:
-    """The breakers of the resource's place, of what lives inside it, and of these kinds over whole runs."""
-    kinds = {case.resource.kind, *(inner.kind for inner in case.resource.contained)}
+    """The breakers of the resource's place, and of its kind over whole runs."""
     place = kind_in_target_of(case)
     targets = {place[0], run_place(place)[0]}
-    return [b for _, row in _rows_over(case, rows) for b in row.breakers if b.kind in kinds and b.target in targets]
+    return [b for _, row in _rows_over(case, rows) for b in row.breakers if b.kind == place[1] and b.target in targets]
 
 
 def lapsed_at(breakers: Iterable[Breaker]) -> datetime | None:
@@ -364,12 +364,17 @@ def row_from_columns(values: Mapping[str, str]) -> HoldRow:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
 
 
+def lacks_price(case: Case) -> bool:
+    """Whether its price is unknown. One whose host's price includes it has none to know."""
+    return case.usd_per_hour is None and registry.has_price(case.resource.kind)
+
+
 def _counts_case(exceeded: Exceeded, case: Case) -> bool:
     """Whether the limit counts, and so holds, actions on such a resource."""
     if exceeded.limit is LimitName.DOLLARS:
         return True
     if exceeded.limit is LimitName.SCHEDULED:
         return is_stopped_by_hours(case)
-    if exceeded.limit is LimitName.UNPRICED and case.usd_per_hour is not None:
+    if exceeded.limit is LimitName.UNPRICED and not lacks_price(case):
         return False
     return not is_stopped_by_hours(case) and exceeded.kind in {"", case.resource.kind}

@@ -15,9 +15,9 @@ from reaper import memory_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
+from reaper.ledger.rows import Recalled, Unfinished
 from reaper.ledger.update import update_memory
-from reaper.model import ENDING_ACTIONS, Memory, Resource, Result, StepName
+from reaper.model import Memory, Resource, Result, StepName
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -38,8 +38,8 @@ def unchanged(memory: Memory) -> Memory:
 
 
 def remembered_ids(resource: Resource) -> Sequence[str]:
-    """The IDs of all ledger records that may protect it: its own, its host's, and those of everything inside."""
-    return [resource.id, *host_ids(resource), *(inner.id for inner in resource.contained)]
+    """The IDs of all ledger records that may protect it: its own and its host's."""
+    return [resource.id, *host_ids(resource)]
 
 
 def host_ids(resource: Resource) -> Sequence[str]:
@@ -58,20 +58,24 @@ def is_unreadable(resource: Resource, memories: Recalled) -> bool:
     return not memories.unreadable.isdisjoint({resource.id, *host_ids(resource)})
 
 
+def open_on_host_because(resource: Resource, memories: Mapping[str, Memory]) -> str | None:
+    """Why nothing may be done to it while an action on its host is open, whose ever it is."""
+    is_open = any(memory_updates.is_unfinished(memories[id_]) for id_ in host_ids(resource) if id_ in memories)
+    return "an action on its host isn't settled yet" if is_open else None
+
+
 def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
     """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
     host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
     return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def write_intent(ledger: Ledger, intent: Intent, now: datetime, entry: HistoryEntry | None = None) -> bool:
-    """Write the hint, the history entry and, on the version that was read, the row. Returns False if another writer came first.
+def write_intent(ledger: Ledger, intent: Intent, now: datetime) -> bool:
+    """Write the hint and, on the version that was read, the row. Returns False if another writer came first.
 
     If that is so, and if it raises CloudError, take the intent back: a write may have taken effect although its reply was lost.
     """
     ledger.add_unfinished(intent.hint)
-    if entry:
-        ledger.add_history(entry)
     return ledger.remember(intent.hint.id, intent.written, intent.before.version, now)
 
 
@@ -142,18 +146,6 @@ def own_outcome(memory: Memory, run_id: str, action: StepName) -> Outcome | None
     if memory.last_action_result is Result.REFUSED:
         return Outcome(result=Result.REFUSED, because=because, begun=True)
     return Outcome(result=Result.FAILED, error=because or NOT_KNOWN, begun=True)
-
-
-def own_outcome_inside(memory: Memory, run_id: str, resource: Resource) -> Outcome | None:
-    """The outcome that an action of the run on its host had for it, whatever was decided about it; None if its row has no such intent.
-
-    Only what went with its host was ended without a manifest of its own.
-    """
-    if resource.host_id is None or memory.last_action not in ENDING_ACTIONS or memory.manifest_address:
-        return None
-    outcome = own_outcome(memory, run_id, memory.last_action)
-    done = outcome is not None and outcome.result is Result.DONE
-    return replace(outcome, begun=not done, already_done=done, host_id=resource.host_id) if outcome else None
 
 
 def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Ledger, now: datetime) -> Outcome | None:

@@ -21,8 +21,6 @@ from reaper.planning import possible_actions
 AND_THE_REST = ", and the rest was announced"
 TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
-WENT_ENTRY = "went"
-"""In the history: a run was about to stop or delete it with its host, whose ID the entry has as `because`."""
 MAX_ENTRIES = 50
 """The last entries of a resource's history among which the mail about an action is looked for."""
 

@@ -239,6 +239,17 @@ def _actions_for_every_kind(policy: Policy) -> Iterator[Problem]:
             yield ("rules", index, "action"), f"rule {spec.name!r}: {_delete_warning(spec.match)} that the rule matches"
 
 
+def _components_left_out(policy: Policy) -> Iterator[Problem]:
+    """Rules that delete a kind which others live on, if no rule deletes these: it stays for as long as they do."""
+    deleting = [(index, spec) for index, spec in enumerate(policy.rules) if spec.action is Ceiling.DELETE]
+    deleted = {kind.name for _, spec in deleting for kind in _kinds_of(spec.match)}
+    for index, spec in deleting if policy.defaults.action is not Ceiling.DELETE else ():
+        for kind in registry.kinds():
+            if kind.host in _kind_names(spec.match) and kind.name not in deleted:
+                because = f"one with a {kind.name} on it is never deleted, and no rule deletes those; name that kind, too"
+                yield ("rules", index, "match"), f"rule {spec.name!r} deletes {kind.host}: {because}"
+
+
 def _delete_warning(match: Match) -> str:
     """`delete names no kind: it deletes every idle a and b, and stops every idle c and d`."""
     kinds = _kinds_of(match)
@@ -340,6 +351,7 @@ CHECKS = (
     _freezes_without_effect,
     _actions_without_effect,
     _actions_for_every_kind,
+    _components_left_out,
     _then_without_effect,
     _missing_domains,
     _owners_in_rooms_only,

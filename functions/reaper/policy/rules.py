@@ -6,7 +6,7 @@ rule applies, so that a missing price never costs anyone a resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -51,15 +51,6 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
         protection_ended_at=max((end for end in ends if end), default=None),
         in_doubt=not is_sure and (rule.in_doubt or accepted is not None),
     )
-
-
-def with_freezes_of(rule: Rule, others: Iterable[Rule]) -> Rule:
-    """The rule of a resource under which whatever freezes those inside it holds its own actions, too: they would affect both."""
-    rules = [rule, *others]
-    if len(rules) == 1:
-        return rule
-    freezes = merged(freeze for each in rules for freeze in each.freezes)
-    return replace(rule, freezes=freezes, waits_because=next((each.waits_because for each in rules if each.waits_because), None))
 
 
 def idle_after_range(

@@ -121,15 +121,14 @@ def _read_savings(context: ConcludeContext, rows: list[Coverage]) -> Overview | 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
     """A finding for each case, in the order of the parts, and for each decision about a case that the parts no longer have."""
     decisions = {finding_key(decision.case): decision for decision in decided.decisions}
-    steps = {decision.case.resource.id: decision.step for decision in decided.decisions}
     outcomes = {resource_id: outcome for part in acted for resource_id, outcome in part.outcomes.items()}
     findings: dict[FindingKey, Finding] = {}
     for case in (case for part in parts for case in part.cases):
         decision = decisions.get(finding_key(case))
-        findings[finding_key(case)] = _decided_finding(decision, outcomes, steps) if decision else _undecided_finding(case)
+        findings[finding_key(case)] = _decided_finding(decision, outcomes) if decision else _undecided_finding(case)
     for key, decision in decisions.items():
         if key not in findings:
-            findings[key] = _decided_finding(decision, outcomes, steps)
+            findings[key] = _decided_finding(decision, outcomes)
     prices = {finding.case.resource.id.lower(): finding.price for finding in findings.values()}
     return [_with_host_share(finding, prices) for finding in findings.values()]
 
@@ -162,11 +161,9 @@ def left_alone(finding: Finding, because: str) -> Finding:
     return replace(finding, step=Step(name=StepName.NONE, because=because), outcome=PLANNED)
 
 
-def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps: Mapping[str, Step]) -> Finding:
-    outcome, step = outcomes.get(decision.case.resource.id, decision.outcome), decision.step
-    if host := steps.get(outcome.host_id or ""):
-        step = Step(name=host.name, because=outcome.because or "")
-    finding = finding_of(decision.reported_case, step, outcome)
+def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome]) -> Finding:
+    outcome = outcomes.get(decision.case.resource.id, decision.outcome)
+    finding = finding_of(decision.reported_case, decision.step, outcome)
     return finding if finding.is_done else replace(finding, next=decision.next, could=decision.could)
 
 

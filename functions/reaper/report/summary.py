@@ -222,7 +222,7 @@ def team_costs(report: Report, most: int) -> list[CostGroup]:
 
     What is known to run nothing isn't counted, nor what its host's price includes.
     """
-    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and _has_price(f))]
+    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and registry.has_price(f.case.resource.kind))]
     return groups_by_cost(billed, lambda f: team_name(f, report.run.report_tags[0]), most) if report.run.report_tags else []
 
 
@@ -236,11 +236,6 @@ def team_name(finding: Finding, key: str) -> str:
 def idle_money(findings: Iterable[Finding]) -> Money:
     """What the idle ones of these cost."""
     return money_of(f for f in findings if f.case.verdict.state is State.IDLE)
-
-
-def _has_price(finding: Finding) -> bool:
-    kind = registry.find_kind(finding.case.resource.kind)
-    return kind is None or kind.has_price
 
 
 def complete_count(report: Report) -> str:

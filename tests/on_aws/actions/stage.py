@@ -25,14 +25,13 @@ from reaper.acting.contract import (
     UndoResult,
 )
 from reaper.acting.manifest import Archive, require_own_form
-from reaper.acting.permit import CallPermit, hints_inside
+from reaper.acting.permit import CallPermit
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
 from reaper.ledger.rows import Unfinished
 from reaper.model import Memory, Resource, StepName, Target
 from reaper.observation import Observation, Window
 from reaper.pending.intents import Intent
-from reaper.policy.schema import Owners
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
@@ -118,13 +117,12 @@ class Stage:
             action=move, run="r1", at=NOW,
         )  # fmt: skip
         return CallPermit(
-            resource=resource, memories={}, read=lambda: functions.read_now(self.cloud(), resource),
-            look_again=lambda now, before: None,
+            resource=resource, read=lambda: functions.read_now(self.cloud(), resource),
+            look_again=lambda now: None,
             own_intent=Intent(before=Memory(), written=Memory(), hint=hint),
             ledger=ledger,
             clock=lambda: NOW,
             require_lease=lambda: None,
-            inside=hints_inside(resource, {}, Owners(), move, "r1", NOW),
         )  # fmt: skip
 
     def stored_action(

@@ -29,15 +29,10 @@ def asynchronous(account: Account) -> str:
     return "e"
 
 
-def host(account: Account) -> str:
+def component(account: Account) -> str:
     account.endpoint("h", variants=[Variant(model=None, scaling=(0, 4))])
     account.component("c", "h", tags={"team": "x"})
     scaled.wake(account, scaled.copies(account, "c"), "wake-c")
-    return "h"
-
-
-def component(account: Account) -> str:
-    host(account)
     scaled.schedule(account, {"ServiceNamespace": "sagemaker", "ResourceId": "inference-component/c",
                               "ScalableDimension": "sagemaker:inference-component:DesiredCopyCount"})  # fmt: skip
     account.component("sibling", "h")
@@ -63,8 +58,8 @@ def app(account: Account) -> str:
 
 
 SCENES: list[tuple[str, StepName, list[Scene]]] = [
-    ("sagemaker-endpoint", StepName.STOP, [asynchronous, host]),
-    ("sagemaker-endpoint", StepName.DELETE, [asynchronous, host]),
+    ("sagemaker-endpoint", StepName.STOP, [asynchronous]),
+    ("sagemaker-endpoint", StepName.DELETE, [asynchronous]),
     ("sagemaker-inference-component", StepName.STOP, [component]),
     ("sagemaker-inference-component", StepName.DELETE, [component]),
     ("sagemaker-notebook", StepName.STOP, [running]),

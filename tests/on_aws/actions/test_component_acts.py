@@ -102,14 +102,14 @@ def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage
     assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (stop, delete)
 
 
-def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Account, stage: Stage):
+def test_nothing_is_done_to_an_adapter_or_to_its_base(account: Account, stage: Stage):
     woken(account)
     account.component("adapter", "e", base="One")
     assert "adapter inside One" in stage.bar("adapter", StepName.STOP)
     assert "adapter inside One" in stage.bar("adapter", StepName.DELETE)
     assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (
-        "",
-        "its adapter adapter would be deleted with it",
+        "the adapter adapter is on it; delete it first",
+        "the adapter adapter is on it; delete it first",
     )
 
 
@@ -119,16 +119,6 @@ def test_the_recheck_sees_an_adapters_traffic_since_the_sweep(account: Account, 
     account.component_invoked("adapter", NOW - 2 * HOUR)
     used = [r for r in stage.again(resource).readings if r.series and any(v > 0 for v in r.series.values)]
     assert [r.signal for r in used] == ["Invocations of adapter adapter"]
-
-
-def test_an_adapters_own_tags_protect_its_base(account: Account, stage: Stage):
-    woken(account)
-    account.component("adapter", "e", base="One")
-    resource = stage.resource("One")
-    account.contents.components["adapter"].tags = {"reaper:keep": "true"}
-    able = registry.kind(KIND).blocked_actions(stage.again(resource).resource)
-    assert able[StepName.STOP]
-    assert "adapter inside it is protected" in able[StepName.STOP].because
 
 
 def test_the_recheck_merges_the_endpoints_tags(account: Account, stage: Stage):

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -13,16 +11,14 @@ import pytest
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.acting import manifest as archives
-from reaper.acting.contract import NOTHING_EARLIER, ActionResult, Earlier
-from reaper.acting.manifest import Archive
+from reaper.acting.contract import NOTHING_EARLIER
 from reaper.aws.sagemaker import RESTORED_TAG
 from reaper.aws.session import CloudSession
-from reaper.errors import ActionWithdrawn, CloudError
+from reaper.errors import CloudError
 from reaper.model import StepName
 from reaper_sandbox.aws import autoscaling, scaled
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
+from reaper_sandbox.aws.autoscaling import VARIANT
 from reaper_sandbox.aws.fault import denied, error, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
@@ -258,174 +254,6 @@ def test_unknown_members_do_not_prevent_a_scale_in(account: Account, stage: Stag
     assert record["variants"] == {"blue": 1}
 
 
-def host(account: Account) -> None:
-    account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4), count=2)], tags={"team": "language"})
-    for name, copies in (("One", 2), ("two", 1)):
-        account.component(name, "e", copies=copies, tags={"owner": name})
-        scaled.wake(account, scaled.copies(account, name), f"wake-{name}")
-    account.contents.components["two"].spec["StartupParameters"] = {"ModelDataDownloadTimeoutInSeconds": 600}
-
-
-def test_a_host_is_restored_with_its_components(account: Account, stage: Stage):
-    host(account)
-    before = everything()
-    message, manifest = stage.move("e", StepName.DELETE)
-    assert (account.contents.endpoints, account.contents.components, account.contents.scalable) == ({}, {}, {})
-    assert message.startswith("it is being deleted with its 2 inference components and with its autoscaling;")
-    stage.undo(manifest)
-    after = everything()
-    for part in before:
-        assert after[part] == before[part], part
-
-
-def test_a_components_autoscaling_waits_for_the_component(account: Account, stage: Stage, server: Server):
-    host(account)
-    before = everything()
-    _, manifest = stage.move("e", StepName.DELETE)
-    server.world.settle_after = MINUTES
-    stage.undo(manifest)
-    server.now = NOW + 2 * MINUTES
-    second = stage.undo(manifest)
-    assert any("Component One is Creating" in text and "Run this again" in text for text in second.not_restored)
-    server.now = NOW + 4 * MINUTES
-    third = stage.undo(manifest)
-    assert third.not_restored == ("The tags of its autoscaling are lost.",)
-    assert everything() == before
-
-
-def test_components_are_gone_before_their_endpoint_is_deleted(account: Account, stage: Stage, server: Server):
-    host(account)
-    server.world.settle_after = MINUTES
-
-    def clock(call: Any) -> None:
-        going = any(c.status == "Deleting" for c in account.contents.components.values())
-        if call.operation == "ListInferenceComponents" and going:
-            server.now = server.now + 2 * MINUTES
-
-    server.rules.append(clock)
-    stage.move("e", StepName.DELETE)
-    assert account.contents.endpoints["e"].status == "Deleting"
-    assert account.contents.components == {}
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return archives.open_archive(str(tmp_path), {})
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A minute of waiting that takes no time; how long was slept."""
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    return slept
-
-
-def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[ActionResult, Earlier]:
-    """A host whose components took longer than the action waits, and are gone by now; with the earlier action for the next one."""
-    server.world.settle_after = MINUTES
-    made, _, earlier = stage.stored_action("e", StepName.DELETE, archive)
-    server.now = NOW + 2 * MINUTES
-    server.world.settle_after = timedelta(0)
-    account.contents.endpoints["e"].changed = NOW - DAY
-    return made, earlier
-
-
-def test_slow_components_leave_their_host_to_a_separate_action(
-    account: Account, stage: Stage, server: Server, archive: Archive, impatient: list[float]
-):
-    host(account)
-    made, _ = half_deleted(account, stage, server, archive)
-    assert made.part_done == "its 2 components; the endpoint remains"
-    assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
-    assert 50 <= sum(impatient) <= 60
-    assert not stage.parameters("sagemaker:DeleteEndpoint")
-    assert (account.contents.endpoints["e"].status, account.contents.scalable) == ("InService", {})
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_remaining_host_is_deleted_later_and_restored_whole(account: Account, stage: Stage, server: Server, archive: Archive):
-    host(account)
-    before = everything()
-    _, previous = half_deleted(account, stage, server, archive)
-    made, rest, _ = stage.stored_action("e", StepName.DELETE, archive, earlier=previous)
-    assert (made.part_done, account.contents.endpoints, account.contents.components) == (None, {}, {})
-    assert (rest.undo_state["components"], rest.undo_state["previous"], rest.undo_state["part"]) == ([], previous.record, 2)
-    undone = stage.undo(archive.with_continued(rest))
-    after = everything()
-    for part in before:
-        assert after[part] == before[part], part
-    assert (undone.run_again, undone.not_restored) == (False, ("The tags of its autoscaling are lost.",))
-
-
-@pytest.mark.usefixtures("impatient")
-def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account, stage: Stage, server: Server, archive: Archive):
-    host(account)
-    before = everything()
-    _, previous = half_deleted(account, stage, server, archive)
-    _, rest, _ = stage.stored_action("e", StepName.DELETE, archive, earlier=previous)
-    server.world.settle_after = MINUTES
-    rest = archive.with_continued(rest)
-    first = stage.undo(rest)
-    assert (first.run_again, "Not restored yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (
-        True,
-        True,
-    )
-    for round_ in range(2, 5):
-        server.now = NOW + round_ * 2 * MINUTES
-        undone = stage.undo(rest)
-    assert (undone.run_again, everything()) == (False, before)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_components_deleted_by_others_leave_the_host_alone(account: Account, stage: Stage, server: Server):
-    host(account)
-    resource = stage.again(stage.resource("e")).resource
-    for component in account.contents.components.values():
-        component.status = "Deleting"
-    manifest = stage.manifest(resource, StepName.DELETE)
-    assert manifest.undo_state["components"] == []
-    with pytest.raises(ActionWithdrawn, match="its contents changed"):
-        stage.carry(resource, manifest)
-    assert {call.operation for call in server.calls if call.operation.startswith("Delete")} == set()
-
-
-def test_a_component_added_at_the_last_moment_prevents_the_deletion(account: Account, stage: Stage):
-    host(account)
-    resource = stage.again(stage.resource("e")).resource
-    manifest = stage.manifest(resource, StepName.DELETE)
-    account.component("new", "e")
-    with pytest.raises(ActionWithdrawn, match="its settings, contents changed"):
-        stage.carry(resource, manifest)
-    assert set(account.contents.components) == {"One", "two", "new"}
-
-
-@pytest.mark.parametrize("operation", ["DeleteInferenceComponent", "DeleteEndpoint"])
-def test_a_half_deleted_host_is_restored_by_undo(account: Account, stage: Stage, server: Server, operation: str):
-    host(account)
-    before = everything()
-    resource = stage.again(stage.resource("e")).resource
-    manifest = stage.manifest(resource, StepName.DELETE)
-    refuse = on(operation, error(400, "ValidationException", "no"))
-    server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
-    with pytest.raises(CloudError, match=operation):
-        stage.carry(resource, manifest)
-    server.rules.clear()
-    stage.undo(manifest)
-    assert everything() == before
-
-
-def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
-    host(account)
-    account.component("adapter", "e", base="One")
-    with pytest.raises(CloudError, match="adapter"):
-        stage.manifest(stage.resource("e"), StepName.DELETE)
-    assert (
-        stage.bar("e", StepName.DELETE)
-        == "adapter is an adapter or has no readable specification, so the reaper won't delete its host"
-    )
-
-
 @pytest.mark.parametrize(
     "asynchronous", [{"asynchronous": True}, {"shadows": [Variant(name="shadow")]}], ids=["asynchronous", "shadow"]
 )
@@ -499,15 +327,6 @@ def test_the_next_run_points_an_alarm_to_its_policy(account: Account, stage: Sta
     assert account.contents.alarms["step-blue-alarm"]["AlarmActions"] == [arn]
 
 
-def test_components_without_copies_are_restored_without_copies(account: Account, stage: Stage):
-    host(account)
-    account.contents.components["two"].copies = 0
-    account.contents.scalable["inference-component/two", COPIES].least = 0
-    _, manifest = stage.move("e", StepName.DELETE)
-    stage.undo(manifest)
-    assert {c.name: c.copies for c in account.contents.components.values()} == {"One": 2, "two": 0}
-
-
 def test_lost_autoscaling_is_reported_and_the_rest_restored(account: Account, stage: Stage, server: Server):
     two_variants(account)
     _, manifest = stage.move("e", StepName.DELETE)
@@ -528,14 +347,6 @@ def test_a_denied_delete_is_reported_and_deletes_nothing(account: Account, stage
         stage.carry(resource, stage.manifest(resource, StepName.DELETE))
     assert (raised.value.missing or "").endswith(operation)
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
-
-
-def test_a_scalable_target_that_stays_is_reported(account: Account, stage: Stage, server: Server):
-    host(account)
-    server.rules.append(on("DeregisterScalableTarget", denied()))
-    message, _ = stage.move("e", StepName.DELETE)
-    assert "the scalable target of inference-component/One couldn't be deregistered" in message
-    assert ("inference-component/One", COPIES) in account.contents.scalable
 
 
 def test_models_and_configurations_are_never_deleted(account: Account, stage: Stage):

@@ -9,12 +9,12 @@ from on_aws.actions.stage import WINDOW, Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
 from reaper.acting.contract import ActionResult, HalfDone
-from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.errors import CloudError, Reason
 from reaper.model import State, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
-from reaper_sandbox.aws.fault import denied, error, garbage, lost, on
+from reaper_sandbox.aws.autoscaling import VARIANT
+from reaper_sandbox.aws.fault import denied, garbage, lost, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -166,73 +166,6 @@ def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     assert operation in (result.coverage(KIND).error or "")
 
 
-def host(account: Account, *names: str, wakes: bool = True, variant: Variant = HOST) -> None:
-    """A host of components, each with autoscaling that wakes it."""
-    account.endpoint("e", variants=[variant])
-    for name in names:
-        account.component(name, "e", copies=2)
-        named = scaled.copies(account, name, least=1)
-        if wakes:
-            scaled.wake(account, named, f"wake-{name}")
-
-
-def test_a_host_goes_to_zero_through_its_components_and_back(account: Account, stage: Stage):
-    host(account, "one", "two")
-    message, manifest = stage.move("e", StepName.STOP)
-    assert {c.copies for c in account.contents.components.values()} == {0}
-    assert (counts(account), least(account, "inference-component/one", COPIES)) == ({"AllTraffic": 0}, 0)
-    assert "component one from 2 to zero copies" in message
-    stage.undo(manifest)
-    assert {c.copies for c in account.contents.components.values()} == {2}
-    assert least(account, "inference-component/one", COPIES) == 1
-
-
-def test_a_host_of_components_without_copies_is_already_stopped(account: Account, stage: Stage):
-    host(account, "one", "two")
-    for one in account.contents.components.values():
-        one.copies = 0
-    bar = stage.able("e")[StepName.STOP]
-    assert bar
-    assert (bar.because, bar.already_done) == ("its components already have no copies; SageMaker releases its instances", True)
-    account.contents.components["two"].copies = 1
-    assert stage.able("e")[StepName.STOP] is None
-
-
-def test_a_half_scaled_in_host_gets_back_the_minimum_of_the_rest(account: Account, stage: Stage, server: Server):
-    host(account, "one", "two")
-    refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
-    server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
-    with pytest.raises(CloudError, match="UpdateInferenceComponentRuntimeConfig"):
-        stage.move("e", StepName.STOP)
-    settled = stage.put_back("e")
-    assert settled.state is HalfDone.LEFT  # a part of the stop took effect: it isn't as it was
-    assert "inference-component/one was scaled to zero" in settled.because
-    assert "the autoscaling minimum of inference-component/two is 1 again" in settled.because
-    assert least(account, "inference-component/two", COPIES) == 1
-
-
-def test_a_vanished_component_does_not_mean_a_vanished_endpoint(account: Account, stage: Stage):
-    host(account, "one", "two")
-    resource = stage.again(stage.resource("e")).resource
-    manifest = stage.manifest(resource, StepName.STOP)
-    del account.contents.components["one"]
-    with pytest.raises(ActionWithdrawn, match="its settings, contents changed"):
-        stage.carry(resource, manifest)
-    assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
-
-
-@pytest.mark.parametrize("operation", ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"])
-def test_a_component_that_vanishes_at_its_call_is_no_vanished_endpoint(
-    account: Account, stage: Stage, server: Server, operation: str
-):
-    host(account, "one", "two")
-    server.rules.append(on(operation, error(400, "ValidationException", 'Could not find inference component "one".')))
-    with pytest.raises(CloudError) as raised:
-        stage.move("e", StepName.STOP)
-    assert raised.value.reason is not Reason.GONE
-    assert not raised.value.may_have_been_made
-
-
 def test_a_minimum_that_cannot_be_put_back_is_an_error(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
@@ -243,18 +176,6 @@ def test_a_minimum_that_cannot_be_put_back_is_an_error(account: Account, stage: 
         stage.move("e", StepName.STOP)
     with pytest.raises(CloudError, match="RegisterScalableTarget"):
         stage.put_back("e")
-
-
-def test_a_host_with_a_component_nothing_wakes_is_not_stopped(account: Account, stage: Stage):
-    host(account, "one", "two")
-    del account.contents.alarms["wake-two-alarm"]
-    assert "would wake its component two" in stage.bar("e", StepName.STOP)
-
-
-@pytest.mark.parametrize("variant", [Variant(model=None, scaling=(1, 4)), Variant(model=None, count=2)])
-def test_a_host_whose_instances_may_not_go_to_zero_is_not_scaled_in(account: Account, stage: Stage, variant: Variant):
-    host(account, "one", variant=variant)
-    assert "ManagedInstanceScaling" in stage.bar("e", StepName.STOP)
 
 
 @pytest.mark.parametrize(
@@ -295,47 +216,6 @@ def test_an_endpoint_without_a_closer_look_is_blocked(account: Account, stage: S
     account.alive("e", "AllTraffic", NOW - DAY, NOW)
     account.invoked("e", "AllTraffic", NOW - HOUR)
     assert {stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE)} == {"it wasn't checked closely"}
-
-
-@pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"reaper:kepp": "true"}, {"reaper:keep-until": "2027-01-01"}])
-@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
-def test_a_component_protected_by_tags_protects_its_endpoint(account: Account, stage: Stage, tags: dict, when: str):
-    host(account, "one", "two")
-    resource = stage.resource("e")
-    account.contents.components["two"].tags = tags
-    if when == "before the sweep":
-        assert all("two inside it is protected" in stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE))
-    else:
-        account.contents.components["two"].tags = tags
-        able = registry.kind(KIND).blocked_actions(stage.again(resource).resource)
-        assert all("two inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
-
-
-def test_a_components_current_tags_protect_if_the_bulk_ones_lag(account: Account, stage: Stage):
-    host(account, "one")
-    resource = stage.resource("e")
-    account.contents.components["one"].tags = {"reaper:keep": "true"}
-    fresh = registry.action_functions(KIND).read_now(stage.cloud(), resource)
-    account.contents.components["one"].tags = None
-    [observation] = registry.kind(KIND).observe(stage.cloud(), [fresh], WINDOW)
-    able = registry.kind(KIND).blocked_actions(observation.resource)
-    assert all("one inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
-
-
-def test_a_component_allowing_only_a_stop_forbids_the_deletion(account: Account, stage: Stage):
-    host(account, "one")
-    account.contents.components["one"].tags = {"reaper:action": "stop"}
-    assert (stage.bar("e", StepName.STOP), "allows no more" in stage.bar("e", StepName.DELETE)) == ("", True)
-
-
-def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Account, stage: Stage, server: Server):
-    host(account, "one")
-    resource = stage.resource("e")
-    server.rules.append(on("GetResources", denied()))
-    assert "tags couldn't be read" in stage.bar("e", StepName.DELETE)
-    server.rules[:] = [on("ListTags", denied())]
-    with pytest.raises(CloudError):
-        stage.again(resource)
 
 
 def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):

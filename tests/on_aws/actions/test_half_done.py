@@ -15,31 +15,29 @@ from on_aws.conftest import DAY
 from reaper.model import Memory, Mode, Pause, Result, State, StepName
 from reaper.pending import stop_switch
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.autoscaling import COPIES
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import carried_out, denied, error, on, throttled
 from reaper_sandbox.aws.server import Server
 
-LOWER, RESIZE, COPY = "RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities", "UpdateInferenceComponentRuntimeConfig"
-TWO = ("inference-component/two", COPIES)
+LOWER, RESIZE = "RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"
 
 
-def dying_after(deployment: AwsDeployment, operation: str, times: int = 1) -> None:
-    """The run dies once that call was made so often, before its next permit."""
+def dying_after(deployment: AwsDeployment, operation: str) -> None:
+    """The run dies once that call was made, before its next permit."""
 
     def fail_on(call: str, name: str) -> None:
-        if call == "row" and deployment.changes().count(operation) >= times:
+        if call == "row" and operation in deployment.changes():
             deployment.ledger.fail_on = lambda call, name: None
             raise Killed
 
     deployment.ledger.fail_on = fail_on
 
 
-def died(account: Account, server: Server, *, after: str = LOWER, times: int = 1, names: tuple[str, ...] = ()) -> AwsDeployment:
-    """A deployment an hour after its run died: of an autoscaled endpoint, or of a host of those components."""
-    wired.host(account, *names) if names else wired.autoscaled(account)
+def died(account: Account, server: Server) -> AwsDeployment:
+    """A deployment an hour after its run died, which had lowered the minimum of an autoscaled endpoint."""
+    wired.autoscaled(account)
     deployment = announced(server)
-    dying_after(deployment, after, times)
+    dying_after(deployment, LOWER)
     with pytest.raises(Killed):
         deployment.sweep()
     deployment.now += timedelta(hours=1)
@@ -178,30 +176,6 @@ def test_a_deleted_endpoint_is_left_alone(account: Account, server: Server):
     deployment.sweep()
     assert deployment.changes() == []
     assert "it no longer exists" in deployment.mails()[0]
-
-
-def test_each_minimum_of_a_host_is_put_back_unless_its_copies_went(account: Account, server: Server):
-    deployment = died(account, server, after=COPY, names=("one", "two"))
-    assert {c.name: c.copies for c in account.contents.components.values()} == {"one": 0, "two": 2}
-    deployment.sweep()
-    assert (least(account, PART_MINIMUM), least(account, TWO), deployment.changes()) == (0, 1, [LOWER])
-    mail = next(text for text in deployment.mails() if "two is 1 again" in text)
-    assert "inference-component/one was scaled to zero" in mail
-
-
-def test_a_host_whose_run_died_between_two_minima_gets_both_back(account: Account, server: Server):
-    deployment = died(account, server, names=("one", "two"))
-    assert (least(account, PART_MINIMUM), least(account, TWO)) == (0, 1)
-    deployment.sweep()
-    assert (least(account, PART_MINIMUM), least(account, TWO)) == (1, 1)
-
-
-def test_a_component_recreated_since_is_left_alone(account: Account, server: Server):
-    deployment = died(account, server, times=2, names=("one", "two"))
-    account.contents.components["two"].created = deployment.now - timedelta(minutes=5)
-    deployment.sweep()
-    assert (least(account, PART_MINIMUM), least(account, TWO)) == (1, 0)
-    assert any("what it scales was changed since" in text for text in deployment.mails())
 
 
 def test_an_interrupted_stop_of_a_component_is_put_back(account: Account, server: Server):
@@ -362,15 +336,13 @@ def test_a_put_back_that_fails_at_once_is_left_to_the_next_run(account: Account,
 
 
 def test_every_change_of_a_stop_is_in_its_row_before_the_first_call(account: Account, server: Server):
-    wired.host(account, "one", "two")
+    wired.autoscaled(account)
     deployment = announced(server)
     rows: list[Memory] = []
     on_call(server, lambda call: call.operation == LOWER, lambda: rows.append(memory(deployment, account)))
     deployment.sweep()
     assert {(c.what, c.before, c.ours) for c in rows[0].last_action_changes or ()} == {
-        ("minimum of inference-component/one", 1, 0),
-        ("minimum of inference-component/two", 1, 0),
-        ("inference-component/one", 2, 0),
-        ("inference-component/two", 2, 0),
+        ("minimum of endpoint/e/variant/AllTraffic", 2, 1),
+        ("endpoint/e/variant/AllTraffic", 3, 1),
     }
     assert rows[0].last_action_created == account.contents.endpoints["e"].created

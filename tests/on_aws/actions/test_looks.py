@@ -53,8 +53,7 @@ class Scene:
 
 
 SCALED = Scene(wired.autoscaled, ENDPOINT, "e", "DescribeEndpoint")
-HOST = Scene(lambda account: wired.host(account, "one", "two"), ENDPOINT, "e", "DescribeEndpoint")
-DELETED_HOST = Scene(HOST.setup, ENDPOINT, "e", "DescribeEndpoint", "delete")
+EMPTY_HOST = Scene(wired.host, ENDPOINT, "e", "DescribeEndpoint", "delete")
 PART = Scene(hosted, COMPONENT, "one", "DescribeInferenceComponent")
 BOOK = Scene(notebook, NOTEBOOK, "nb", "DescribeNotebookInstance")
 STUDIO = Scene(app, APP, "lab/JupyterLab/default", "DescribeApp")
@@ -118,19 +117,9 @@ CHANGES: list[tuple[str, Scene, Change]] = [
     ("minimum", SCALED, limited(MINIMUM, least=3)),
     ("maximum", SCALED, limited(MINIMUM, most=9)),
     ("suspended", SCALED, limited(MINIMUM, suspended={"DynamicScalingInSuspended": True})),
-    *(
-        (name, scene, change)
-        for scene in (HOST, DELETED_HOST)
-        for name, change in (
-            ("tag of a component", tagged("components", "two")),
-            ("copies of a component", changed("components", "two", copies=3)),
-            ("component made anew", changed("components", "two", created=NOW - 20 * DAY)),
-            ("new component", lambda account: account.component("new", "e")),
-            ("component gone", lambda account: account.contents.components.pop("two")),
-            ("minimum of a component", limited(PART_MINIMUM, least=2)),
-            ("alarm of a component", muted),
-        )
-    ),
+    ("tag", EMPTY_HOST, tagged("endpoints", "e")),
+    ("a component", EMPTY_HOST, lambda account: account.component("new", "e")),
+    ("a component without copies", EMPTY_HOST, lambda account: account.component("new", "e", copies=0)),
     ("tag", PART, tagged("components", "one")),
     ("tag of the host", PART, tagged("endpoints", "e")),
     ("copies", PART, changed("components", "one", copies=3)),
@@ -211,7 +200,7 @@ def test_a_change_right_before_the_call_refuses_the_action(
     ("scene", "change", "at"),
     [
         pytest.param(scene, change, at, id=f"{scene.kind}-{scene.action}: {name} at {at}")
-        for scene, name in ((SCALED, "instances"), (SCALED, "tag"), (HOST, "tag of a component"), (BOOK, "tag"), (STUDIO, "used"))
+        for scene, name in ((SCALED, "instances"), (SCALED, "tag"), (EMPTY_HOST, "a component"), (BOOK, "tag"), (STUDIO, "used"))
         for change in [next(change for other, one, change in CHANGES if (other, one) == (name, scene))]
         for at in (2, 3, 4)
     ],
@@ -258,7 +247,7 @@ def test_health_checks_of_an_app_are_no_change(account: Account, server: Server)
 
 
 def test_an_alarms_state_is_no_change(account: Account, server: Server):
-    deployment = acting(server, HOST)
+    deployment = acting(server, PART)
     alarm = account.contents.alarms["wake-one-alarm"]
 
     def ring(call: Call) -> bool:
@@ -266,124 +255,4 @@ def test_an_alarms_state_is_no_change(account: Account, server: Server):
         return False
 
     on_call(server, ring, lambda: None)
-    assert finding(deployment.sweep(), "e").outcome.result is Result.DONE
-
-
-def test_a_second_component_is_told_from_the_effects_of_the_first(account: Account, server: Server):
-    deployment = acting(server, HOST)
-    server.world.settle_after = timedelta(minutes=5)
-    assert finding(deployment.sweep(), "e").outcome.result is Result.DONE
-    assert {c.copies for c in account.contents.components.values()} == {0}
-
-
-def test_instances_that_a_host_releases_meanwhile_are_no_change(account: Account, server: Server):
-    deployment = acting(server, HOST)
-    one = account.contents.endpoints["e"]
-
-    def release() -> None:
-        one.status, one.changed, one.variants[0].count = "Updating", server.now, 1
-
-    on_call(server, _after_first("UpdateInferenceComponentRuntimeConfig", server), release)
-    assert finding(deployment.sweep(), "e").outcome.result is Result.DONE
-    assert {c.copies for c in account.contents.components.values()} == {0}
-
-
-def _after_first(operation: str, server: Server) -> Callable[[Call], bool]:
-    """The first read of the host after that call."""
-    return lambda call: call.operation == "DescribeEndpoint" and operation in [c.operation for c in server.calls]
-
-
-def scaled_up(account: Account) -> None:
-    account.contents.components["two"].copies = 4
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(tagged("components", "two"), id="tag of the other component"),
-        pytest.param(tagged("endpoints", "e"), id="tag of the host"),
-        pytest.param(scaled_up, id="copies of the other component"),
-        pytest.param(changed("components", "one", copies=1), id="woken again"),
-        pytest.param(resized, id="instances added"),
-        pytest.param(lambda account: account.contents.components.pop("one"), id="the first one gone"),
-        pytest.param(lambda account: account.component("new", "e"), id="a new component"),
-    ],
-)
-def test_a_change_between_two_components_ends_a_scale_in(account: Account, server: Server, change: Change):
-    deployment = acting(server, HOST)
-    main = "UpdateInferenceComponentRuntimeConfig"
-    on_call(server, _after_first(main, server), lambda: change(account))
-    outcome = finding(deployment.sweep(), "e").outcome
-    assert (outcome.result in {Result.FAILED, Result.REFUSED}, deployment.changes().count(main)) == (True, 1)
-    assert "interrupted" in (outcome.error or outcome.because or "")
-    assert account.contents.scalable["inference-component/two", COPIES].least == 1, "put back"
-
-
-def settling(account: Account, server: Server) -> None:
-    """Components take ten minutes to go, and time passes whenever they are listed."""
-    server.world.settle_after = timedelta(minutes=10)
-
-    def clock(call: Call) -> bool:
-        if call.operation == "ListInferenceComponents" and any(
-            c.status == "Deleting" for c in account.contents.components.values()
-        ):
-            server.now += timedelta(minutes=4)
-        return False
-
-    on_call(server, clock, lambda: None)
-
-
-@pytest.fixture
-def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The minute of waiting takes no time."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-
-
-@pytest.mark.usefixtures("no_sleep")
-def test_a_host_whose_components_went_meanwhile_is_deleted(account: Account, server: Server):
-    deployment = acting(server, DELETED_HOST)
-    settling(account, server)
-    assert finding(deployment.sweep(), "e").outcome.because.startswith("it is being deleted with its 2 inference components")
-    assert account.contents.endpoints["e"].status == "Deleting"
-
-
-def invoked(account: Account) -> None:
-    account.component_invoked("two", NOW + 3 * DAY - timedelta(minutes=5))
-
-
-@pytest.mark.usefixtures("no_sleep")
-def test_a_component_recreated_while_its_host_waits_keeps_both(account: Account, server: Server):
-    deployment = acting(server, DELETED_HOST)
-    on_call(
-        server,
-        lambda call: call.operation == "ListInferenceComponents" and not account.contents.components,
-        lambda: account.component("one", "e", created=server.now),
-    )
-    outcome = finding(deployment.sweep(), "e").outcome
-    assert "its autoscaling stays (its settings, contents changed a moment ago)" in (outcome.because or "")
-    assert PART_MINIMUM in account.contents.scalable
-    assert "DeleteEndpoint" not in deployment.changes()
-
-
-@pytest.mark.usefixtures("no_sleep")
-@pytest.mark.parametrize(
-    ("change", "because"),
-    [
-        pytest.param(tagged("endpoints", "e"), "its tags, contents changed", id="tag"),
-        pytest.param(lambda account: account.component("new", "e"), "its settings, contents changed", id="a new component"),
-        pytest.param(invoked, "it is active now", id="used until it went"),
-        pytest.param(updated, "its settings changed", id="configuration"),
-        pytest.param(changed("endpoints", "e", created=NOW - DAY), "its creation time, settings changed", id="made anew"),
-    ],
-)
-def test_a_change_while_components_go_keeps_the_host(account: Account, server: Server, change: Change, because: str):
-    deployment = acting(server, DELETED_HOST)
-    settling(account, server)
-    on_call(
-        server,
-        lambda call: call.operation == "ListInferenceComponents" and "DeleteInferenceComponent" in deployment.changes(),
-        lambda: change(account),
-    )
-    outcome = finding(deployment.sweep(), "e").outcome
-    assert (outcome.result, because in (outcome.error or "")) == (Result.FAILED, True), outcome.error
-    assert "DeleteEndpoint" not in deployment.changes()
+    assert finding(deployment.sweep(), "one").outcome.result is Result.DONE

@@ -142,20 +142,6 @@ def test_a_maximum_at_the_stopped_count_is_reported(account: Account, stage: Sta
     assert (count(account), account.contents.scalable[KEY].least, len(undone.not_restored)) == (1, 1, 2)
 
 
-def test_recreated_or_woken_components_of_a_host_stay_unchanged(account: Account, stage: Stage):
-    account.endpoint("e", variants=[HOST])
-    for name in ("one", "two", "three"):
-        account.component(name, "e", copies=3)
-        scaled.wake(account, scaled.copies(account, name), f"wake-{name}")
-    _, manifest = stage.move("e", StepName.STOP)
-    account.component("one", "e", copies=0, created=NOW - HOUR)
-    account.contents.components["two"].copies = 1
-    undone = stage.undo(manifest)
-    assert {c.name: c.copies for c in account.contents.components.values()} == {"one": 0, "two": 1, "three": 3}
-    assert any("The component one has been recreated" in text for text in undone.not_restored)
-    assert any("The number of copies of two is 1 now" in text for text in undone.not_restored)
-
-
 @pytest.mark.parametrize("when", [NOW - HOUR, NOW + HOUR], ids=["seen earlier", "after the manifest"])
 @pytest.mark.parametrize("variants", [[Variant(count=4)], [Variant(count=1)]], ids=["same configuration", "another"])
 def test_a_deleted_endpoint_is_not_restored_over_a_new_one(account: Account, stage: Stage, when, variants: list[Variant]):
@@ -209,21 +195,6 @@ def test_an_endpoint_that_was_never_deleted_keeps_its_counts(account: Account, s
     account.contents.endpoints["e"].variants[0].count = 1
     stage.undo(manifest)
     assert count(account) == 1
-
-
-def test_a_new_component_on_a_restored_host_is_left_alone(account: Account, stage: Stage, server: Server):
-    account.endpoint("e", variants=[HOST])
-    account.component("one", "e", copies=3)
-    scaled.wake(account, scaled.copies(account, "one"), "wake-one")
-    _, manifest = stage.move("e", StepName.DELETE)
-    server.world.settle_after = timedelta(minutes=10)
-    stage.undo(manifest)
-    server.world.settle_after = timedelta(0)
-    server.now = NOW + HOUR
-    account.component("one", "e", copies=1, created=NOW + HOUR)
-    undone = stage.undo(manifest)
-    assert (account.contents.components["one"].copies, account.contents.scalable) == (1, {})
-    assert "Component one has been recreated since, so the reaper left it alone." in undone.not_restored
 
 
 def test_a_scale_in_can_be_undone_after_a_restored_deletion(account: Account, stage: Stage, server: Server):

@@ -1,16 +1,15 @@
 """What can be done to an endpoint, what scaling it in would do, and what blocks that. Pure.
 
-Zero instances are for asynchronous endpoints, and for hosts of inference components whose instances SageMaker itself scales; whatever
-would never answer again is not brought there: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
+An action touches one resource, and AWS deletes no endpoint with inference components on it: they come first. Zero instances are for asynchronous
+endpoints; whatever would never answer again is not brought there. Those of a host are SageMaker's to release: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
 Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -18,7 +17,7 @@ from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
-from reaper.aws.kinds.sagemaker_inference_component.blocked import component_unrestorable_because, copy_count
+from reaper.aws.kinds.sagemaker_inference_component.blocked import copy_count
 from reaper.aws.sagemaker import in_account, sagemaker_line
 from reaper.case import Blocked
 from reaper.kind import ActionSpec, Command
@@ -34,13 +33,12 @@ VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleInPlan:
-    """Instances by variant, for those that would get fewer; components whose copies would go to zero; or what blocks it all.
+    """Instances by variant, for those that would get fewer; or what blocks it all.
 
     The variant that saves most comes first, then they go by name. An action scales in the first; each other one is an action of its own.
     """
 
     instances_by_variant: Mapping[str, int] = field(default_factory=dict)
-    components: tuple[str, ...] = ()
     blocked: Blocked | None = None
 
     @property
@@ -51,13 +49,11 @@ class ScaleInPlan:
 
 def needs_autoscaling(endpoint: EndpointDescription) -> bool:
     """Whether the autoscaling of the region must be read to know what can be done."""
-    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(map(_instance_count, production_variants(endpoint)))
+    return endpoint.is_asynchronous and any(map(_instance_count, production_variants(endpoint)))
 
 
-def plan_scale_in(
-    resource: Resource, endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None
-) -> ScaleInPlan:
-    """For the endpoint as described, with the names of its components. `scaling` None: autoscaling couldn't be read."""
+def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
+    """For the endpoint as described. `scaling` None: autoscaling couldn't be read."""
     rows = production_variants(endpoint)
     if not rows:
         return _blocked_plan("its description lists no variants")
@@ -65,8 +61,10 @@ def plan_scale_in(
         return _blocked_plan("it is serverless or has provisioned concurrency, which scaling in doesn't change")
     if any(row.get("InstancePools") for row in rows):
         return _blocked_plan("it runs pools of several instance types, which are not scaled in")
-    if endpoint.may_host_components or components:
-        return _plan_host(rows, components, scaling)
+    if endpoint.may_host_components:
+        may_release = all(_may_scale_to_zero(row) for row in rows)
+        after = "; SageMaker releases its instances" if may_release else ", and SageMaker may not scale its instances to zero"
+        return _blocked_plan(f"it hosts no inference component now{after} (ManagedInstanceScaling)")
     return _plan_variants(resource, endpoint, scaling)
 
 
@@ -105,23 +103,6 @@ def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, lea
     return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
 
 
-def _plan_host(rows: Sequence[Mapping[str, Any]], components: Sequence[str], scaling: Autoscaling | None) -> ScaleInPlan:
-    """Without copies SageMaker releases the instances, if it may. Nothing else should take them from under a component."""
-    if not all(_may_scale_to_zero(row) for row in rows):
-        return _blocked_plan(
-            "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
-        )
-    if not components:
-        return _blocked_plan("it hosts no inference component now; SageMaker releases its instances")
-    if scaling is None:
-        return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
-    for component in components:
-        if not autoscaling.can_wake_component(scaling, component):
-            because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {component} from zero"
-            return _blocked_plan(because)
-    return ScaleInPlan(components=tuple(components))
-
-
 def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
     managed = row.get("ManagedInstanceScaling") or {}
     return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
@@ -145,17 +126,16 @@ class RegionContext:
 class EndpointDetails:
     """What acting on an endpoint needs. `scale_in` is None until it was described.
 
-    `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
-    next scale-in; None if that isn't known. `parts_anyway`: what its autoscaling's minimum keeps. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
+    `copies`: of each component on it, by name; None if they couldn't be read. `parts_after_stop`: what is still paid for after the next
+    scale-in; None if that isn't known. `parts_anyway`: what its autoscaling's minimum keeps. `unrestorable`: why it can't be recreated.
     `settings` and `numbers`: what may be changed about it, as read right before an action (`acting.live_settings`).
     """
 
-    component_tags: sagemaker.TagsOfContained = field(default_factory=dict)
+    copies: Mapping[str, int | None] = field(default_factory=dict)
     scale_in: ScaleInPlan | None = None
     parts_after_stop: tuple[BilledPart, ...] | None = None
     parts_anyway: tuple[BilledPart, ...] | None = None
     unrestorable: Blocked | None = None
-    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
 
@@ -166,59 +146,32 @@ def details_of(resource: Resource) -> EndpointDetails:
 
 
 def endpoint_details(
-    resource: Resource,
-    endpoint: EndpointDescription,
-    component_tags: sagemaker.TagsOfContained,
-    region: RegionContext,
-    now: datetime,
+    resource: Resource, endpoint: EndpointDescription, components: Collection[str], region: RegionContext
 ) -> EndpointDetails:
-    """What acting needs. `component_tags`: as listed; those read right before an action, in its details already, count too."""
-    read_now = details_of(resource).component_tags
-    plan = plan_scale_in(resource, endpoint, tuple(component_tags), region.autoscaling)
-    rows = {name: region.component_rows.get(name) for name in component_tags}
+    """What acting needs. `components`: as listed; those read right before an action, in its details already, count too."""
+    rows = {name: region.component_rows.get(name) for name in components}
+    plan = plan_scale_in(resource, endpoint, region.autoscaling)
     return EndpointDetails(
-        component_tags=read_now,
-        scale_in=replace(plan, blocked=plan.blocked or _blocked_without_copies(plan, rows)),
+        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in rows.items()}},
+        scale_in=plan,
         parts_after_stop=_parts_after_scale_in(endpoint, plan),
         parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(region.autoscaling, resource.name)),
-        unrestorable=_unrestorable(resource, endpoint, component_tags, rows, region.deleted_models),
-        protected_inside=sagemaker.protected_inside(component_tags, now) | sagemaker.protected_inside(read_now, now),
+        unrestorable=_unrestorable(resource, endpoint, region.deleted_models),
     )
 
 
-def _blocked_without_copies(plan: ScaleInPlan, rows: Mapping[str, Mapping[str, Any] | None]) -> Blocked | None:
-    """Without copies there are none to take. A component that can't be read may have some."""
-    if not plan.components or any((row := rows[name]) is None or copy_count(row) for name in plan.components):
-        return None
-    return Blocked(because="its components already have no copies; SageMaker releases its instances", already_done=True)
-
-
-def _unrestorable(
-    resource: Resource,
-    endpoint: EndpointDescription,
-    component_tags: sagemaker.TagsOfContained,
-    rows: Mapping[str, Mapping[str, Any] | None],
-    deleted: Collection[str],
-) -> Blocked | None:
-    """Why it, with all inside, can't be recreated."""
+def _unrestorable(resource: Resource, endpoint: EndpointDescription, deleted: Collection[str]) -> Blocked | None:
+    """Why it can't be recreated."""
     if endpoint.has_cached_types:
         return Blocked(because=description.CONFIG_NOT_READ, not_read=True)
     if because := description.endpoint_unrestorable_because(endpoint) or sagemaker.no_room_for_tag_because(resource.tags):
         return Blocked(because=because)
-    for name, row in rows.items():
-        if row is None:  # gone by now
-            continue
-        if because := component_unrestorable_because(row) or sagemaker.no_room_for_tag_because(component_tags[name]):
-            return Blocked(because=because if name in because else f"{name} inside it: {because}")
-    needed = sagemaker.model_names(endpoint.config, *filter(None, rows.values()))
-    missing = sagemaker.missing_model_because(needed, deleted)
+    missing = sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
     return Blocked(because=missing) if missing else None
 
 
 def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> tuple[BilledPart, ...] | None:
-    """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
-    if plan.components:
-        return ()
+    """What is still paid for after the next action."""
     return _parts_at_most(endpoint, plan.first_variant)
 
 
@@ -243,16 +196,27 @@ def parts_anyway(resource: Resource) -> tuple[BilledPart, ...] | None:
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Scaling in needs an endpoint in service; deleting one that could be recreated; both one that nothing inside forbids."""
+    """Scaling in needs an endpoint in service; deleting one that could be recreated; both one without components on it."""
     details = details_of(resource)
-    inside = {action: Blocked(because=because) for action, because in details.protected_inside.items()}
-    blocked = _blocked_by_state(resource)
+    blocked = _blocked_by_state(resource) or _blocked_by_components(details.copies)
     if details.scale_in is None:
         blocked = blocked or Blocked(because="it wasn't checked closely")
     return {
-        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
-        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
+        StepName.STOP: blocked or _stop_blocked(resource),
+        StepName.DELETE: blocked or _delete_blocked(resource),
     }
+
+
+def _blocked_by_components(copies: Mapping[str, int | None]) -> Blocked | None:
+    """Each component is a resource of its own, and a request may wake one without copies."""
+    if not copies:
+        return None
+    count, is_one = len(copies), len(copies) == 1
+    components = f"{count} component{'' if is_one else 's'}"
+    if all(number == 0 for number in copies.values()):
+        verb, them = ("is", "it") if is_one else ("are", "them")
+        return Blocked(because=f"{components} without copies {verb} still on it; delete {them} first")
+    return Blocked(because=f"it hosts {components}; {'it' if is_one else 'each'} is handled on its own")
 
 
 def _blocked_by_state(resource: Resource) -> Blocked | None:
@@ -286,8 +250,8 @@ def scale_in_command(resource: Resource) -> Command | None:
 
 
 def delete_command(resource: Resource) -> Command | None:
-    """Not for an endpoint with components inside: these have to go first."""
-    if resource.contained:
+    """Not for an endpoint with components on it: these have to go first."""
+    if details_of(resource).copies:
         return None
     line = sagemaker_line(resource, "delete-endpoint", endpoint_name=resource.name)
     unrestorable = details_of(resource).unrestorable
@@ -299,15 +263,14 @@ ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled in",
         noun="scale-in",
-        effect="scales in: to no instances if a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
-        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves "
-        "most first, each with a notice of its own; lowers the autoscaling minimum first",
-        undo="restores the instance or copy counts and the autoscaling minimum, if they are still as the stop left them and "
+        effect="scales in: an asynchronous endpoint to no instances if a step scaling policy would wake it again, else to one instance per "
+        f"variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves most first, each with a notice of its own; lowers the "
+        "autoscaling minimum first; never a host of inference components, whose instances SageMaker releases once it has no copies",
+        undo="restores the instance counts and the autoscaling minimum, if they are still as the stop left them and "
         "the endpoint is the same; several variants one after the other, each once the endpoint is in service (run it again then)",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:UpdateEndpointWeightsAndCapacities",
-            "sagemaker:UpdateInferenceComponentRuntimeConfig",
             "application-autoscaling:DescribeScheduledActions",
             "application-autoscaling:RegisterScalableTarget",
         ),
@@ -317,16 +280,15 @@ ACTION_SPECS = {
     ),
     StepName.DELETE: ActionSpec(
         participle="deleted",
-        effect="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay; never one "
+        effect="deletes the endpoint and its autoscaling; the configuration and the models stay; never one with inference components on it, nor "
         "with tags that AWS reserves, such as those of a CloudFormation stack",
         undo="recreates it from the stored manifest: the configuration if it is gone, the endpoint with its tags, and once it "
-        "is in service (run it again then) components, autoscaling and instance counts; the tags of its autoscaling are lost; what is "
+        "is in service (run it again then) autoscaling and instance counts; the tags of its autoscaling are lost; what is "
         "recreated gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeModel",
             "sagemaker:DeleteEndpoint",
-            "sagemaker:DeleteInferenceComponent",
             "application-autoscaling:DescribeScheduledActions",
             "application-autoscaling:DeregisterScalableTarget",
         ),

@@ -8,12 +8,12 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, metrics, sagemaker, tags
+from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.kinds.sagemaker_endpoint import blocked
@@ -87,8 +87,7 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
         return look
     if components is None and endpoint.may_host_components:
         return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
-    listed = (components or {}).get(look.resource.name, [])
-    rows = [*listed, *_rows_of_gone(look.resource, {row["InferenceComponentName"] for row in listed})]
+    rows = (components or {}).get(look.resource.name, [])
     if not rows and _may_have_own_models(endpoint):
         because = "it may host inference components but has none now, and whether it has models of its own couldn't be read"
         return replace(look, unknown_because=because)
@@ -96,22 +95,6 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     if endpoint.hosts_components_only and not rows:
         queries = _named_for_empty_host(queries)
     return _with_component_changes(replace(look, queries=queries, components=tuple(rows)), rows)
-
-
-def _rows_of_gone(resource: Resource, listed: Collection[str]) -> list[dict[str, Any]]:
-    """The components that the action deleted whose look this is: their use up to now still counts."""
-    return [
-        {
-            "InferenceComponentName": inner.name,
-            "InferenceComponentArn": inner.id,
-            "EndpointName": resource.name,
-            "InferenceComponentStatus": inner.status,
-            "CreationTime": inner.created,
-            "LastModifiedTime": inner.changed,
-        }
-        for inner in resource.contained
-        if inner.name not in listed
-    ]
 
 
 def _may_have_own_models(endpoint: EndpointDescription) -> bool:
@@ -139,12 +122,11 @@ def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook
 
 
 def with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
-    """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what its components' tags forbid."""
+    """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it."""
     clear = [look for look in looks if look.described and not look.unknown_because]
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
-    tags_by_name = tags.tags_by_name(cloud, "sagemaker:inference-component") if names else {}
     region = _region_context(cloud, clear, names, is_recheck=window.reads_in_full)
-    return [_with_details(cloud, _with_component_descriptions(look, region), region, tags_by_name, window) for look in looks]
+    return [_with_details(_with_component_descriptions(look, region), region) for look in looks]
 
 
 def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Sequence[str], *, is_recheck: bool) -> RegionContext:
@@ -156,7 +138,7 @@ def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Seq
     scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
     replies = cloud.map_concurrently(lambda name: component.describe(cloud, name), names)
     rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
-    needed = sagemaker.model_names(*(endpoint.config for endpoint in endpoints), *filter(None, rows.values()))
+    needed = sagemaker.model_names(*(endpoint.config for endpoint in endpoints))
     return RegionContext(autoscaling=scaling, component_rows=rows, deleted_models=sagemaker.deleted_models(cloud, needed))
 
 
@@ -176,28 +158,15 @@ def _with_component_descriptions(look: CloserLook, region: RegionContext) -> Clo
     return replace(changed, unknown_because=changed.unknown_because or because)
 
 
-def _with_details(
-    cloud: CloudSession, look: CloserLook, region: RegionContext, tags_by_name: tags.TagsByName | None, window: Window
-) -> CloserLook:
-    """The components as listed, and those read right before an action, which knows their tags better."""
-    resource = look.resource
+def _with_details(look: CloserLook, region: RegionContext) -> CloserLook:
     if look.described is None or look.unknown_because:
         return look
-    rows = {row["InferenceComponentName"]: row for row in look.components}
-    own_tags = {name: None if tags_by_name is None else tags_by_name.get(name.lower(), {}) for name in rows}
-    listed = [component.contained_resource(cloud, row, own_tags[name], resource.tags) for name, row in rows.items()]
-    return replace(
-        look,
-        resource=replace(
-            resource,
-            details=blocked.endpoint_details(resource, look.described, own_tags, region, window.end),
-            contained=tuple({inner.id: inner for inner in (*listed, *resource.contained)}.values()),
-            fingerprint=_fingerprint(rows),
-        ),
-    )
+    names = [row["InferenceComponentName"] for row in look.components]
+    details = blocked.endpoint_details(look.resource, look.described, names, region)
+    return replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(names)))
 
 
-def _fingerprint(names: Iterable[str]) -> str:
+def fingerprint(names: Iterable[str]) -> str:
     """What tells the endpoint its owner was notified about from one that hosts something else by now.
 
     Traffic is read by the names of the components that exist, so the use of a component that is gone no longer shows.

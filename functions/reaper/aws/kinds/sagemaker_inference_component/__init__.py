@@ -69,14 +69,6 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Map
     return replace(listed, details=details, host_id=endpoint_arn(cloud, row))
 
 
-def contained_resource(
-    cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, host_tags: Mapping[str, str] | None
-) -> Resource:
-    """The component as part of an endpoint: its own tags over those of its host; None if either couldn't be read."""
-    merged = None if own_tags is None or host_tags is None else {**host_tags, **own_tags}
-    return replace(resource_from_row(cloud, row, merged), details=None)
-
-
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk, but of those known from an earlier sweep; a description of every component on an endpoint that has a silent one.
 
@@ -97,9 +89,7 @@ def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) 
     observations |= {name: replace(observations[name], readings=_all_readings(name, results)) for name in silent}
     described = _describe_hosted(cloud, every, endpoints)
     closer = [
-        _to_observation(observation, described, observations, window)
-        if name in silent
-        else _observation_without_look(observation)
+        _to_observation(observation, described, observations) if name in silent else _observation_without_look(observation)
         for name, observation in observations.items()
         if name in names
     ]
@@ -179,7 +169,6 @@ def _to_observation(
     observation: Observation,
     described: Mapping[str, DescriptionOrError],
     observations: Mapping[str, Observation],
-    window: Window,
 ) -> Observation:
     row = described[observation.resource.name]
     if isinstance(row, CloudError):
@@ -196,7 +185,7 @@ def _to_observation(
     size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
     share = _host_share(observation.resource, described, observations)
     sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
-    return _with_adapters(sized, described, observations, window)
+    return _with_adapters(sized, described, observations)
 
 
 def _host_share(
@@ -261,9 +250,8 @@ def _with_adapters(
     observation: Observation,
     described: Mapping[str, DescriptionOrError],
     observations: Mapping[str, Observation],
-    window: Window,
 ) -> Observation:
-    """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
+    """The traffic of its adapters is its own, and it is as young as the youngest of them."""
     resource, readings = observation.resource, list(observation.readings)
     adapters: list[Resource] = []
     for other in _hosted_with(resource, observations):
@@ -274,17 +262,12 @@ def _with_adapters(
         elif isinstance(row, CloudError):
             return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
         elif row is not None and base_component(row) == resource.name:
-            adapters.append(replace(other.resource, details=None))
+            adapters.append(other.resource)
             readings += _traffic_readings(other, "adapter")
     times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
-    whole = replace(resource, changed=max(times, default=None), contained=tuple(adapters))
-    tags_by_name = {adapter.name: adapter.tags for adapter in adapters}
-    details = replace(
-        details_of(resource),
-        adapters=tuple(tags_by_name),
-        protected_inside=sagemaker.protected_inside(tags_by_name, window.end),
-    )
-    return replace(observation, resource=replace(whole, details=details), readings=tuple(readings))
+    details = replace(details_of(resource), adapters=tuple(adapter.name for adapter in adapters))
+    whole = replace(resource, changed=max(times, default=None), details=details)
+    return replace(observation, resource=whole, readings=tuple(readings))
 
 
 def _hosted_with(resource: Resource, observations: Mapping[str, Observation]) -> list[Observation]:

@@ -35,8 +35,8 @@ class ComponentDetails:
     """What a component is made of, from its description, which `is_described` says was read.
 
     `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
-    autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: by name; None if they weren't read.
-    `settings` and `numbers`: what may be changed about it, as read right before an action .
+    autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: their names; None if they weren't read.
+    `settings` and `numbers`: what may be changed about it, as read right before an action.
     """
 
     endpoint_name: str = ""
@@ -48,7 +48,6 @@ class ComponentDetails:
     unrestorable_because: str | None = None
     can_wake: bool | None = None
     adapters: tuple[str, ...] | None = None
-    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
 
@@ -59,12 +58,11 @@ def details_of(resource: Resource) -> ComponentDetails:
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Copies go to zero only if something would wake them again; a component with adapters inside is not deleted."""
-    inside = {action: Blocked(because=because) for action, because in details_of(resource).protected_inside.items()}
-    blocked = _blocked_by_state(resource)
+    """Copies go to zero only if something would wake them again; nothing is done to a component with adapters on it."""
+    blocked = _blocked_by_state(resource) or _blocked_by_adapters(details_of(resource))
     return {
-        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
-        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
+        StepName.STOP: blocked or _stop_blocked(resource),
+        StepName.DELETE: blocked or _delete_blocked(resource),
     }
 
 
@@ -93,12 +91,18 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
 
 def _delete_blocked(resource: Resource) -> Blocked | None:
     """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
-    details = details_of(resource)
-    if because := sagemaker.undeletable_because(resource.tags) or details.unrestorable_because:
-        return Blocked(because=because)
+    because = sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
+    return Blocked(because=because) if because else None
+
+
+def _blocked_by_adapters(details: ComponentDetails) -> Blocked | None:
+    """Adapters run inside it: what ends it ends them."""
     if details.adapters is None:
-        return None if details.copies == 0 else Blocked(because="whether it has adapters inside couldn't be read")
-    return Blocked(because=f"its adapter {details.adapters[0]} would be deleted with it") if details.adapters else None
+        return None if details.copies == 0 else Blocked(because="whether adapters are on it couldn't be read")
+    count = len(details.adapters)
+    if count > 1:
+        return Blocked(because=f"{count} adapters are on it; delete them first")
+    return Blocked(because=f"the adapter {details.adapters[0]} is on it; delete it first") if count else None
 
 
 def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
@@ -106,7 +110,7 @@ def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
     specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
     name = row.get("InferenceComponentName")
     if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
-        return f"{name} is an adapter or has no readable specification, so the reaper won't delete its host"
+        return f"{name} is an adapter or has no readable specification, so it couldn't be recreated"
     odd = [
         unknown_members_clause(row, COMPONENT_MEMBERS, COMPONENT_SERVICE_MEMBERS),
         *(unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs),
@@ -131,7 +135,8 @@ ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled to zero copies",
         noun="scale-in",
-        effect="takes its copies to zero, only if a step scaling policy would wake it again; lowers the autoscaling minimum first",
+        effect="takes its copies to zero, only if a step scaling policy would wake it again and no adapters are on it; lowers the autoscaling "
+        "minimum first",
         undo="restores its copy count and the autoscaling minimum, if they are still as the stop left them and it is the same component",
         permissions=(
             "sagemaker:ListTags",
@@ -144,7 +149,7 @@ ACTION_SPECS = {
     ),
     StepName.DELETE: ActionSpec(
         participle="deleted",
-        effect="deletes the component and its autoscaling; the endpoint, its instances and the model stay",
+        effect="deletes the component and its autoscaling; the endpoint, its instances and the model stay; never one with adapters on it",
         undo="recreates it on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
         "it gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
         permissions=(

@@ -6,7 +6,6 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from reaper.acting.contract import (
     ActionFunctions,
@@ -22,11 +21,11 @@ from reaper.acting.contract import (
 from reaper.aws import tags
 from reaper.aws.kinds import acting
 from reaper.aws.kinds import sagemaker_endpoint as kind
-from reaper.aws.kinds import sagemaker_inference_component as component_kind
-from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling, components, delete, restore, scale
+from reaper.aws.kinds import sagemaker_inference_component as components
+from reaper.aws.kinds.sagemaker_endpoint import look
+from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling, delete, restore, scale
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
     autoscaling_settings,
-    component_settings,
     endpoint_settings,
     merged,
 )
@@ -35,31 +34,20 @@ from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails
 from reaper.aws.session import CloudSession
 from reaper.model import Resource, SideChange, StepName
 
+HAS_NAME = ("InferenceComponentName",)
+
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """Its description, its tags and its autoscaling, and every component on it with the same.
-
-    What forbids actions on a component forbids what takes it away.
-    """
+    """Its description, its tags, its autoscaling, and which components are on it."""
     row = delete.fetch_endpoint(cloud, resource.name)
-    names = sorted(components.component_names(cloud, resource.name))
-    hosted = [one for one in cloud.map_concurrently(lambda name: _read_component(cloud, name), names) if one]
-    parts = [endpoint_settings(row), *(component_settings(inner) for inner, _ in hosted)]
-    ids = {id_ for _, numbers in parts for id_ in numbers}
-    parts.append(autoscaling_settings(autoscaling.read_autoscaling_state(cloud, ids), ids))
+    settings, numbers = endpoint_settings(row)
+    hosted = [one["InferenceComponentName"] for one in components.list_rows(cloud, *HAS_NAME, EndpointNameEquals=resource.name)]
+    saved = autoscaling.read_autoscaling_state(cloud, numbers)
     details = EndpointDetails(
-        component_tags={inner["InferenceComponentName"]: inner_tags for inner, inner_tags in hosted},
-        **merged(parts),
+        copies=dict.fromkeys(sorted(hosted)), **merged([(settings, numbers), autoscaling_settings(saved, numbers)])
     )
     own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
-    contained = tuple(component_kind.contained_resource(cloud, inner, inner_tags, own_tags) for inner, inner_tags in hosted)
-    return replace(kind.resource_from_row(cloud, row, own_tags), details=details, contained=contained)
-
-
-def _read_component(cloud: CloudSession, name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Its description and its own tags; None if it is gone."""
-    row = components.find_component(cloud, name)
-    return (row, tags.read_tags_now(cloud, row["InferenceComponentArn"])) if row else None
+    return replace(kind.resource_from_row(cloud, row, own_tags), details=details, fingerprint=look.fingerprint(hosted))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -104,13 +92,10 @@ ACTS = ActionFunctions(
         "sagemaker:ListTags",
         "sagemaker:DescribeEndpoint",
         "sagemaker:DescribeEndpointConfig",
-        "sagemaker:DescribeInferenceComponent",
         "sagemaker:CreateEndpointConfig",
         "sagemaker:CreateEndpoint",
-        "sagemaker:CreateInferenceComponent",
         "sagemaker:AddTags",
         "sagemaker:UpdateEndpointWeightsAndCapacities",
-        "sagemaker:UpdateInferenceComponentRuntimeConfig",
         "iam:PassRole",
         *autoscaling.RESTORE_PERMISSIONS,
     ),

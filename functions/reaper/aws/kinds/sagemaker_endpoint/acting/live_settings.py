@@ -91,62 +91,6 @@ def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
     return as_before
 
 
-def components_scaled(before: Resource, made: Sequence[SideChange], names: Collection[str]) -> OwnChanges:
-    """Takes out the numbers that earlier calls set, and what follows for a host whose components of these `names` have no copies now."""
-
-    def as_before(now: Resource) -> Resource:
-        old = {inner.id: inner for inner in before.contained if inner.name in names}
-        contained = tuple(_settled(inner, old.get(inner.id)) for inner in now.contained)
-        return _host_before(before, replace(numbers_set(made)(now), contained=contained)) if names else numbers_set(made)(now)
-
-    return as_before
-
-
-def _settled(inner: Resource, before: Resource | None) -> Resource:
-    """A component as it was before its copies went: it is updated for a while, and then changed."""
-    if before is None or inner.created != before.created or inner.status not in {"InService", "Updating"}:
-        return inner
-    return replace(inner, status=before.status, changed=before.changed)
-
-
-def components_deleted(before: Resource, names: Collection[str]) -> OwnChanges:
-    """Puts the components of these `names` back into their host, if they are gone or going. One of another creation time stays as it is."""
-
-    def as_before(now: Resource) -> Resource:
-        present = {inner.name: inner for inner in now.contained}
-        gone = [inner for inner in before.contained if inner.name in names and _is_going(present.get(inner.name), inner)]
-        if not gone:
-            return now
-        going = {inner.name: inner for inner in gone}
-        ids = {prefix + autoscaling.component_resource_id(name) for name in going for prefix in ("", MINIMUM, SCALING)}
-        old = before.details
-        details = {
-            "component_tags": now.details.component_tags | {n: t for n, t in old.component_tags.items() if n in going},
-            "settings": _without(now.details.settings, ids) | {key: value for key, value in old.settings.items() if key in ids},
-            "numbers": _without(now.details.numbers, ids) | {key: value for key, value in old.numbers.items() if key in ids},
-        }
-        contained = tuple((present | going)[name] for name in sorted(present | going))
-        return _host_before(before, replace(_with_details(now, **details), contained=contained))
-
-    return as_before
-
-
-def _is_going(now: Resource | None, before: Resource) -> bool:
-    return now is None or (now.status == "Deleting" and now.created == before.created)
-
-
-def _host_before(before: Resource, now: Resource) -> Resource:
-    """The host without what SageMaker does to it when its components go: it releases instances, and may update it for that."""
-    if now.status not in {"InService", "Updating"}:
-        return now
-    old = before.details.numbers
-    counts = {
-        id_: old[id_] for id_, count in now.details.numbers.items() if id_.startswith("endpoint/") and count < old.get(id_, 0)
-    }
-    settled = _with_details(now, numbers={**now.details.numbers, **counts})
-    return replace(settled, status=before.status, changed=before.changed)
-
-
 def being_deleted(before: Resource) -> OwnChanges:
     """Takes out everything, if the resource is being deleted, and is still the same."""
     return lambda now: before if now.status == "Deleting" and now.created == before.created else now

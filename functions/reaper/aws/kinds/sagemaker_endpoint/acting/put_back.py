@@ -13,7 +13,6 @@ from typing import Any
 
 from reaper.acting.contract import HalfDone, Interrupted, PutBackResult
 from reaper.aws import autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components
 from reaper.aws.kinds.sagemaker_endpoint.acting.autoscaling import register_target
 from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint
 from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import MINIMUM, component_settings, endpoint_settings
@@ -71,7 +70,7 @@ def _put_back_once(cloud: CloudSession, interrupted: Interrupted, tried: set[str
             tried.add(change.what)
             register_target(cloud.change, target, MinCapacity=change.before)
             settled.restored.append(id_)
-    return _to_result(settled, len(stops), {change.what.removeprefix(MINIMUM): change.before for change in minima})
+    return _to_result(settled, {change.what.removeprefix(MINIMUM): change.before for change in minima})
 
 
 def _targets(cloud: CloudSession, minima: Sequence[SideChange]) -> dict[str, Row]:
@@ -83,7 +82,7 @@ def _read_scaled(cloud: CloudSession, resource_id: str) -> Row | None:
     """The description of the endpoint or component that autoscaling calls so; None if it is gone."""
     sort, name = resource_id.split("/")[:2]
     if sort == "inference-component":
-        return components.find_component(cloud, name)
+        return cloud.find("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
     return fetch_endpoint(cloud, name)
 
 
@@ -108,13 +107,12 @@ def _left_because(target: Row | None, row: Row | None, change: SideChange, begun
     return None
 
 
-def _to_result(settled: _Settled, stops: int, before: Mapping[str, int]) -> PutBackResult:
-    if len(settled.stopped) == stops:
+def _to_result(settled: _Settled, before: Mapping[str, int]) -> PutBackResult:
+    if settled.stopped:
         return PutBackResult(state=HalfDone.DONE, because="the stop took effect all the same")
-    clauses = [f"{id_} was scaled to zero" for id_ in settled.stopped]
-    clauses += [f"the autoscaling minimum of {id_} is {before[id_]} again" for id_ in settled.restored]
+    clauses = [f"the autoscaling minimum of {id_} is {before[id_]} again" for id_ in settled.restored]
     clauses += settled.left
-    if settled.stopped or settled.left:
+    if settled.left:
         return PutBackResult(state=HalfDone.LEFT, because="; ".join(clauses))
     state = HalfDone.PUT_BACK if settled.restored else HalfDone.UNCHANGED
     return PutBackResult(state=state, because="; ".join(clauses) or "nothing had changed")

@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.htm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from reaper.acting.contract import Manifest, UndoResult, UndoState
 from reaper.aws import autoscaling
 from reaper.aws.kinds import acting
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components, delete, scale
+from reaper.aws.kinds.sagemaker_endpoint.acting import delete, scale
 from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint, variants_by_name
 from reaper.aws.kinds.sagemaker_endpoint.acting.scale import RUN_AGAIN_TEXT
 from reaper.aws.sagemaker import tags_parameter, to_plain_json
@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 
 def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Configuration, endpoint, then numbers, components and autoscaling, and what the deletions took that this one goes on with.
+    """Configuration, endpoint, then numbers and autoscaling.
 
     Every step looks first at what is there already. A number that is refused keeps nothing else from coming back.
     """
@@ -38,22 +38,15 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
     because = "it was recreated" if was_created else f"its status is {status}"
-    chain = (manifest, *manifest.continued)
-    never = _never_restored(chain)
+    never, scaling = _never_restored(saved), saved["scaling"]
     if status != "InService":
-        return UndoResult(
-            because=because, not_restored=(_waiting_sentence(chain, status), *lost, *failed, *never), run_again=True
-        )
-    for one in chain:
-        failed += _restore_contents(cloud, name, one.undo_state, lost)
+        waits = "numbers of instances, autoscaling" if scaling["targets"] else "numbers of instances"
+        waiting = f"Not restored yet: {waits}. Its status is {status}; {RUN_AGAIN_TEXT}."
+        return UndoResult(because=because, not_restored=(waiting, *lost, *failed, *never), run_again=True)
+    if scaling["targets"]:
+        ids = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
+        failed += saved_autoscaling.restore_autoscaling(cloud, scaling, ids)
     return UndoResult(because=because, not_restored=(*lost, *failed, *never), run_again=bool(failed))
-
-
-def _waiting_sentence(chain: Sequence[Manifest], status: str) -> str:
-    """The sentence about what needs the endpoint in service."""
-    waits = ["numbers of instances", *(["components"] if any(one.undo_state["components"] for one in chain) else [])]
-    waits += ["autoscaling"] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
-    return f"Not restored yet: {', '.join(waits)}. Its status is {status}; {RUN_AGAIN_TEXT}."
 
 
 def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
@@ -107,41 +100,9 @@ def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState,
     return changes
 
 
-def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
-    """Components, and the autoscaling of variants and of those components that are in service. Returns what another run may restore.
-
-    `lost` gets a sentence about what no run restores.
-    """
-    ready = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
-    later: list[str] = []
-    for one in saved["components"]:
-        status = _restore_component(cloud, one, later, lost)
-        if status == "InService":
-            ready.add(autoscaling.component_resource_id(one["InferenceComponentName"]))
-        elif status:
-            later.append(
-                f"Component {one['InferenceComponentName']} is {status}, so its autoscaling isn't restored yet. Run this again."
-            )
-    return later + (saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
-
-
-def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], not_restored: list[str]) -> str:
-    """Recreate it if it is gone. Returns its status; empty if it can't be recreated or another one has its name, which the lists say."""
-    name = saved["InferenceComponentName"]
-    try:
-        return components.recreate_component(cloud, saved, not_restored)[0]
-    except CloudError as error:
-        if error.code == acting.RECREATED_CODE:
-            not_restored.append(f"Component {name} {acting.RECREATED_TEXT}.")
-        else:
-            later.append(f"Component {name} couldn't be recreated ({error}).")
-        return ""
-
-
-def _never_restored(chain: Sequence[Manifest]) -> list[str]:
+def _never_restored(saved: UndoState) -> list[str]:
     """What no run brings back."""
-    saved = chain[0].undo_state
-    lost = ["The tags of its autoscaling are lost."] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
+    lost = ["The tags of its autoscaling are lost."] if saved["scaling"]["targets"] else []
     lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
     return lost
 

@@ -1,4 +1,4 @@
-"""Scaling an endpoint in, and back out: instances of one variant, or the copies of its components, never against autoscaling.
+"""Scaling an endpoint in, and back out: instances of one variant, never against autoscaling.
 
 Undoing is for the very same endpoint only, and of its numbers only for those that are still as the stop left them. Any other number was
 chosen since, by a person or by autoscaling, for what the endpoint has to do now: it stays. A call takes any number of weights, or the
@@ -30,14 +30,13 @@ from reaper.aws.kinds import acting
 from reaper.aws.kinds.acting import RestoredCount
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
-from reaper.aws.kinds.sagemaker_endpoint.acting import components, live_settings
+from reaper.aws.kinds.sagemaker_endpoint.acting import live_settings
 from reaper.aws.kinds.sagemaker_endpoint.acting.delete import fetch_endpoint
-from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import components_scaled, numbers_set
+from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import numbers_set
 from reaper.aws.kinds.sagemaker_endpoint.blocked import ScaleInPlan, plan_scale_in, production_variants
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_inference_component.blocked import copy_count
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason, gone_as_partial
+from reaper.errors import CloudError, Reason
 from reaper.model import Resource, SideChange, StepName
 
 OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
@@ -45,7 +44,7 @@ RUN_AGAIN_TEXT = "run this again once the endpoint is in service"
 CapacityRow = Mapping[str, Any]
 """One row of DesiredWeightsAndCapacities."""
 UNDO_MEMBERS: Members = {
-    **any_members("born", "config", "instances", "counts", "variants", "inside", "copies", "least", "part", "parts"),
+    **any_members("born", "config", "instances", "counts", "variants", "least", "part", "parts"),
     "previous": PREVIOUS_MEMBERS,
     "scaling": saved_autoscaling.SAVED_MEMBERS,
 }
@@ -57,40 +56,34 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     `parts`: how many variants there were to scale in, this one and those of the actions that it goes on with included.
     """
     endpoint = description.describe_endpoint(cloud, resource.name)
-    names = components.component_names(cloud, resource.name)
-    plan = plan_scale_in(resource, endpoint, names, autoscaling.read_autoscaling(cloud))
+    plan = plan_scale_in(resource, endpoint, autoscaling.read_autoscaling(cloud))
     if plan.blocked:
         raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
     same = _endpoint_identity(cloud, endpoint)
     part = _part(earlier, same, plan)
-    numbers = _counts_before_and_after(cloud, resource.name, endpoint, plan)
+    numbers = _counts_before_and_after(resource.name, endpoint, plan)
     return {
         **same,
         **numbers,
         "previous": earlier.record,
         "part": part,
-        "parts": part - 1 + max(1, len(plan.instances_by_variant)),
+        "parts": part - 1 + len(plan.instances_by_variant),
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, set(numbers["least"])),
     }
 
 
-def _counts_before_and_after(cloud: CloudSession, name: str, endpoint: EndpointDescription, plan: ScaleInPlan) -> dict[str, Any]:
-    """Instances and copies before and after, and by resource id what autoscaling's minimum must not be above."""
+def _counts_before_and_after(name: str, endpoint: EndpointDescription, plan: ScaleInPlan) -> dict[str, Any]:
+    """Instances before and after, and by resource id what autoscaling's minimum must not be above."""
     counts = {
         row["VariantName"]: int(row["CurrentInstanceCount"])
         for row in production_variants(endpoint)
         if row["VariantName"] in plan.first_variant
     }
-    inside = {one: row for one in plan.components if copy_count(row := components.fetch_component(cloud, one))}
-    if not counts and not inside:
-        raise _scale_in_refusal(f"{name}: its components already have no copies")
     least = {autoscaling.variant_resource_id(name, one): count for one, count in plan.first_variant.items()}
     return {
         "counts": counts,
         "variants": plan.first_variant,
-        "inside": {one: components.component_first_created(cloud, row) for one, row in inside.items()},
-        "copies": {one: copy_count(row) for one, row in inside.items()},
-        "least": least | {autoscaling.component_resource_id(one): 0 for one in inside},
+        "least": least,
     }
 
 
@@ -133,7 +126,7 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     """The autoscaling minima, and the numbers of the stop itself: they show whether it took effect."""
     saved = manifest.undo_state
     minima = live_settings.minimum_changes(saved["scaling"], saved["least"])
-    return (*minima, *_variant_changes(manifest), *_copy_changes(saved))
+    return (*minima, *_variant_changes(manifest))
 
 
 def _variant_changes(manifest: Manifest) -> tuple[SideChange, ...]:
@@ -144,41 +137,20 @@ def _variant_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     )
 
 
-def _copy_changes(saved: UndoState) -> tuple[SideChange, ...]:
-    return tuple(
-        SideChange(what=autoscaling.component_resource_id(name), before=count, ours=0) for name, count in saved["copies"].items()
-    )
-
-
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """The autoscaling minimum first, or autoscaling would undo the rest."""
     saved = manifest.undo_state
     minima = live_settings.lower_minimum(cloud, manifest, permit)
-    if saved["variants"]:
-        wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
-        with permit(numbers_set(minima)):
-            update_capacities(cloud.change, resource.name, wanted)
-    _take_copies_to_zero(cloud, resource, saved, minima, permit)
+    wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
+    with permit(numbers_set(minima)):
+        update_capacities(cloud.change, resource.name, wanted)
     has_rest = saved["part"] < saved["parts"]
     part = f"{saved['part']} of {saved['parts']} variants" if has_rest else None
     return ActionResult(because=_result_sentence(saved) + sagemaker.stack_warning(resource.tags), part_done=part)
 
 
-def _take_copies_to_zero(
-    cloud: CloudSession, resource: Resource, saved: UndoState, minima: Sequence[SideChange], permit: Permit
-) -> None:
-    """Components to zero copies, one after the other, each with a permit of its own for its owner's sake."""
-    ids = {inner.name: inner.id for inner in resource.contained}
-    changes = _copy_changes(saved)
-    for at, name in enumerate(saved["copies"]):
-        own_changes = components_scaled(resource, (*minima, *changes[:at]), list(saved["copies"])[:at])
-        with permit(own_changes, inside=ids[name]), gone_as_partial():
-            components.set_copies(cloud.change, name, 0)
-
-
 def _result_sentence(saved: UndoState) -> str:
     changes = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
-    changes += [f"component {name} from {count} to zero copies" for name, count in saved["copies"].items()]
     has_lowered = live_settings.minimum_changes(saved["scaling"], saved["least"])
     lowered = "; the autoscaling minimum was lowered first" if has_lowered else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
@@ -203,8 +175,6 @@ def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     progress = _UndoProgress(maximum_by_id=live_settings.maximum_by_id(cloud))
     records = [one.undo_state for one in (manifest, *manifest.continued)]
     _restore_instances(cloud, manifest.name, endpoint, records, progress)
-    for one, before in manifest.undo_state["copies"].items():
-        _restore_copies(cloud, one, before, manifest.undo_state["inside"].get(one), progress)
     lost = [text for number in progress.counts.values() for text in number.not_restored]
     minimum = [text for saved in records for text in _restore_minimum(cloud, saved, progress)]
     return UndoResult(
@@ -223,8 +193,8 @@ def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgr
 
 def _undo_sentence(progress: _UndoProgress) -> str:
     if any(number.count_to_request is not None for number in progress.counts.values()):
-        return "its previous instance and copy counts were requested"
-    return "none of its instance and copy counts changed"
+        return "its previous instance counts were requested"
+    return "none of its instance counts changed"
 
 
 def _require_same_endpoint(cloud: CloudSession, manifest: Manifest) -> EndpointDescription:
@@ -283,22 +253,6 @@ def _add_count(name: str, variant: str, before_and_after: tuple[int, int], now: 
             now=now,
             maximum=progress.maximum_by_id.get(id_),
         )
-
-
-def _restore_copies(cloud: CloudSession, name: str, before: int, first_created: str | None, progress: _UndoProgress) -> None:
-    """One component back to its copies; one that fails keeps none of the others from it."""
-    id_ = autoscaling.component_resource_id(name)
-    try:
-        row = components.fetch_component(cloud, name)
-        if not acting.is_same_resource(cloud, row, row["InferenceComponentArn"], first_created):
-            progress.not_restored_ids.add(id_)
-            progress.not_restored.append(f"The component {name} {acting.RECREATED_TEXT}.")
-            return
-        progress.counts[id_] = components.restored_copies(row, before, progress.maximum_by_id.get(id_))
-        components.restore_copies(cloud, name, progress.counts[id_])
-    except CloudError as error:
-        progress.not_restored_ids.add(id_)
-        progress.failures.append(f"The copies of {name} couldn't be restored ({error}).")
 
 
 def update_capacities(send: Callable[..., Any], name: str, rows: Sequence[CapacityRow]) -> None:
