@@ -14,6 +14,7 @@ from reaper.case import Blocked, Case, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW, VOID_ENROLMENT
 from reaper.memory_updates import after_judging
 from reaper.model import AnnouncedAction, Ceiling, Memory, Result, State, StepName
+from reaper.plan import plan_step
 from reaper.planning.dates import hours_digest
 from reaper.planning.valid_notice import has_new_owner, void_because
 from reaper.policy.office_hours import parse_hours
@@ -98,8 +99,6 @@ def is_void(of: Case, memory: Memory, now: datetime = NOW, **seen: Any) -> bool:
         pytest.param({"state": State.YOUNG}, {}, False, False, id="young as such"),
         pytest.param({"waits_because": "a calendar can't be read"}, {}, False, False, id="frozen"),
         pytest.param({"acts": {StepName.STOP: Blocked(because="in a transition")}}, {}, False, False, id="blocked"),
-        pytest.param({}, {"warned_at": NOW + MAX_CLOCK_SKEW, "reminded_at": None}, False, False, id="ahead by the clock skew"),
-        pytest.param({}, {"warned_at": NOW + MAX_CLOCK_SKEW + TOUCH, "reminded_at": None}, True, True, id="ahead by more"),
     ],
 )
 def test_the_list_of_what_voids_a_notice(of: dict[str, Any], changes: dict[str, Any], stop: bool, hourly: bool):
@@ -148,9 +147,9 @@ def test_only_a_run_that_announces_voids_what_the_rule_does_not_allow(memory: Me
 
 @pytest.mark.parametrize(("ended", "void"), [(None, False), (FIRST, False), (LAST, False), (LAST + TOUCH, True)])
 def test_the_end_of_a_jump_voids_what_announced_an_action(ended: datetime | None, void: bool):
-    assert is_void(judged(), STOP, lapsed_at=ended) is void
-    assert not is_void(judged(), replace(STOP, announced_action=None), lapsed_at=ended)
-    assert not is_void(judged(hours=True), HOURLY, lapsed_at=ended)
+    assert is_void(judged(), STOP, lapsed=[None, ended]) is void
+    assert not is_void(judged(), replace(STOP, announced_action=None), lapsed=[None, ended])
+    assert not is_void(judged(hours=True), HOURLY, lapsed=[None, ended])
 
 
 @pytest.mark.parametrize(("remind_every", "valid_for"), [(DAY, 14 * DAY), (7 * DAY, 14 * DAY), (30 * DAY, 60 * DAY)])
@@ -210,6 +209,22 @@ def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
 )
 def test_a_notice_to_another_owner_is_not_to_this_one(notified: str | None, owner: str | None, expected: bool):
     assert has_new_owner(judged(owner=owner), Memory(notified_owner=notified)) is expected
+
+
+@pytest.mark.parametrize(
+    ("ahead", "void", "stays"),
+    [
+        pytest.param(MAX_CLOCK_SKEW, False, True, id="by the clock skew"),
+        pytest.param(MAX_CLOCK_SKEW + TOUCH, True, True, id="by more: the row shows that a clock is wrong"),
+        pytest.param(8 * DAY, True, False, id="too far to mean anything"),
+    ],
+)
+def test_a_notice_that_is_dated_ahead_never_counts(ahead: timedelta, void: bool, stays: bool):
+    for of, memory in ((judged(), STOP), (judged(hours=True), HOURLY)):
+        memory = replace(memory, warned_at=NOW + ahead, reminded_at=None)
+        assert bool(void_because(of, memory, NOW)) is void
+        assert (counted(of, memory) == memory) is stays
+        assert plan_step(of, memory, NOW).name in {StepName.NONE, StepName.WARN}
 
 
 def test_a_missing_notice_is_not_void():

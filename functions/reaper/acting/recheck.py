@@ -83,8 +83,8 @@ def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) ->
 
 
 def _require_same_step(task: Task, case: Case, memories: Mapping[str, Memory], now: datetime) -> Memory:
-    """The memory without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now; a notice
-    that this look voids counts no more in later runs either, which may see nothing of the reason.
+    """The memory without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice
+    that this look voids is removed: later runs may see nothing of the reason.
     """
     action, resource_id = task.action, case.resource.id
     if action is not StepName.START and any(memory_updates.is_interrupted(memory) for memory in memories.values()):
@@ -130,7 +130,7 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     breakers = [] if by_hours else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
-    if void_because(case, memory, now, announces=True, lapsed_at=holds.lapsed_at(breakers)):
+    if void_because(case, memory, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
         raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:

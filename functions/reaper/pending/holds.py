@@ -218,11 +218,6 @@ def breakers_over(case: Case, rows: HoldRows) -> list[Breaker]:
     return [b for _, row in _rows_over(case, rows) for b in row.breakers if b.kind == place[1] and b.target in targets]
 
 
-def lapsed_at(breakers: Iterable[Breaker]) -> datetime | None:
-    """When the last jump of these ended; None if none did."""
-    return max((breaker.lapsed_at for breaker in breakers if breaker.lapsed_at), default=None)
-
-
 def holds_over(case: Case, rows: HoldRows) -> list[tuple[str, Hold]]:
     """The holds over an action on this resource, each with the key of its row."""
     return [(key, hold) for key, row in _rows_over(case, rows) for hold in row.holds if _counts_case(hold.exceeded, case)]

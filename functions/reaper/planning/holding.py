@@ -115,8 +115,8 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
         return planned
     jumps = [breaker for breaker in breakers if breaker.since]
     if not jumps:
-        lapsed_at = holds.lapsed_at(breakers)
-        valid = without_void_notice(decision.reported_case, memory, now, announces=acting, lapsed_at=lapsed_at)
+        ends = [breaker.lapsed_at for breaker in breakers]
+        valid = without_void_notice(decision.reported_case, memory, now, announces=acting, lapsed=ends)
         return planned if valid == memory else _planned_again(planned, valid, now, acting)
     if decision.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(decision.reported_case):
         return planned

@@ -6,7 +6,7 @@ the action, or can't be read, doesn't.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime
 
 from reaper import idle_period
@@ -15,49 +15,42 @@ from reaper.case import Case
 from reaper.model import AnnouncedAction, Ceiling, Memory, State
 from reaper.planning import dates, possible_actions
 
+Ends = Sequence[datetime | None]
+
 
 def without_void_notice(
-    case: Case,
-    memory: Memory,
-    now: datetime,
-    host: Memory | None = None,
-    *,
-    announces: bool = False,
-    lapsed_at: datetime | None = None,
+    case: Case, memory: Memory, now: datetime, host: Memory | None = None, *, announces: bool = False, lapsed: Ends = ()
 ) -> Memory:
     """The memory with its notice only if that counts. Its arguments are those of `void_because`.
 
-    The time of a void enrolment stays, and decides when the next one may be sent. Whoever got a notice that is proven wrong is owed a message.
+    The time of a void enrolment stays, and decides when the next one may be sent. So does a row that is dated ahead: it shows that a clock is
+    wrong. Those who got a notice that is proven wrong are owed a message.
     """
     memory = idle_period.without_wrong_notice(case, memory, now)
-    if void_because(case, memory, now, host, announces=announces, lapsed_at=lapsed_at) is None:
-        return memory
-    return idle_period.after_void_notice(memory)
+    is_void = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
+    stays = not is_void or idle_period.dated_ahead_because(memory, now)
+    return memory if stays else idle_period.after_void_notice(memory)
 
 
 def void_because(
-    case: Case,
-    memory: Memory,
-    now: datetime,
-    host: Memory | None = None,
-    *,
-    announces: bool = False,
-    lapsed_at: datetime | None = None,
+    case: Case, memory: Memory, now: datetime, host: Memory | None = None, *, announces: bool = False, lapsed: Ends = ()
 ) -> str | None:
     """Why the last notice doesn't count for this case; None if it counts, or if there is none.
 
     It is void by what came after its last mail, an enrolment by what came after its first. `host`: the memory of what it lives in. `announces`: the
-    run announces actions, so that its rule matters. `lapsed_at`: when the last jump of the idle share ended in its place.
+    run announces actions, so that its rule matters. `lapsed`: when jumps of the idle share ended in its place.
     """
     sent = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
     if sent is None:
         return None
-    reasons = [_taken_away_because(case, memory, sent, host, now), _not_allowed_because(case, memory) if announces else None]
-    if not idle_period.notice_outlasts_use(case, memory):
-        reasons += _idle_period_over(case, memory, sent, now)
-        is_lapsed = memory.announced_action is not None and _is_after(lapsed_at, sent)
-        reasons.append("an idle share that had jumped is usual again" if is_lapsed else None)
-    return next(filter(None, reasons), None)
+    because = _taken_away_because(case, memory, sent, host, now)
+    if not because and announces:
+        because = _not_allowed_because(case, memory)
+    if because or idle_period.notice_outlasts_use(case, memory):
+        return because
+    if memory.announced_action is not None and any(_is_after(at, sent) for at in lapsed):
+        return "an idle share that had jumped is usual again"
+    return _idle_period_over_because(case, memory, sent, now)
 
 
 def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory | None, now: datetime) -> str | None:
@@ -83,25 +76,25 @@ def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory
 
 def _not_allowed_because(case: Case, memory: Memory) -> str | None:
     """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
-    rule, announced = case.rule, memory.announced_action
+    rule, hours, announced = case.rule, case.rule.hours, memory.announced_action
     if announced is None or case.resource.tags is None or (rule.in_doubt and not rule.only_notices):
         return None
-    by_hours = possible_actions.is_stopped_by_hours(case)
-    is_allowed = rule.action.rank >= Ceiling.STOP.rank and by_hours == (announced is AnnouncedAction.HOURS)
-    if by_hours and rule.hours:
-        is_allowed = is_allowed and memory.enrolment_digest == dates.hours_digest(rule.hours)
-    if announced is AnnouncedAction.DELETE:
-        is_allowed = is_allowed and rule.hours is None and (rule.action is Ceiling.DELETE or rule.delete_after is not None)
+    is_allowed = rule.action.rank >= Ceiling.STOP.rank
+    if hours and hours.by_rule:
+        is_allowed &= announced is AnnouncedAction.HOURS and memory.enrolment_digest == dates.hours_digest(hours)
+    elif announced is AnnouncedAction.DELETE:
+        is_allowed &= hours is None and (rule.action is Ceiling.DELETE or rule.delete_after is not None)
+    else:
+        is_allowed &= announced is not AnnouncedAction.HOURS
     return None if is_allowed else "its rule or tags don't allow what it announced"
 
 
-def _idle_period_over(case: Case, memory: Memory, sent: datetime, now: datetime) -> Iterator[str | None]:
+def _idle_period_over_because(case: Case, memory: Memory, sent: datetime, now: datetime) -> str | None:
     """What voids a notice of idleness, but no enrolment."""
     if case.verdict.state is State.ACTIVE or idle_period.has_ended(case, memory, sent, now):
-        yield "it was used or changed since"
+        return "it was used or changed since"
     told, present = memory.notified_fingerprint, case.resource.fingerprint
-    if told is not None and present is not None and told != present:
-        yield "its settings were others then"
+    return "its settings were others then" if told is not None and present not in {None, told} else None
 
 
 def _is_after(when: datetime | None, sent: datetime) -> bool:
