@@ -12,6 +12,7 @@ from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, ENDPOINT, AwsDeployment, announced, finding, later, on_call
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
+from reaper.calendars.calendar import Calendar
 from reaper.model import Memory, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy.file import load_policy
@@ -195,12 +196,6 @@ def accept_for_a_day(deployment: AwsDeployment, id_: str) -> None:
     under(deployment, f"\naccept:\n  - {{match: {match}, until: {until}, reason: a demo, by: ml-admins@example.com}}\n")
 
 
-def freeze_for_a_day(deployment: AwsDeployment, id_: str) -> None:
-    frozen = f"{(deployment.now - DAY):%Y-%m-%d}"
-    rule = "match: {kind: sagemaker-inference-component, name: one}, freeze: [" + f"{{from: {frozen}, to: {frozen}}}]"
-    under(deployment, "\nrules:\n  - {name: demo, " + rule + "}\n")
-
-
 PROTECTIONS: list[tuple[str, Callable[[AwsDeployment, str], None]]] = [
     ("snoozed", lambda deployment, id_: snooze(deployment, id_, timedelta(hours=20))),
     ("accepted", accept_for_a_day),
@@ -230,6 +225,20 @@ def test_a_component_is_never_taken_along_after_its_protection(
     dated = [m for m in deployment.channel.messages if "will be deleted" in m.text]
     assert dated or not gone, f"{how}: deleted without a new notice"
     assert "e" in account.contents.endpoints
+
+
+def test_a_freeze_in_the_grace_of_a_component_alone_holds_it(account: Account, server: Server):
+    """Its host has no freeze, so that its own date comes a day earlier."""
+    wired.host(account, "one")
+    deployment = announced(server, "delete", BOTH)
+    text = wired.POLICY.format(action="delete") + "\ncalendars: {shut: {dates: [2026-01-01]}}\n"
+    frozen = load_policy(f"{text}rules: [{{name: demo, match: {{kind: {COMPONENT}}}, freeze: shut}}]").policy
+    shut = Calendar(name="shut", tz="UTC", stretches=((deployment.now - 2 * DAY, deployment.now - DAY),))
+    deployment.policy = frozen.with_calendars({"shut": shut})
+    assert finding(deployment.sweep(), "e").step.name is not StepName.DELETE
+    assert "one" in account.contents.components
+    later(deployment, hours=25)
+    assert ("one" in account.contents.components, "e" in account.contents.endpoints) == (False, True)
 
 
 def test_a_host_is_deleted_after_its_components_with_a_notice_of_its_own(account: Account, server: Server):
