@@ -174,15 +174,20 @@ def test_memory_is_rarely_rewritten():
     assert memory.idle_since == NOW - DAY
 
 
+UNKNOWN = case(State.UNKNOWN)
+ALONE = replace(UNKNOWN, resource=replace(UNKNOWN.resource, kind="sagemaker-notebook"))
+"""Of a kind that hosts no others."""
+
+
 def test_ended_snooze_is_cleared_with_the_notice_it_answered():
     memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
-    assert after_judging(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
+    assert after_judging(ALONE, memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
 def test_snooze_ends_at_its_last_moment():
     over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
-    assert after_judging(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
-    assert after_judging(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
+    assert after_judging(ALONE, over, NOW) == Memory(idle_since=NOW - DAY)
+    assert after_judging(ALONE, over, NOW - timedelta(microseconds=1)) is over
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,8 @@ def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
     memory = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
     assert step(of, memory, NIGHT) is StepName.NONE
-    cleared = after_judging(of, memory, NIGHT)
+    alone = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))  # hosts no others
+    cleared = after_judging(alone, memory, NIGHT)
     assert (cleared.snoozed_until, cleared.warned_at) == (None, memory.warned_at)
     assert step(of, cleared, NIGHT) is StepName.NONE
     assert step(of, cleared, NIGHT + 2 * DAY) is StepName.WARN
