@@ -10,9 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case
+from fakes.judged_cases import case, counted
 from fakes.read_calendars import frozen
-from reaper import idle_period
 from reaper.calendars.adding import freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze, Hours
 from reaper.case import Blocked, Case, Step
@@ -21,6 +20,7 @@ from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, Memory, State
 from reaper.plan import plan_step
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
+from reaper.planning.valid_notice import void_because
 from reaper.policy import office_hours
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
@@ -131,9 +131,9 @@ def test_a_notice_whose_date_a_freeze_moved_does_not_lapse_by_it():
     frozen_case = replace(of, rule=replace(of.rule, freezes=(long,)))
     memory = Memory(warned_at=FROZEN.start - DAY, announced_action=AnnouncedAction.STOP, act_not_before=FROZEN.start + 2 * DAY)
     due = long.end + 2 * DAY
-    assert idle_period.notice_lapsed(of, memory, due)
-    assert not idle_period.notice_lapsed(frozen_case, memory, due)
-    assert idle_period.notice_lapsed(frozen_case, memory, long.end + 15 * DAY)
+    assert void_because(of, memory, due) == "it is too old"
+    assert void_because(frozen_case, memory, due) is None
+    assert void_because(frozen_case, memory, long.end + 15 * DAY) == "it is too old"
 
 
 def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
@@ -184,8 +184,8 @@ def test_days_off_that_change_leave_an_enrolment_valid():
     hours = replace(HOURS, calendars=("germany",))
     memory = enrolled(hours)
     later = case(acts=RUNNING, hours=replace(hours, days_off=frozenset({NOW.date()})))
-    assert enrolled_since(later, memory, NOW) == memory.warned_at
-    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), memory, NOW) is None
+    assert enrolled_since(later, memory) == memory.warned_at
+    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), memory) is None
 
 
 def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
@@ -236,7 +236,8 @@ memories = st.builds(
 @example(case(acts=BOTH), notified(6 * DAY), (FROZEN,), None)
 @example(case(acts=BOTH), notified(6 * DAY), (), WAITS)
 def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, memory: Memory, spans: tuple, waits: str | None):
-    assume(not idle_period.notice_lapsed(of, memory, NOW))
+    memory = counted(of, memory)
+    assume(memory.warned_at)
     held = replace(of, rule=replace(of.rule, freezes=spans, waits_because=waits))
     free, step = plan_step(of, memory, NOW), plan_step(held, memory, NOW)
     if step.name in ENDING_ACTIONS:

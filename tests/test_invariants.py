@@ -91,7 +91,7 @@ SEEN: Counter[str] = Counter()
 EVERYTHING = (
     *("stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd", "rest", "by hours", "second call"),
     *("unpriced", "lost reply", "restored", "again", "hosted", "canary", "left out", "paused", "paused between"),
-    *("half done", "put back", "settled", "last look", "call look", "away", "ahead", "forged", "swapped"),
+    *("half done", "put back", "settled", "last look", "call look", "away", "ahead", "forged", "swapped", "spared"),
 )
 
 
@@ -180,6 +180,7 @@ knobs = st.sampled_from(EASY) | st.builds(
     jump=st.sampled_from([100, 25]),
     close=st.sampled_from([21, 21, 19]),
     canary=st.sampled_from([False, False, False, True]),
+    accepted=st.sampled_from([-99, -99, 1, 4, 9]),
 )
 
 
@@ -571,6 +572,9 @@ class Deployment(RuleBasedStateMachine):
             self.shown(report)
             self.known(run)
             self.settled(report, trial)
+            if mode.writes and not (trial.faults or trial.events) and all(c.status is Status.OK for c in report.coverage):
+                for thing in self.cloud.things.values():
+                    self.oracle.sees(thing, self.looked_at)
 
     @rule(trial=trials, wait=st.sampled_from([timedelta(), timedelta(minutes=10), 6 * HOUR]))
     def due(self, trial: Trial, wait: timedelta) -> None:
@@ -642,6 +646,34 @@ class Deployment(RuleBasedStateMachine):
         self.trial = replace(QUIET, tags={"team": "risk"})
         self.happen("tagged", self.pick(which))
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
+
+    @rule(
+        which=which,
+        how=st.sampled_from(["kept", "accepted", "tagged", "canary"]),
+        mode=st.sampled_from([None, Mode.ENFORCE, Mode.NOTIFY]),
+    )
+    def spared(self, which: int, how: str, mode: Mode | None) -> None:
+        """Between two notices and the date of the first, nothing may be done with one of the things for some hours. No run may see it."""
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+        turned, grace = self.oracle.knobs, GRACES[self.oracle.knobs.grace]
+        for thing in self.pick(which):
+            before, end = thing.tags, self.deployment.now + grace / 2
+            if how == "accepted":
+                self.turn(replace(turned, accepted=(end.date() - NOW.date()).days - 1))
+            elif how == "canary":
+                self.turn(replace(turned, canary=True))
+                thing.tags = {**(before or {}), "team": "risk"}
+            else:
+                kept = f"{end:%Y-%m-%dT%H:%M:%S+00:00}"
+                thing.tags = {**(before or {}), **({"reaper:keep-until": kept} if how == "kept" else {"reaper:keep": "true"})}
+            self.addresses.setdefault(thing.name, set()).add(address(thing))
+            SEEN["spared"] += 1
+            if mode:
+                self.sweep(mode, QUIET, grace / 3)
+            if how in {"canary", "tagged"}:
+                thing.tags = before
+                self.turn(turned)
+        self.sweep(Mode.ENFORCE, QUIET, grace)
 
     @rule(move=st.sampled_from([StepName.STOP, StepName.DELETE]), trial=trials, wait=waits)
     def forge(self, move: StepName, trial: Trial, wait: timedelta) -> None:

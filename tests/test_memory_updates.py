@@ -14,27 +14,6 @@ from reaper.calendars.terms import Hours
 from reaper.model import AnnouncedAction, Ceiling, Memory, Result, StepName
 from reaper.planning import dates
 
-WARNED = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW - 2 * DAY, announced_action=AnnouncedAction.STOP)
-
-
-@pytest.mark.parametrize(
-    ("announced", "until", "answered"),
-    [
-        pytest.param(AnnouncedAction.STOP, NOW - DAY, True, id="snoozed after the reminder"),
-        pytest.param(AnnouncedAction.STOP, NOW - 3 * DAY, False, id="over before the reminder"),
-        pytest.param(AnnouncedAction.STOP, NOW - 2 * DAY, False, id="over at the reminder"),
-        pytest.param(AnnouncedAction.HOURS, NOW - 3 * DAY, True, id="hours: after the enrollment"),
-        pytest.param(AnnouncedAction.HOURS, NOW - 6 * DAY, False, id="hours: before the enrollment"),
-    ],
-)
-def test_a_snooze_of_the_host_answers_an_earlier_notice(announced: AnnouncedAction, until: Any, answered: bool):
-    memory = replace(WARNED, announced_action=announced)
-    updated = memory_updates.after_host_snooze(memory, Memory(snoozed_until=until))
-    assert (updated != memory) is answered
-    assert memory_updates.after_host_snooze(memory, None) == memory
-    assert memory_updates.after_host_snooze(Memory(), Memory(snoozed_until=until)) == Memory()
-
-
 OPEN = Memory(last_action=StepName.STOP, last_action_at=NOW - HOUR, warned_at=NOW - DAY)
 
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
-from fakes.judged_cases import case, move
+from fakes.judged_cases import case, counted, move
 from reaper import memory_updates
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
@@ -87,9 +87,9 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
 
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=dates.hours_digest(OFFICE))
-    unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={StepName.STOP: None})
+    unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), in_doubt=True, acts={StepName.STOP: None})
     updated = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
-    assert dates.enrolled_since(case(hours=OFFICE), updated, MONDAY + 2 * DAY) == MONDAY
+    assert dates.enrolled_since(case(hours=OFFICE), updated) == MONDAY
 
 
 OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
@@ -173,7 +173,8 @@ def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
     assert memory_updates.after_judging(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
     assert memory_updates.after_judging(of, host, MONDAY + 15 * DAY).snoozed_until is None
     inner = Memory(warned_at=MONDAY - 3 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=MONDAY)
-    assert memory_updates.after_host_snooze(inner, memory_updates.after_judging(of, host, MONDAY + DAY)).announced_action is None
+    kept = memory_updates.after_judging(of, host, MONDAY + DAY)
+    assert counted(case(), inner, MONDAY + DAY, kept).announced_action is None
 
 
 def test_subject_of_a_mail_about_office_hours_alone_says_so():

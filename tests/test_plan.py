@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import LOOKBACK, WEEK, case, move
+from fakes.judged_cases import LOOKBACK, WEEK, case, counted, move
 from reaper.case import Step
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName, Verdict
@@ -52,7 +52,7 @@ def test_plan_warns_the_first_time_a_resource_is_idle():
             StepName.WARN,
             id="told before this spell began, as far as anything is known",
         ),
-        pytest.param(Memory(warned_at=NOW - 4 * DAY), StepName.WARN, id="told before the idle time that is proven"),
+        pytest.param(Memory(warned_at=NOW - 4 * DAY), StepName.NONE, id="told before the idle time that is proven"),
         pytest.param(Memory(warned_at=NOW - 2 * DAY), StepName.NONE, id="told within the idle time that is proven"),
         pytest.param(Memory(warned_at=NOW - 3 * DAY), StepName.NONE, id="told just when the proven idle time began"),
         pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), StepName.NONE, id="told just when a snooze was over"),
@@ -75,7 +75,7 @@ def test_plan_notifies_the_owner_of_an_idle_resource_on_time(memory, expected):
 def test_notice_before_the_last_use_or_change_does_not_count(what, ago, expected):
     of = case(idle_for=ago, **{what: NOW - ago})
     assert move(of, warned(3 * DAY)) is expected
-    assert valid_notice_at(of, warned(3 * DAY), NOW) == (None if expected is StepName.WARN else NOW - 3 * DAY)
+    assert valid_notice_at(of, counted(of, warned(3 * DAY)), NOW) == (None if expected is StepName.WARN else NOW - 3 * DAY)
 
 
 def test_use_that_shows_late_voids_the_notice_before_it():
@@ -141,7 +141,7 @@ def test_memory_has_the_idle_period_from_the_first_idle_verdict():
     "of",
     [
         pytest.param(case(State.ACTIVE), id="used"),
-        pytest.param(case(State.YOUNG), id="changed"),
+        pytest.param(case(State.YOUNG, changed=NOW - HOUR), id="changed"),
         pytest.param(case(State.EXEMPT, protected_because="tag reaper:keep"), id="protected"),
     ],
 )
@@ -154,11 +154,11 @@ def test_only_use_change_and_protection_end_the_idle_period(of):
         "manifest_address": "m",
         "version": 3,
     }
-    assert after_judging(of, warned(DAY, reminded_at=NOW, **fields), NOW) == Memory(**fields)
+    assert after_judging(of, warned(DAY, reminded_at=NOW - 2 * HOUR, **fields), NOW) == Memory(**fields)
 
 
-@pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT])
-def test_unknown_and_free_resources_keep_their_idle_period(state):
+@pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT, State.YOUNG])
+def test_unknown_young_and_free_resources_keep_their_idle_period(state):
     memory = warned(DAY)
     assert after_judging(case(state), memory, NOW) is memory
 
@@ -174,15 +174,20 @@ def test_memory_is_rarely_rewritten():
     assert memory.idle_since == NOW - DAY
 
 
+UNKNOWN = case(State.UNKNOWN)
+ALONE = replace(UNKNOWN, resource=replace(UNKNOWN.resource, kind="sagemaker-notebook"))
+"""Of a kind that hosts no others."""
+
+
 def test_ended_snooze_is_cleared_with_the_notice_it_answered():
     memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
-    assert after_judging(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
+    assert after_judging(ALONE, memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
 def test_snooze_ends_at_its_last_moment():
     over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
-    assert after_judging(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
-    assert after_judging(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
+    assert after_judging(ALONE, over, NOW) == Memory(idle_since=NOW - DAY)
+    assert after_judging(ALONE, over, NOW - timedelta(microseconds=1)) is over
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case
+from fakes.judged_cases import case, counted
 from reaper.case import Blocked, Case, Owner, Step
+from reaper.idle_period import VOID_ENROLMENT
 from reaper.memory_updates import (
     BegunAction,
     after_action,
@@ -133,8 +134,9 @@ def test_stop_is_due_after_its_announcement_in_this_idle_period(memory, expected
 
 def test_use_or_change_after_the_notice_voids_the_notice():
     memory = told_of(StepName.STOP, 4 * DAY)
-    assert valid_notice_at(case(idle_for=3 * DAY, acts=BOTH, last_busy=NOW - 3 * DAY), memory, NOW) is None
-    assert valid_notice_at(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory, NOW) is None
+    for end in ({"last_busy": NOW - 3 * DAY}, {"changed": NOW - 3 * DAY}):
+        of = case(idle_for=3 * DAY, acts=BOTH, **end)
+        assert valid_notice_at(of, counted(of, memory), NOW) is None
     assert step(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory) is StepName.WARN
 
 
@@ -234,7 +236,8 @@ def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
     memory = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
     assert step(of, memory, NIGHT) is StepName.NONE
-    cleared = after_judging(of, memory, NIGHT)
+    alone = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))  # hosts no others
+    cleared = after_judging(alone, memory, NIGHT)
     assert (cleared.snoozed_until, cleared.warned_at) == (None, memory.warned_at)
     assert step(of, cleared, NIGHT) is StepName.NONE
     assert step(of, cleared, NIGHT + 2 * DAY) is StepName.WARN
@@ -328,7 +331,7 @@ def test_forced_stop_needs_a_well_dated_notice_to_the_present_owner():
 def test_notice_of_a_forced_stop_lasts_through_use():
     memory = enrolled(HOUR)
     assert after_judging(force(), memory, NIGHT) == memory
-    assert after_judging(case(State.ACTIVE), memory, NIGHT).warned_at is None
+    assert after_judging(case(State.ACTIVE), memory, NIGHT).enrolment_digest == VOID_ENROLMENT, "its rule has no hours any more"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import LOOKBACK, case, move
+from fakes.judged_cases import LOOKBACK, case, counted, move
 from reaper.case import Case, Step
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, StepName
@@ -73,7 +73,7 @@ def test_plan_sends_no_notice_during_a_snooze(of, memory):
 def test_memory_update_changes_no_step_and_happens_once(of, memory):
     new = after_judging(of, memory, NOW)
     assert move(of, new) is move(of, memory)
-    assert valid_notice_at(of, new, NOW) == valid_notice_at(of, memory, NOW)
+    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, memory), NOW)
     assert after_judging(of, new, NOW) == new
 
 
@@ -89,7 +89,7 @@ def test_memory_update_loses_no_snooze_and_no_manifest(state, memory):
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
 def test_valid_notice_is_younger_than_every_use_and_change(of, memory):
-    given_at = valid_notice_at(of, memory, NOW)
+    given_at = valid_notice_at(of, counted(of, memory), NOW)
     if given_at is not None:
         assert given_at == memory.warned_at
         assert all(given_at >= t for t in (of.verdict.last_busy, of.resource.changed) if t)

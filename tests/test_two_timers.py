@@ -84,7 +84,7 @@ def told(action: StepName, ago: timedelta, **fields: Any) -> Memory:
         pytest.param(told(StepName.DELETE, AFTER), StepName.DELETE, id="its own notice, two weeks ago"),
         pytest.param(told(StepName.DELETE, AFTER - HOUR), StepName.REMIND, id="an hour less"),
         pytest.param(told(StepName.STOP, AFTER), StepName.WARN, id="a notice of a stop"),
-        pytest.param(told(StepName.DELETE, AFTER, last_call_at=NOW - AFTER + HOUR), StepName.REMIND, id="a later call of ours"),
+        pytest.param(told(StepName.DELETE, AFTER, last_call_at=NOW - AFTER + HOUR), StepName.WARN, id="a later call of ours"),
     ],
 )
 def test_a_delete_needs_its_own_notice_and_its_time_after_our_last_call(memory: Memory, step: StepName):

@@ -41,6 +41,7 @@ from reaper.pending.recall import (
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import coming, dates, holding, possible_actions, quiet
 from reaper.planning.holding import Limited, Planned, Swept
+from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
 
@@ -262,7 +263,7 @@ def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
     """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
     now, host = phase.now, intents.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
-    memory = memory_updates.after_host_snooze(idle_period.without_wrong_notice(case, stored, now), host)
+    memory = without_void_notice(case, stored, now, host, announces=phase.announces)
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     step = plan.plan_step(reported, memory, now, acting=phase.announces)
     because = _interrupted_because(case, memories, phase.run.id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper.calendars.adding import add_length
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import AnnouncedAction, Memory, Result, State, StepName, Verdict
@@ -26,7 +25,7 @@ MIN_MOVE = timedelta(minutes=1)
 MIN_VALID_FOR = timedelta(days=14)
 """A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
-"""Replaces the digest of an enrolment that a snooze has answered. The time of its last mail stays and decides when the next one may be sent."""
+"""Replaces the digest of a void enrolment. The time of its last mail stays and decides when the next one may be sent."""
 
 
 def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -36,9 +35,8 @@ def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
     """
     seen = _last_seen_idle_at(memory, now)
     fresh = seen is not None and now - seen < (now - proven_idle_since(case, now)) / 2
-    base = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
     return replace(
-        base, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
+        memory, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
     )
 
 
@@ -83,66 +81,10 @@ def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
     return [t for t in (case.verdict.last_busy, case.resource.created, changed) if t]
 
 
-def notice_expired(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether the last notice no longer counts: a snooze that is over answered it, use or a change followed it, it was for another owner or
-    another shape of the resource, it belongs to an earlier idle period, or it is too old.
-
-    After a mere gap in the proof the next notice waits for its usual time, but the earlier one no longer counts as grace for an action
-    (`planning.dates.valid_notice_at`).
-    """
-    last = last_notice_at(memory)
-    if last is None:
-        return False
-    return (
-        _is_notice_void(case, memory, last, now)
-        or any(end > last for end in idle_period_ends(case, memory))
-        or _is_from_unseen_period(case, memory, last, now)
-    )
-
-
-def _is_notice_void(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
-    """Whether the last notice counts for nothing, whatever happened to the resource."""
-    return (
-        last > now + MAX_CLOCK_SKEW
-        or notice_led_to_snooze(memory, now)
-        or notice_lapsed(case, memory, now)
-        or notice_was_for_another(case, memory)
-    )
-
-
-def _is_from_unseen_period(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
-    """Whether the last notice is older than the idle period, of which the memory has no trace."""
-    return not notice_followed_action(memory) and memory.last_seen_idle_at is None and last < idle_period_start(case, memory, now)
-
-
-def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether an announcement is too old for an action without a new one, counted from its date or its last mail, whichever came later."""
-    last = last_notice_at(memory)
-    if last is None or memory.announced_action is None:
-        return False
-    return now > valid_until(case, max(last, memory.act_not_before or last))
-
-
-def valid_until(case: Case, since: datetime) -> datetime:
-    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
-    return add_length(since, max(MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
-
-
-def notice_was_for_another(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner, or was about the resource in another shape."""
-    fingerprint = case.resource.fingerprint
-    return has_new_owner(case, memory) or (
-        memory.notified_fingerprint is not None and fingerprint is not None and memory.notified_fingerprint != fingerprint
-    )
-
-
-def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
-    told, present = (memory.notified_owner or "").lower(), (case.owner.address or "").lower()
-    by, at = (memory.disowned_by or "").lower(), memory.disowned_at
-    is_older = bool(memory.warned_at and at and memory.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
-    is_theirs = bool(told) and told == by and not present
-    return is_older or is_theirs or (bool(told) and bool(present) and told != present)
+def has_ended(case: Case, memory: Memory, since: datetime, now: datetime) -> bool:
+    """Whether an idle period that had begun by `since` is over: by use, a change or a call of the reaper's after that."""
+    called_at = without_void_times(memory, now).last_call_at
+    return any(end > since for end in [*idle_period_ends(case, memory), *([called_at] if called_at else [])])
 
 
 def notice_followed_action(memory: Memory) -> bool:
@@ -161,14 +103,6 @@ def notice_outlasts_use(case: Case, memory: Memory) -> bool:
     """Whether a notice lasts through use: a resource with office hours is used every day, and one mail about it is enough for a while."""
     by_hours = case.rule.hours is not None and case.rule.hours.by_rule
     return notice_was_about_hours(memory) or (by_hours and memory.announced_action is None)
-
-
-def notice_led_to_snooze(memory: Memory, now: datetime) -> bool:
-    """Whether the last notice led to a snooze that is over."""
-    last, until = last_notice_at(memory), memory.snoozed_until
-    if notice_was_about_hours(memory):
-        last = memory.warned_at
-    return last is not None and until is not None and last < until <= now
 
 
 def without_wrong_notice(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -249,8 +183,8 @@ def without_reminders(memory: Memory) -> Memory:
     return replace(memory, reminders=None, escalated_at=None, escalated_to=None)
 
 
-def after_answered_notice(memory: Memory) -> Memory:
-    """The memory once a snooze has answered its notice: any action needs another notice."""
+def after_void_notice(memory: Memory) -> Memory:
+    """The memory once its notice is void: any action needs another notice."""
     return replace(memory, enrolment_digest=VOID_ENROLMENT) if notice_was_about_hours(memory) else without_notice(memory)
 
 

@@ -12,14 +12,8 @@ from reaper import idle_period, registry
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, possible_actions
+from reaper.planning.valid_notice import valid_until, without_void_notice
 from reaper.policy import owners
-
-
-def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
-    """The memory once a snooze of its host has answered its notice, as its own snooze would."""
-    last = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
-    until = host.snoozed_until if host else None
-    return idle_period.after_answered_notice(memory) if last and until and last < until else memory
 
 
 def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
@@ -32,7 +26,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     if step.name is not StepName.REMIND:
         return memory
     action = possible_actions.strongest_action(case, now) if acting else None
-    is_enrolled = dates.enrolled_since(case, memory, now) is not None
+    is_enrolled = dates.enrolled_since(case, memory) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
@@ -215,31 +209,25 @@ def after_undo(memory: Memory, now: datetime) -> Memory:
     return after_call(without_intent(after_action(memory), Memory()), now)
 
 
-def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory once this verdict is known; equal to `memory` if nothing needs to be written.
+def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None = None, *, announces: bool = True) -> Memory:
+    """The memory once this verdict is known; equal to `memory` if nothing needs to be written. `host` and `announces`: see `void_because`.
 
-    A notice that this look proves wrong is void. Use, change and protection end the idle period. `unknown` and free resources leave it as it was. Pass the case as judged, before
-    `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are only touched once they are over, or if
-    a snooze was for an earlier resource with this ID. "Not mine" ends once another owner is found. A row that is dated ahead stays, so that later runs see it.
+    A notice that this look shows to be void is removed. Use, change and protection end the idle period. `unknown` and free resources leave it as
+    it was. Pass the case as judged, before `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are
+    only touched once they are over, or if a snooze was for an earlier resource with this ID. "Not mine" ends once another owner is found. A row
+    that is dated ahead stays, so that later runs see it.
     """
     if idle_period.dated_ahead_because(memory, now):
         return memory
-    memory = idle_period.without_wrong_notice(case, memory, now)
-    case = idle_period.since_own_call(case, memory, now)
+    memory = without_void_notice(case, memory, now, host, announces=announces)
     found = case.owner.disowned_by or case.owner.address
     if memory.disowned_by and case.resource.tags is not None and not owners.is_disowned(case.resource, memory, found):
-        memory = idle_period.without_notice(memory) if idle_period.has_new_owner(case, memory) else memory
         memory = replace(memory, disowned_by=None, disowned_at=None)
     if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
-        memory = _without_ended_snooze(
-            case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now
-        )
-    if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected_because:
-        return replace(
-            idle_period.without_reminders(memory) if _notice_goes_on(case, memory, now) else idle_period.without_notice(memory),
-            idle_since=None,
-            last_seen_idle_at=None,
-        )
+        memory = _without_ended_snooze(case, memory, now)
+    if _ends_idle_period(case, memory, now):
+        return replace(idle_period.without_reminders(memory), idle_since=None, last_seen_idle_at=None)
+    case = idle_period.since_own_call(case, memory, now)
     return idle_period.seen_idle(case, memory, now) if possible_actions.may_act(case) else memory
 
 
@@ -247,18 +235,14 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. That of what may host others stays while a notice could still count: it answers those about them,
     too, and their rows may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= idle_period.valid_until(case, memory.snoozed_until)
+    counts = memory.snoozed_until is not None and now <= valid_until(case, memory.snoozed_until)
     stays = counts and registry.hosts_others(case.resource.kind) and not possible_actions.is_recreated(case, memory)
     return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
 
 
-def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether a notice lasts although the resource isn't idle now: a notice of office hours, or of what follows an action that made it young.
-
-    A notice of office hours lasts even while the hours only protect, for example under a rule with a price condition while the price is
-    unknown. `dates.enrolled_since` decides each time whether the enrolment counts.
-    """
-    if idle_period.notice_outlasts_use(case, memory):
-        return case.rule.hours is not None
-    rest = case.verdict.state is State.YOUNG and idle_period.notice_followed_action(memory) and not case.rule.protected_because
-    return rest and not idle_period.notice_expired(case, memory, now)
+def _ends_idle_period(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether it isn't idle any more. What is merely too young for its rule still is, as far as the memory is concerned."""
+    if case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt):
+        return True
+    since, state = memory.idle_since, idle_period.since_own_call(case, memory, now).verdict.state
+    return state is State.YOUNG and since is not None and idle_period.has_ended(case, memory, since, now)

@@ -198,7 +198,8 @@ class Rule:
     `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days. `only_notices`: the policy allows an
     action, but its `enforce_only` leaves this resource out. `delete_after`: how long after a stop, or if a stop can do nothing, it is deleted
     (`then`). `business_days`: the grace in business days; `grace` is then their least length. `freezes`: those near the run. `waits_because`:
-    a calendar can't be read, so no action may be made.
+    a calendar can't be read, so no action may be made. `protection_ended_at`: when the last protection by a tag or an acceptance, its own or its
+    host's, ended. `in_doubt`: an unknown price or size may have made the rule gentler than it is.
     """
 
     name: str
@@ -216,6 +217,8 @@ class Rule:
     business_days: BusinessDays | None = None
     freezes: tuple[Freeze, ...] = ()
     waits_because: str | None = None
+    protection_ended_at: datetime | None = None
+    in_doubt: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -33,6 +33,7 @@ from reaper.planning.possible_actions import (
     snooze_sentence,
     strongest_action,
 )
+from reaper.planning.valid_notice import without_void_notice
 
 
 def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True) -> Step:
@@ -48,7 +49,7 @@ def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True)
 def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     if because := idle_period.dated_ahead_because(memory, now):
         return _no_step(because)
-    memory = idle_period.without_void_times(memory, now)
+    memory = without_void_notice(case, idle_period.without_void_times(memory, now), now, announces=acting)
     if acting and may_start(case, memory, now):
         return _start_step(case, memory, now)
     if because := _no_step_because(case, memory, now, acting):
@@ -75,12 +76,12 @@ def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) ->
 
 def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours may be kept, and its owner has a valid enrolment notice."""
-    return may_keep_hours(case) and enrolled_since(case, memory, now) is not None
+    return may_keep_hours(case) and enrolled_since(case, memory) is not None
 
 
 def _has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice that still counts announced an action."""
-    notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory, now)
+    notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory)
     return notified_at is not None and memory.announced_action is not None
 
 
@@ -98,7 +99,7 @@ def _start_step(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
     """The step of a rule's office hours: first an enrolment notice, then a stop after each day, and a summary every week."""
-    if enrolled_since(case, memory, now) is None:
+    if enrolled_since(case, memory) is None:
         return _enrolment_step(case, memory, now)
     step = _due_step(case, memory, now)
     if step and step.name is not StepName.NONE:
@@ -159,7 +160,7 @@ def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Ste
     action = strongest_action(case, now) if acting else None
     if action is None and (because := reasons.recent_notice_because(case, memory, now)):
         return _no_step(because)
-    last = None if idle_period.notice_expired(case, memory, now) else idle_period.last_notice_at(memory)
+    last = idle_period.last_notice_at(memory)
     if last is None:
         return Step(name=StepName.WARN, because=reasons.first_notice_because(case))
     if action and action_due_at(case, memory, now) is None:

@@ -56,6 +56,7 @@ class Stage:
     home: Path
     action: str = "stop"
     now: datetime = NOW
+    more: str = ""
 
     @property
     def settings(self) -> Settings:
@@ -69,7 +70,7 @@ class Stage:
 
     @property
     def source(self) -> PolicySource:
-        return load_policy(POLICY.format(folder=self.home / "mails", action=self.action))
+        return load_policy(POLICY.format(folder=self.home / "mails", action=self.action) + self.more)
 
     def sweep(self, **fields: object) -> Report:
         return run(self.settings, self.source, lambda: self.now, **fields)  # type: ignore[arg-type]
@@ -162,6 +163,37 @@ def test_a_keep_tag_put_on_after_the_notice_wins(stage: Stage):
     before = stage.running()
     assert one(stage.sweep()).case.verdict.state == "exempt"
     assert stage.running() == before
+
+
+KEPT = {"reaper:keep-until": "2026-11-22T12:00:00+00:00"}
+ACCEPTED = "accept: [{match: {name: '*quiet'}, until: 2026-11-22, reason: a demo, by: Lee}]\n"
+CANARY = "enforce_only: {tags: {canary: here}}\n"
+
+
+@pytest.mark.parametrize(
+    ("tags", "more", "seen"),
+    [
+        pytest.param(KEPT, "", False, id="a keep-until that no sweep saw"),
+        pytest.param({}, ACCEPTED, False, id="an acceptance that no sweep saw"),
+        pytest.param({"reaper:keep": "true"}, "", True, id="a keep for a day"),
+        pytest.param({}, CANARY, True, id="a day out of the canary"),
+    ],
+)
+def test_a_protection_between_two_sweeps_brings_a_new_notice(stage: Stage, tags: dict[str, str], more: str, seen: bool):
+    before = stage.running()
+    assert one(stage.sweep()).step.name == "warn"
+    stage.tag(tags)
+    stage.more = more
+    if seen:
+        assert one(stage.later(days=1)).step.name != "stop"
+        stage.tag({})
+        stage.more = ""
+        stage.now -= DAY
+    assert one(stage.later(days=3)).step.name == "warn"
+    assert one(stage.later(days=2)).step.name == "none"
+    assert stage.running() == before
+    assert one(stage.later(days=1)).step.name == "stop"
+    assert stage.running() != before
 
 
 def test_a_plan_can_be_applied_and_undone(stage: Stage):

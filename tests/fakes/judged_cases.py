@@ -9,6 +9,7 @@ from fakes.builders import DAY, NOW, resource, rule
 from reaper.case import Case
 from reaper.model import Confidence, Memory, State, StepName, Verdict
 from reaper.plan import plan_step
+from reaper.planning.valid_notice import without_void_notice
 
 WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
@@ -25,6 +26,11 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **fiel
     )
     thing, acts = resource(changed=fields.pop("changed", None)), fields.pop("acts", {})
     return Case(resource=thing, rule=rule(**fields), verdict=verdict, blocked=acts)
+
+
+def counted(of: Case, memory: Memory, now: datetime = NOW, host: Memory | None = None, **seen: Any) -> Memory:
+    """What is left of a memory whose notice may be void, in a run that announces."""
+    return without_void_notice(of, memory, now, host, announces=True, **seen)
 
 
 def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> StepName:

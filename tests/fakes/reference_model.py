@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
-from fakes.builders import DAY, HOUR
+from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import policy
 from reaper.model import Mode, StepName
@@ -43,6 +43,7 @@ TEXT = """
 version: 1
 defaults: {{action: {action}, idle_after: {idle_after}, grace: {grace}, remind_every: 7d}}
 limits: {{max_acts: {acts}, max_share: {share}%, {usd}max_jump: {jump}%}}
+accept: [{{match: {{name: "*-1"}}, until: {until}, reason: a demo, by: Lee}}]
 owners: {{domains: [example.com], fallback: ml-admins@example.com}}
 {only}rules:
   - {{name: production, match: {{name: "prod-*"}}, action: ignore}}
@@ -72,11 +73,20 @@ class Knobs:
     jump: int = 100
     close: int = 21
     canary: bool = False
+    accepted: int = -99
+
+    @property
+    def accepted_until(self) -> datetime:
+        """When the acceptance of whatever is the first of its sort ends, as a day of a policy's file says it."""
+        return datetime.combine(NOW.date() + (self.accepted + 1) * DAY, time(), UTC)
 
     def policy(self) -> Policy:
         usd = "" if self.usd is None else f"max_usd_per_hour: {self.usd}, "
         only = "enforce_only: {tags: {team: null}}\n" if self.canary else ""
-        text = TEXT.format(**{**self.__dict__, "usd": usd, "only": only, "hours": f"mon-fri 07:00-{self.close}:00"})
+        text = TEXT.format(
+            **{**self.__dict__, "usd": usd, "only": only, "hours": f"mon-fri 07:00-{self.close}:00"},
+            until=(self.accepted_until - DAY).date(),
+        )
         if text not in _PARSED:
             _PARSED[text] = policy(text)
         return _PARSED[text]
@@ -105,7 +115,7 @@ class Oracle:
     """What really happened. `notices`: what every mail announced. `acts`: (action, name, when, run). `snoozes`: by name, (given, until), the
     newest last. `lowered`: what the reaper's calls have left half done, since when. `called`: when its calls last changed what. `ahead`: how rows are
     dated that a fast clock wrote. `known`: those that were given when the permit for the last call was requested. `garbled`: the names whose ledger records
-    can't be read.
+    can't be read. `taken`: when a run last saw that nothing may be done with it.
     """
 
     knobs: Knobs = field(default_factory=Knobs)
@@ -118,6 +128,7 @@ class Oracle:
     called: dict[str, datetime] = field(default_factory=dict)
     ahead: dict[str, datetime] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
+    taken: dict[str, datetime] = field(default_factory=dict)
 
     def hear(self, message: Message, addresses: Mapping[str, set[str]], now: datetime) -> Iterator[str]:
         """Notes what a mail announces. Yields what is wrong with it. `addresses`: by name, where mails about a thing may go."""
@@ -221,6 +232,10 @@ class Oracle:
         ]  # what came after the leave nobody could know of
         if any(until > notice.when for begin, until in both if begin < now):
             yield "answered by a snooze"
+        ends = [self.knobs.accepted_until] if thing.name.endswith("-1") else []
+        ends += [until] if (until := _kept_until(thing)) else []
+        if any(notice.when < end <= now for end in ends) or self.taken.get(thing.name, notice.when) > notice.when:
+            yield "taken away since"
         if thing.created > notice.when:
             yield "made anew since"
         if _office(thing.name):
@@ -236,6 +251,14 @@ class Oracle:
             yield "changed since"
         if not thing.without_heartbeat and any(start < now - 2 * TICK and end > notice.when for start, end in thing.metric_gaps):
             yield "without proof since"
+
+    def sees(self, thing: FakeResource, now: datetime) -> None:
+        """A run that writes looks at a thing: what protects it, or what the policy allows, may use up its notice."""
+        known = self.is_ahead(thing.name, now) or thing.name in self.garbled or thing.tags is None
+        why = [] if known else [*_protected(thing, self.knobs, StepName.STOP, now)]
+        mild = ("not in enforce_only", "stop is more than")
+        if any(self.mode is not Mode.NOTIFY or not each.startswith(mild) for each in why):
+            self.taken[thing.name] = now
 
     def _same_day(self, thing: FakeResource, now: datetime) -> bool:
         """Whether its owner was notified of its hours today, an hour ago or a whole grace."""
@@ -287,19 +310,30 @@ def ceiling(name: str, knobs: Knobs) -> str:
     return {"prod": "ignore", "waste": "delete", "office": "stop", "strict": "stop"}.get(name.split("-")[0], knobs.action)
 
 
+def _kept_until(thing: FakeResource) -> datetime | None:
+    """The end that its tag names; None for none that can be read."""
+    try:
+        until = datetime.fromisoformat((thing.tags or {}).get("reaper:keep-until", ""))
+    except ValueError:
+        return None
+    return until if until.tzinfo else until.replace(tzinfo=UTC) + DAY + 12 * HOUR
+
+
 def _protected(thing: FakeResource, knobs: Knobs, move: StepName, now: datetime) -> Iterator[str]:
     if thing.tags is None:
         yield "its tags cannot be read"
         return
     if knobs.canary and "team" in thing.tags:
         yield "not in enforce_only"
+    if thing.name.endswith("-1") and now < knobs.accepted_until:
+        yield "accepted"
     most = RANK[ceiling(thing.name, knobs)]
     for key, value in thing.tags.items():
         if key == "reaper:action":
             most = min(most, RANK.get(value, 0))
         elif key == "reaper:keep-until":
-            until = datetime.fromisoformat(value)
-            if now < (until if until.tzinfo else until.replace(tzinfo=UTC) + DAY + 12 * HOUR):
+            until = _kept_until(thing)
+            if until is None or now < until:
                 yield f"kept until {value}"
         elif key not in {"reaper:owner", "reaper:idle-after", "reaper:hours", "team"}:
             yield f"protected by {key}"

@@ -93,6 +93,8 @@ def _enrolled_again(oracle: Oracle, thing: Thing, mail: Mail, notice: Notice) ->
         return
     if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or oracle.protected(thing, last.at):
         return
+    if any(last.at < end for end in oracle.taken_away(thing, mail.at)):
+        return
     yield (
         f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: {last.subject!r} announced "
         f"{notice_before.announces} for {time_text(notice_before.date)}, then {mail.subject!r} {notice.announces} for {time_text(notice.date)}"
@@ -120,6 +122,7 @@ def _too_soon(oracle: Oracle, thing: Thing, mail: Mail, notice: Notice) -> Itera
         any(last.at < t <= mail.at for one in near for t in _spoken(oracle, one)),
         any(last.at <= until <= mail.at for one in near for _, until in oracle.snoozes[one.name]),
         any(a.name in {one.name for one in near} and last.command <= a.scene and a.when <= mail.at for a in oracle.acts),
+        any(last.at < end for end in oracle.taken_away(thing, mail.at)),  # so the announced action needs a new mail
         oracle.jumped(thing, last.at, mail.at),  # what was announced before a jump has lapsed by its end
         # What an earlier run may have made, and nobody knows, uses its notice up.
         any(n.name == thing.name and n.is_done for m in oracle.mails if m.command > last.command for n in m.notices),

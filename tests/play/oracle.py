@@ -49,6 +49,9 @@ class Oracle:
     counts: Counter[str] = field(default_factory=Counter)
     carried: dict[tuple[str, str, str], datetime] = field(default_factory=dict)
     jumps: list[tuple[datetime, str, str]] = field(default_factory=list)
+    accepted_until: datetime | None = None
+    canary: bool = False
+    left_out: list[datetime] = field(default_factory=list)
     claims: Claims = field(init=False)
     halves: Halves = field(init=False)
 
@@ -65,6 +68,8 @@ class Oracle:
             if row["usd_per_hour"] is not None:
                 self.prices[row["name"].rpartition("/")[2]] = row["usd_per_hour"]
         self._note_jumps(scene)
+        if self.canary and scene.undisturbed and scene.mode != "notify" and scene.status == 0:
+            self.left_out.append(scene.began)
         checks = (
             self.claims.saw(scene),
             self.halves.saw(scene),
@@ -123,7 +128,22 @@ class Oracle:
             protections += [
                 f"{key}={value} on its host" for key, value in theirs if key not in tags and _protects(key, value, when)
             ]
+        if self.accepted_until and thing.name.startswith(terms.ACCEPTED) and when < self.accepted_until:
+            protections.append("an acceptance")
+        if self.canary:
+            protections.append("the canary, which it is not in,")
         return protections + (["its rule"] if RANK[thing.terms.action] < RANK["stop"] else [])
+
+    def taken_away(self, thing: Thing, when: datetime) -> list[datetime]:
+        """When a protection ended before that moment, or a run that announces saw that it is out of the canary: earlier notices are used up."""
+        tags, ends = thing.truth.tags_at(when), list(self.left_out)
+        for one in [thing, *([thing.inside] if thing.inside else [])]:
+            ends += [until for _, until in self.snoozes[one.name]]
+            value = one.truth.tags_at(when).get("reaper:keep-until") if one is thing or "reaper:keep-until" not in tags else None
+            ends += [kept_until(value)] if value else []
+        if self.accepted_until and thing.name.startswith(terms.ACCEPTED):
+            ends.append(self.accepted_until)
+        return [end for end in ends if end <= when]
 
     def ready(self, thing: Thing, when: datetime) -> bool:
         """Whether it has been idle for so long, and unprotected, that it ought to be stopped some day soon."""
@@ -175,7 +195,8 @@ class Oracle:
         since = at - terms.REMIND - 2 * DAY
         changed = any(when > since for when, _ in thing.truth.tags)
         snoozed = any(until > since for _, until in self.snoozes[thing.name])
-        return not (changed or snoozed or self.protected(thing, at)) and at - self.scenes[0].began > 3 * DAY
+        spared = any(end > since for end in self.left_out)
+        return not (changed or snoozed or spared or self.protected(thing, at)) and at - self.scenes[0].began > 3 * DAY
 
     def _stop(self, thing: Thing, act: Act, scene: Scene) -> Iterator[str]:
         at = act.when
@@ -215,10 +236,12 @@ class Oracle:
         if not mine:
             yield f"{owner} never got a notice"
             return
+        ends = self.taken_away(thing, at)
+        self.counts["notices used up by a protection"] += any(m.at < end for m, _ in mine for end in ends)
         # A host without its components is another one than its owner was told of.
-        gone = [a.when for one in thing.guests for a in self.acts if a.name == one.name and a.what == "delete"]
+        ends += [a.when for one in thing.guests for a in self.acts if a.name == one.name and a.what == "delete"]
         since = max(
-            [t for t in (thing.truth.last_use(at - SEEN), thing.truth.last_touch(at), *self.raised[thing.name], *gone) if t]
+            [t for t in (thing.truth.last_use(at - SEEN), thing.truth.last_touch(at), *self.raised[thing.name], *ends) if t]
         )
         good = [
             (m, n)
@@ -245,8 +268,9 @@ class Oracle:
             yield f"it was started by hand at {time_text(touched)}, outside its hours"
         if busy and not thing.terms.force:
             yield f"it was used until {time_text(thing.truth.last_use(at - SEEN))}"
-        owner = self.owner(thing, at)
+        owner, ended = self.owner(thing, at), max(self.taken_away(thing, at), default=thing.born)
         mine = [m for m in self.mails for n in m.notices if n.name == thing.name and m.to == owner and n.announces and m.at < at]
+        mine = [m for m in mine if m.at > ended]
         grace = min(thing.terms.grace, HOUR) if thing.terms.force else thing.terms.grace
         if not any(m.at <= at - grace + MINUTE for m in mine):
             yield f"{owner} had no notice {grace} before"
@@ -426,12 +450,17 @@ def idle_after(thing: Thing, when: datetime) -> timedelta:
     return min(thing.terms.idle_after, HOUR * int(value[:-1])) if value.endswith("h") else thing.terms.idle_after
 
 
+def kept_until(value: str) -> datetime:
+    """The end of a keep-until; of a day, in the middle of Europe's."""
+    until = datetime.fromisoformat(value)
+    return until if until.tzinfo else until.replace(tzinfo=UTC) + DAY
+
+
 def _protects(key: str, value: str, when: datetime) -> bool:
     if not key.startswith("reaper:") or key in HARMLESS:
         return False
     if key == "reaper:keep-until":
-        until = datetime.fromisoformat(value)
-        return when < (until if until.tzinfo else until.replace(tzinfo=UTC) + DAY)
+        return when < kept_until(value)
     if key == "reaper:action":
         return RANK.get(value, 0) < RANK["stop"]
     return key not in KNOWN

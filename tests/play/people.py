@@ -28,6 +28,7 @@ TAGS: Sequence[dict[str, str | None]] = (
     {"reaper_keep": None, "reaper_keep__until": None, "reaper_action": None},
     {"reaper_keep": None, "reaper_keep__until": None, "reaper_action": None},
     {"reaper_keep__until": "{soon}"},
+    {"reaper_keep__until": "{hours}"},
     {"reaper_action": "notify"},
     {"owner": "fay@example.com"},
     {"owner": "gil@example.com"},
@@ -166,7 +167,8 @@ def _meddle(play: Season, thing: Thing) -> None:
 def tag(play: Season, thing: Thing, tags: dict[str, str | None]) -> None:
     if not thing.exists():
         return
-    made = {key: value and value.format(soon=f"{play.clock.now + 2 * DAY:%Y-%m-%d}") for key, value in tags.items()}
+    until = f"{play.clock.now + HOUR:%Y-%m-%dT%H:%M:%S+00:00}"  # over before the next sweep, mostly
+    made = {key: value and value.format(soon=f"{play.clock.now + 2 * DAY:%Y-%m-%d}", hours=until) for key, value in tags.items()}
     play.say(f"{thing.name} is tagged {made}")
     thing.retag(play.clock.now, **made)
     if thing.name in play.before_act:

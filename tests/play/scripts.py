@@ -14,7 +14,7 @@ SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
 class Script:
     """What is special about a day.
 
-    `silence`: the clouds on which the signals of one place are lost. `late`: they come back with their history afterwards.
+    `spared`: what people accept for this one day, or that the canary leaves out everything. `silence`: the clouds on which the signals of one place are lost. `late`: they come back with their history afterwards.
     """
 
     mode: str = "enforce"
@@ -24,6 +24,7 @@ class Script:
     late: bool = False
     calm: bool = False
     caps: str = ""
+    spared: str = ""
     sweeps: tuple[tuple[int, int], ...] = SWEEPS
 
 
@@ -56,6 +57,8 @@ SPECIALS = (
     (Script(accident="kill", outage="mail"),),
     (Script(outage="mail"),),
     (Script(mode="audit"),),
+    (Script(spared="accepted", sweeps=()),),
+    (Script(spared="canary", sweeps=SWEEPS[:1]),),
 )
 """What comes about on one day, or on some days in a row: a silence lasts for days, or nothing would be due before it ends."""
 DAYS, CALM = 5 + sum(len(one) for one in SPECIALS), 4

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -59,6 +59,7 @@ class Season:
     drifted: set[str] = field(default_factory=set)
     history_at: datetime = BEGIN
     """From when on the history of lost signals is back, once they aren't lost any more."""
+    accepted: date | None = None
     struck: int = 0
     today: Script = field(default_factory=Script)
     counts: Counter[str] = field(default_factory=Counter)
@@ -79,7 +80,12 @@ class Season:
         if self.today.silence and not script.silence:
             self.history_at = midnight + self.dice.choice((0, 9)) * HOUR
         self.struck, self.today = 0, script
-        (self.home / "policy.yaml").write_text(terms.policy(self.post.port, terms.CAPS[script.caps]))
+        if script.spared == "accepted":
+            self.oracle.accepted_until = midnight + DAY - 2 * HOUR
+            self.accepted = midnight.date()
+        self.oracle.canary = script.spared == "canary"
+        text = terms.policy(self.post.port, terms.CAPS[script.caps], self.accepted, canary=self.oracle.canary)
+        (self.home / "policy.yaml").write_text(text)
         people.tidy(self, script)
         with troubles.out_of_order(self, script):
             for hour, minute in script.sweeps:

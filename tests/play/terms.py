@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -68,11 +68,24 @@ CAPS = {"": Caps(), "few": Caps(acts=1, scheduled=1), "cheap": Caps(usd=1.0)}
 """What a day's policy file says of them, by name."""
 
 
-def policy(port: int, caps: Caps) -> str:
-    """The policy file, for the mail server at that port."""
-    return POLICY.format(
+ACCEPTED = ("quick", "legacy")
+"""What people accept now and then, by the start of its name."""
+ACCEPTANCE = """\
+accept:
+  - {{match: {{name: "quick-*"}}, until: {until}, reason: a demo, by: Lee}}
+  - {{match: {{name: "legacy-*"}}, until: {until}, reason: a demo, by: Lee}}
+"""
+CANARY = "enforce_only: {tags: {canary: here}}\n"
+"""Leaves everything out."""
+
+
+def policy(port: int, caps: Caps, accepted: date | None = None, *, canary: bool = False) -> str:
+    """The policy file, for the mail server at that port. `accepted`: the last day of the acceptance."""
+    more = ACCEPTANCE.format(until=accepted) if accepted else ""
+    text = POLICY.format(
         port=port, acts=caps.acts, share=caps.share, usd=caps.usd, scheduled=caps.scheduled, run_acts=caps.run_acts
     )
+    return text + more + (CANARY if canary else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

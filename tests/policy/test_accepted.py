@@ -122,7 +122,8 @@ def test_acceptances_only_add_protection_and_change_nothing_else(
 ):
     accepting, plain = parse(*entries, more=more), parse(more=more)
     theirs, without = ruled(accepting, usd=usd, **tags), ruled(plain, usd=usd, **tags)
-    assert replace(theirs, protected_because=without.protected_because) == without
+    rest = {name: getattr(without, name) for name in ("protected_because", "protection_ended_at", "in_doubt")}
+    assert replace(theirs, **rest) == without
     assert (theirs.protected_because or "").startswith(without.protected_because or "")
     assert bool(theirs.protected_because) >= bool(without.protected_because)
     ranges = [idle_after_range(policy, resource(tags=tags), usd, NOW) for policy in (accepting, plain)]
@@ -242,3 +243,71 @@ def test_what_lives_in_an_accepted_host_is_left_alone(match: str, told: bool, is
     assert not [note for note in report.run.acceptances if "matched nothing" in note]
     inner = finding_of(report, "inner")
     assert (inner.case.verdict.state, inner.case.verdict.because) == (State.EXEMPT, f"its host is {SAID}")
+
+
+@pytest.mark.parametrize(
+    ("entries", "usd", "ended"),
+    [
+        pytest.param([entry("{name: churn}")], 1.0, None, id="it goes on"),
+        pytest.param([entry("{name: churn}", "2027-01-19")], 1.0, datetime(2027, 1, 19, 23, tzinfo=UTC), id="it is over"),
+        pytest.param([entry("{name: churn}", "2027-01-20")], 1.0, None, id="its last day"),
+        pytest.param([entry("{name: other}", "2027-01-19")], 1.0, None, id="another's"),
+        pytest.param(
+            [entry("{name: churn}", "2027-01-02"), entry("{kind: '*endpoint'}", "2027-01-11"), entry("{name: churn}")],
+            1.0,
+            datetime(2027, 1, 11, 23, tzinfo=UTC),
+            id="the last of several",
+        ),
+        pytest.param(
+            [entry('{usd_per_hour: "< 5"}', "2027-01-19")], None, datetime(2027, 1, 19, 23, tzinfo=UTC), id="it may have matched"
+        ),
+        pytest.param([entry('{usd_per_hour: "< 5"}', "2027-01-19")], 9.0, None, id="it can't have matched"),
+    ],
+)
+def test_the_rule_names_the_end_of_an_acceptance_that_is_over(entries: list[str], usd: float | None, ended: datetime | None):
+    assert ruled(parse(*entries, more="owners: {tz: Europe/Berlin}"), usd=usd).protection_ended_at == ended
+
+
+@pytest.mark.parametrize(
+    ("tags", "ended"),
+    [
+        pytest.param({"reaper:keep-until": "2027-01-18"}, datetime(2027, 1, 19, 12, tzinfo=UTC), id="a day, over everywhere"),
+        pytest.param({"reaper:keep-until": "2027-01-19"}, datetime(2027, 1, 20, 12, tzinfo=UTC), id="over this moment"),
+        pytest.param({"reaper:keep-until": "2027-01-20"}, None, id="a day that isn't over"),
+        pytest.param({"reaper:keep-until": "soon"}, None, id="not a day"),
+        pytest.param(
+            {"reaper:keep-until": "2027-01-03", "Reaper:Keep-Until": "2027-01-04T08:00:00Z"},
+            datetime(2027, 1, 4, 12, tzinfo=UTC),
+            id="the later of two",
+        ),
+    ],
+)
+def test_the_rule_names_the_end_of_a_keep_until_that_is_over(tags: dict[str, str], ended: datetime | None):
+    assert ruled(parse(), **tags).protection_ended_at == ended
+    accepted = parse(entry("{name: churn}", "2027-01-09"))
+    over = datetime(2027, 1, 10, tzinfo=UTC)
+    assert ruled(accepted, **tags).protection_ended_at == max(ended or over, over), "the later of both"
+
+
+def test_the_end_of_an_acceptance_of_its_host_is_named_too():
+    inner = resource(kind="sagemaker-inference-component", host_id="arn:aws:sagemaker:us-east-1:123456789012:endpoint/house")
+    policy = parse(entry("{name: house}", "2027-01-19"))
+    assert effective_rule(policy, inner, None, NOW).protection_ended_at == datetime(2027, 1, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("accept", "usd", "tags", "doubt"),
+    [
+        pytest.param("{name: churn}", None, {}, False, id="accepted for sure"),
+        pytest.param('{usd_per_hour: "< 5"}', None, {}, True, id="perhaps accepted"),
+        pytest.param('{usd_per_hour: "< 5"}', None, {"reaper:keep": "true"}, False, id="kept for sure"),
+        pytest.param('{usd_per_hour: "< 5"}', 9.0, {}, False, id="a known price"),
+        pytest.param("{name: other}", None, {}, True, id="a rule that may match"),
+        pytest.param("{name: other}", 9.0, {}, False, id="a rule that matches"),
+    ],
+)
+def test_only_an_unknown_price_or_size_leaves_the_rule_in_doubt(
+    accept: str, usd: float | None, tags: dict[str, str], doubt: bool
+):
+    rules = 'rules: [{name: dear, match: {usd_per_hour: ">= 8"}, action: notify}]' if "other" in accept else ""
+    assert ruled(parse(entry(accept), more=rules), usd=usd, **tags).in_doubt is doubt

@@ -180,6 +180,8 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "business_days": ("grace: 1h", "grace: 2h", None),
     "freezes": ("grace: 1h", "grace: 2h", ()),
     "waits_because": ("grace: 1h", "grace: 2h", None),
+    "protection_ended_at": ("grace: 1h", "grace: 2h", None),
+    "in_doubt": ("grace: 1h", "grace: 2h", True),
     "notes": ("grace: 1h", "grace: 2h", ("its price or size is unknown, so the gentler of these rules applies",)),
 }
 

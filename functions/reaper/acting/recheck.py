@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 
 from reaper import idle_period, memory_updates, plan
@@ -17,15 +18,16 @@ from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
 from reaper.ledger.ledger import Ledger, comparable_id, target_text
-from reaper.ledger.update import write_until_accepted
+from reaper.ledger.update import update_memory, write_until_accepted
 from reaper.limits import account_text
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import holds, intents
-from reaper.planning import holding, possible_actions
+from reaper.planning import possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import frozen_because, participle
+from reaper.planning.valid_notice import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
@@ -78,23 +80,29 @@ def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) ->
     """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
     action, now = task.action, task.context.clock()
     case = owners.with_present_owner(case, memories.get(case.resource.id), task.context.policy.owners.fallback)
-    _require_same_step(action, case, memories, now)
-    return action in ENDING_ACTIONS and _require_no_hold(case, memories.get(case.resource.id, Memory()), task.context.ledger, now)
+    memory = _require_same_step(task, case, memories, now)
+    return action in ENDING_ACTIONS and _require_no_hold(case, memory, task.context.ledger, now)
 
 
-def _require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
-    """Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now."""
+def _require_same_step(task: Task, case: Case, memories: Mapping[str, Memory], now: datetime) -> Memory:
+    """The memory without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice
+    that this look voids is removed: later runs may see nothing of the reason.
+    """
+    action, resource_id = task.action, case.resource.id
     if action is not StepName.START and any(memory_updates.is_unsettled(memory) for memory in memories.values()):
         raise ActionWithdrawn(INTERRUPTED)
     if because := intents.open_on_host_because(case.resource, memories):
         raise ActionWithdrawn(because)
     host = intents.host_memory(case.resource, memories)
-    own = idle_period.without_wrong_notice(case, memories.get(case.resource.id, Memory()), now)
-    memory = memory_updates.after_host_snooze(own, host)
+    valid = partial(without_void_notice, case, now=now, host=host, announces=True)
+    memory = valid(memory=memories.get(resource_id, Memory()))
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     step = plan.plan_step(reported, memory, now)
-    if step.name is not action:
-        raise ActionWithdrawn(_refused_because(action, reported, step.because, now))
+    if step.name is action:
+        return memory
+    with errors_as_withdrawal("its void notice couldn't be recorded"):
+        update_memory(task.context.ledger, resource_id, lambda stored: valid(memory=stored), now, memories.get(resource_id))
+    raise ActionWithdrawn(_refused_because(action, reported, step.because, now))
 
 
 def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
@@ -122,7 +130,7 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     breakers = [] if by_hours else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
-    if holding.without_lapsed_notice(memory, breakers) != memory:
+    if void_because(case, memory, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
         raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:

@@ -27,6 +27,7 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
 from reaper.planning import possible_actions
+from reaper.planning.valid_notice import void_because
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
@@ -112,7 +113,7 @@ def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: No
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
         and possible_actions.may_act(possible_actions.with_snooze(case, memory, now, host))
         and not idle_period.dated_ahead_because(memory, now)
-        and not idle_period.notice_expired(case, memory, now)
+        and void_because(case, memory, now, host, announces=mails.run.mode.announces) is None
     )
 
 

@@ -146,7 +146,7 @@ def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
         return False
     if finding.step.name is StepName.WARN:
         return possible_actions.strongest_action(case, context.now) is not None
-    since = dates.enrolled_since(case, context.memory(finding), context.now)
+    since = dates.enrolled_since(case, context.memory(finding))
     return finding.step.name is StepName.REMIND and since is not None
 
 

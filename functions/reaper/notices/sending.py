@@ -28,6 +28,7 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
+from reaper.planning.valid_notice import without_void_notice
 from reaper.report.run_report import left_alone
 from reaper.text import count_noun, format_time, tidy_line
 
@@ -271,7 +272,8 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
         return "its host was snoozed since this was decided"
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
-        return None if dates.is_summary_due(case, memory, mails.now) else SUMMARY_SENT
+        valid = without_void_notice(case, memory, now, host, announces=mails.run.mode.announces)
+        return None if dates.is_summary_due(case, valid, mails.now) else SUMMARY_SENT
     changed_by_this_run = memory.last_action_run == mails.run.id
     if changed_by_this_run or memory.version == decision.row_version:
         return None
@@ -309,9 +311,9 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
     def change(memory: Memory) -> Memory:
         if receipt is None and memory.version != decision.row_version and not finding.is_action:
             return memory
-        new = memory_updates.after_judging(decision.case, memory_updates.after_host_snooze(memory, host), mails.now)
+        announces = mails.run.mode.announces
+        new = memory_updates.after_judging(decision.case, memory, mails.now, host, announces=announces)
         if receipt and finding.step.name in NOTICES:
-            announces = mails.run.mode.announces
             new = memory_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 

@@ -58,13 +58,11 @@ def first_allowed_at(case: Case, at: datetime) -> datetime:
 
 
 def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
-    """The time of the warning about the present idle period, from which a grace period counts. None if no warning counts."""
+    """The time of the warning about the present idle period, from which a grace period counts. None if no warning counts, or if a gap in the
+    proof leaves open whether it was about this period. The memory is one without void notices (`valid_notice`), here and in the rest.
+    """
     warned = memory.warned_at
-    if warned is None or warned > now + idle_period.MAX_CLOCK_SKEW or idle_period.notice_was_for_another(case, memory):
-        return None
-    if case.resource.created and case.resource.created > warned:
-        return None
-    if not may_act(case) or idle_period.notice_expired(case, memory, now):
+    if warned is None or not may_act(case):
         return None
     changed_at = idle_period.own_change_at(case, memory) or warned
     return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, memory, now) else None
@@ -78,14 +76,11 @@ def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     if is_stopped_by_hours(case):
         return _hours_due_at(case, memory, now)
     warned, announced = valid_notice_at(case, memory, now), memory.announced_action
-    if warned is None or ACTION_STRENGTH.get(announced or "", 0) < ACTION_STRENGTH[action]:
+    more = ACTION_STRENGTH.get(announced or "", 0) - ACTION_STRENGTH[action]
+    has_grown = more > 0 and case.rule.delete_after is not None  # since the notice of its delete
+    if warned is None or more < 0 or has_grown:
         return None
-    if case.rule.delete_after is None:
-        return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
-    if ACTION_STRENGTH[announced or ""] != ACTION_STRENGTH[action]:  # it grew since the notice of its delete
-        return None
-    since = max(warned, memory.last_call_at or warned)
-    return max(earliest_action_at(case, since, action), memory.act_not_before or warned)
+    return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
 
 
 def reminded_at(case: Case, memory: Memory, now: datetime, action: StepName) -> datetime | None:
@@ -98,7 +93,7 @@ def reminded_at(case: Case, memory: Memory, now: datetime, action: StepName) -> 
 
 def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped although it is in use, if its owner is notified now; None if not today, which needs another notice."""
-    hours, enrolled_at = case.rule.hours, enrolled_since(case, memory, now)
+    hours, enrolled_at = case.rule.hours, enrolled_since(case, memory)
     if hours is None or enrolled_at is None or is_proven_enough(case):
         return None
     if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
@@ -120,25 +115,13 @@ def hours_digest(hours: Hours) -> str:
     return sha256(named.encode()).hexdigest()[:16]
 
 
-def enrolled_since(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def enrolled_since(case: Case, memory: Memory) -> datetime | None:
     """When its present owner was first notified of the present hours; None if no enrolment counts."""
-    hours, notified_at, created = case.rule.hours, memory.warned_at, case.resource.created
-    if (
-        hours is None
-        or not is_stopped_by_hours(case)
-        or case.rule.action.rank < Ceiling.STOP.rank
-        or not idle_period.notice_was_about_hours(memory)
-        or memory.enrolment_digest != hours_digest(hours)
-    ):
+    hours = case.rule.hours
+    if hours is None or not is_stopped_by_hours(case) or case.rule.action.rank < Ceiling.STOP.rank:
         return None
-    if notified_at is None or notified_at > now + idle_period.MAX_CLOCK_SKEW or (created is not None and created > notified_at):
-        return None
-    is_void = (
-        idle_period.notice_lapsed(case, memory, now)
-        or idle_period.has_new_owner(case, memory)
-        or idle_period.notice_led_to_snooze(memory, now)
-    )
-    return None if is_void else notified_at
+    is_enrolled = idle_period.notice_was_about_hours(memory) and memory.enrolment_digest == hours_digest(hours)
+    return memory.warned_at if is_enrolled else None
 
 
 def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -160,13 +143,13 @@ def is_summary_due(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether the weekly summary of a valid enrolment is due and no snooze is in effect."""
     summary_at = next_summary_at(case, memory, now)
     is_snoozed = memory.snoozed_until is not None and memory.snoozed_until > now
-    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, memory, now) is not None
+    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, memory) is not None
 
 
 def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When office hours stop it: after its enrolment's grace, and while it is in use also after a notice of the same day."""
     hours, last = case.rule.hours, idle_period.last_notice_at(memory)
-    enrolled_at = enrolled_since(case, memory, now)
+    enrolled_at = enrolled_since(case, memory)
     if hours is None or enrolled_at is None or last is None:
         return None
     due = _enrolled_due_at(case, memory, enrolled_at)

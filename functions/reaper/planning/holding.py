@@ -21,6 +21,7 @@ from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, StepName, 
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.planning import possible_actions
+from reaper.planning.valid_notice import without_void_notice
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
@@ -114,7 +115,8 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
         return planned
     jumps = [breaker for breaker in breakers if breaker.since]
     if not jumps:
-        valid = without_lapsed_notice(memory, breakers)
+        ends = [breaker.lapsed_at for breaker in breakers]
+        valid = without_void_notice(decision.reported_case, memory, now, announces=acting, lapsed=ends)
         return planned if valid == memory else _planned_again(planned, valid, now, acting)
     if decision.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(decision.reported_case):
         return planned
@@ -126,14 +128,6 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
     undated = replace(planned, decision=replace(decision, case=_without_actions(decision.case, because)))
     valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
     return _planned_again(undated, valid, now, acting)
-
-
-def without_lapsed_notice(memory: Memory, breakers: Sequence[Breaker]) -> Memory:
-    """The memory without a notice of an action from before the end of a jump: the action needs a new one."""
-    if memory.warned_at is None or memory.announced_action is None or idle_period.notice_was_about_hours(memory):
-        return memory
-    lapsed = any(b.lapsed_at and memory.warned_at < b.lapsed_at for b in breakers)
-    return idle_period.without_notice(memory) if lapsed else memory
 
 
 def _limited(planned: Sequence[Planned], rows: HoldRows) -> Limited:

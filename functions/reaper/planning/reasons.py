@@ -163,7 +163,7 @@ def recent_notice_because(case: Case, memory: Memory, now: datetime) -> str | No
     last = idle_period.last_notice_at(memory)
     if last is None or not is_stopped_by_hours(case):
         return None
-    if idle_period.notice_was_about_hours(memory) or idle_period.has_new_owner(case, memory):
+    if idle_period.notice_was_about_hours(memory):
         return None
     reminder_at = next_reminder_at(case, last)
     if not last <= now < reminder_at:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from string import ascii_letters, ascii_lowercase, digits
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
@@ -89,6 +89,17 @@ def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | N
     matching = [(a, whose, "" if matches else UNSURE) for a, matches, whose in found if matches is not False]
     last, whose, note = max(matching, key=lambda match: match[0].until, default=(None, "", ""))
     return f"{whose}{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
+
+
+def ended_acceptance_at(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> datetime | None:
+    """When the last acceptance that matched `resource` or its host, or may have matched, ended before `now`; None if none did."""
+    if not policy.accept:
+        return None
+    over = [a for a in policy.accept if a.until < _today(policy, now)]
+    looks = list(_with_host(resource, usd_per_hour)) if over else []
+    days = [a.until for a in over if any(a.match.matches(each, usd) is not False for each, usd, _ in looks)]
+    zone = ZoneInfo(policy.owners.tz)
+    return datetime.combine(max(days) + timedelta(days=1), time(), zone).astimezone(UTC) if days else None
 
 
 def _with_host(resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[Resource, float | None, str]]:

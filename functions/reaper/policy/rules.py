@@ -15,7 +15,7 @@ from reaper.calendars.adding import AND, merged
 from reaper.calendars.terms import BusinessDays, Hours
 from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import office_hours, tags
-from reaper.policy.accepted import accepted_because
+from reaper.policy.accepted import UNSURE, accepted_because, ended_acceptance_at
 from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
@@ -35,14 +35,22 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     What is accepted is protected, too.
     """
     specs = list(_candidate_specs(policy, resource, usd_per_hour))
-    rule = _combined_rule(policy, resource, specs, now, tags.read_tags(resource.tags or {}, now))
+    requests = tags.read_tags(resource.tags or {}, now)
+    rule = _combined_rule(policy, resource, specs, now, requests)
     if rule.hours:
         rule = replace(rule, delete_after=None)
     if policy.enforce_only is not None and rule.action.rank > Ceiling.NOTIFY.rank and not policy.enforce_only.covers(resource):
         rule = _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
-    if accepted := accepted_because(policy, resource, usd_per_hour, now):
+    accepted = accepted_because(policy, resource, usd_per_hour, now)
+    if accepted:
         rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
-    return rule
+    is_sure = requests.reasons or (accepted and UNSURE not in accepted)
+    ends = (requests.kept_until, ended_acceptance_at(policy, resource, usd_per_hour, now))
+    return replace(
+        rule,
+        protection_ended_at=max((end for end in ends if end), default=None),
+        in_doubt=not is_sure and (rule.in_doubt or accepted is not None),
+    )
 
 
 def idle_after_range(
@@ -158,6 +166,8 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
+        protection_ended_at=max((r.protection_ended_at for r in rules if r.protection_ended_at), default=None),
+        in_doubt=True,
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 

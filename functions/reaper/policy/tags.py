@@ -30,11 +30,12 @@ TAG_DOCS = {
 
 @dataclass(slots=True, kw_only=True)
 class TagRequests:
-    """What the tags ask for. `reasons` are the reasons to leave the resource alone."""
+    """What the tags ask for. `reasons` are the reasons to leave the resource alone. `kept_until`: the end of a keep-until that is over."""
 
     action: Ceiling | None = None
     idle_after: timedelta | None = None
     hours: Hours | None = None
+    kept_until: datetime | None = None
     reasons: list[str] = field(default_factory=list)
 
     @property
@@ -91,8 +92,11 @@ def _read_keep(requests: TagRequests, value: str, now: datetime) -> None:
 
 
 def _read_keep_until(requests: TagRequests, value: str, now: datetime) -> None:
-    if now < parse_until(value):
+    until = parse_until(value)
+    if now < until:
         requests.reasons.append(f"kept by tag until {value}")
+    else:
+        requests.kept_until = max(until, requests.kept_until or until)
 
 
 def _read_action(requests: TagRequests, value: str, now: datetime) -> None:

@@ -18,6 +18,7 @@ from reaper import idle_period
 from reaper.case import Case, Finding, Price
 from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
+from reaper.planning.valid_notice import void_because
 from reaper.policy.tags import tag_values
 
 Parts = tuple[BilledPart, ...] | None
@@ -135,7 +136,7 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
         return None
     if usd == 0 or case.resource.stop_by == "native":
         return None
-    if idle_period.notice_was_about_hours(memory) or idle_period.notice_expired(case, memory, max(now, at)):
+    if idle_period.notice_was_about_hours(memory) or void_because(case, memory, max(now, at)):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),

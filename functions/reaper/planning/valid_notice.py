@@ -1,0 +1,115 @@
+"""Whether the last notice still counts: the one list of what voids it, and nothing else does. Pure.
+
+Whatever takes the announced action away uses up its notice, even if no run saw it: the owner believes that nothing is coming. What merely delays
+the action, or can't be read, doesn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from reaper import idle_period
+from reaper.calendars.adding import add_length
+from reaper.case import Case
+from reaper.model import AnnouncedAction, Ceiling, Memory, State
+from reaper.planning import dates, possible_actions
+
+Ends = Sequence[datetime | None]
+
+
+def without_void_notice(
+    case: Case, memory: Memory, now: datetime, host: Memory | None = None, *, announces: bool = False, lapsed: Ends = ()
+) -> Memory:
+    """The memory with its notice only if that counts. Its arguments are those of `void_because`.
+
+    The time of a void enrolment stays, and decides when the next one may be sent. So does a row that is dated ahead: it shows that a clock is
+    wrong. Those who got a notice that is proven wrong are owed a message.
+    """
+    memory = idle_period.without_wrong_notice(case, memory, now)
+    is_void = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
+    stays = not is_void or idle_period.dated_ahead_because(memory, now)
+    return memory if stays else idle_period.after_void_notice(memory)
+
+
+def void_because(
+    case: Case, memory: Memory, now: datetime, host: Memory | None = None, *, announces: bool = False, lapsed: Ends = ()
+) -> str | None:
+    """Why the last notice doesn't count for this case; None if it counts, or if there is none.
+
+    It is void by what came after its last mail, an enrolment by what came after its first. `host`: the memory of what it lives in. `announces`: the
+    run announces actions, so that its rule matters. `lapsed`: when jumps of the idle share ended in its place.
+    """
+    sent = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
+    if sent is None:
+        return None
+    because = _taken_away_because(case, memory, sent, host, now)
+    if not because and announces:
+        because = _not_allowed_because(case, memory)
+    if because or idle_period.notice_outlasts_use(case, memory):
+        return because
+    if memory.announced_action is not None and any(_is_after(at, sent) for at in lapsed):
+        return "an idle share that had jumped is usual again"
+    return _idle_period_over_because(case, memory, sent, now)
+
+
+def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory | None, now: datetime) -> str | None:
+    """What voids every notice: its date or age, another resource or owner, or a protection that began or ended."""
+    rule, last = case.rule, idle_period.last_notice_at(memory) or sent
+    if last > now + idle_period.MAX_CLOCK_SKEW:
+        return "it is dated ahead of this run's clock"
+    if _is_after(case.resource.created, sent):
+        return "it was about an earlier resource with this ID"
+    # Without its tags and a whole look, another person may only seem to own it.
+    if case.resource.tags is not None and case.verdict.state is not State.UNKNOWN and has_new_owner(case, memory):
+        return "it went to another owner"
+    if rule.protected_because and not rule.in_doubt:
+        return "it is protected now"
+    own = None if possible_actions.is_recreated(case, memory) else memory.snoozed_until
+    if any(
+        _is_after(until, sent) and until <= now for until in (own, host and host.snoozed_until, rule.protection_ended_at) if until
+    ):
+        return "a protection ended since"
+    is_old = memory.announced_action is not None and now > valid_until(case, max(last, memory.act_not_before or last))
+    return "it is too old" if is_old else None
+
+
+def _not_allowed_because(case: Case, memory: Memory) -> str | None:
+    """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
+    rule, hours, announced = case.rule, case.rule.hours, memory.announced_action
+    if announced is None or case.resource.tags is None or (rule.in_doubt and not rule.only_notices):
+        return None
+    is_allowed = rule.action.rank >= Ceiling.STOP.rank
+    if hours and hours.by_rule:
+        is_allowed &= announced is AnnouncedAction.HOURS and memory.enrolment_digest == dates.hours_digest(hours)
+    elif announced is AnnouncedAction.DELETE:
+        is_allowed &= hours is None and (rule.action is Ceiling.DELETE or rule.delete_after is not None)
+    else:
+        is_allowed &= announced is not AnnouncedAction.HOURS
+    return None if is_allowed else "its rule or tags don't allow what it announced"
+
+
+def _idle_period_over_because(case: Case, memory: Memory, sent: datetime, now: datetime) -> str | None:
+    """What voids a notice of idleness, but no enrolment."""
+    if case.verdict.state is State.ACTIVE or idle_period.has_ended(case, memory, sent, now):
+        return "it was used or changed since"
+    told, present = memory.notified_fingerprint, case.resource.fingerprint
+    return "its settings were others then" if told is not None and present not in {None, told} else None
+
+
+def _is_after(when: datetime | None, sent: datetime) -> bool:
+    return when is not None and when > sent
+
+
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(idle_period.MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
+
+
+def has_new_owner(case: Case, memory: Memory) -> bool:
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
+    told, present = (memory.notified_owner or "").lower(), (case.owner.address or "").lower()
+    by, at = (memory.disowned_by or "").lower(), memory.disowned_at
+    is_older = bool(memory.warned_at and at and memory.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
+    is_theirs = bool(told) and told == by and not present
+    return is_older or is_theirs or (bool(told) and bool(present) and told != present)

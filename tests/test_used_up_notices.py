@@ -1,0 +1,215 @@
+"""Whatever takes an action away between two sweeps uses up its notice: the next one comes first, with a full grace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.fake_cloud import KIND, STARTABLE, FakeResource
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from reaper.ledger.update import update_memory
+from reaper.model import Memory, Mode, Pause, StepName
+from reaper.pending import stop_switch
+
+Change = Callable[[FakeDeployment, FakeResource], None]
+ACCEPTED = "accept: [{{match: {{name: {name}}}, until: {until:%Y-%m-%d}, reason: a demo, by: Lee}}]\n"
+CANARY = "enforce_only: {tags: {canary: here}}\n"
+PRICED = "rules: [{name: costly, match: {usd_per_hour: '>= 100'}, action: ignore}]\n"
+
+
+def deployed(host: str = "", text: str = POLICY) -> tuple[FakeDeployment, FakeResource]:
+    """A thing of lee's that is idle, with its notice of a stop in three days."""
+    deployment = FakeDeployment(policy=policy(text))
+    deployment.cloud.kind_name = "sagemaker-inference-component" if host else KIND
+    thing = deployment.cloud.add("churn", tags={"reaper:owner": "lee@example.com"}, host=host)
+    assert step(deployment) is StepName.WARN
+    return deployment, thing
+
+
+def step(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE, after: timedelta = timedelta()) -> StepName:
+    deployment.now += after
+    return finding_of(deployment.sweep(mode), "churn").step.name
+
+
+def keep_until(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.tags = {**(thing.tags or {}), "Reaper:Keep-Until": f"{NOW + DAY:%Y-%m-%dT%H:%M:%S+00:00}"}
+
+
+def accept(name: str) -> Change:
+    def change(deployment: FakeDeployment, thing: FakeResource) -> None:
+        deployment.policy = policy(POLICY + ACCEPTED.format(name=name, until=NOW + DAY))
+
+    return change
+
+
+def seen(tags: dict[str, str] | None = None, text: str = POLICY, mode: Mode = Mode.ENFORCE) -> Change:
+    """One sweep a day later finds these tags and that policy; then all is as it was."""
+
+    def change(deployment: FakeDeployment, thing: FakeResource) -> None:
+        before, deployment.policy, own = deployment.policy, policy(text), thing.tags
+        thing.tags = {**(own or {}), **(tags or {})}
+        assert step(deployment, mode, DAY) is not StepName.STOP
+        deployment.policy, thing.tags = before, own
+
+    return change
+
+
+def snoozed(name: str) -> Change:
+    def change(deployment: FakeDeployment, thing: FakeResource) -> None:
+        deployment.cloud.accounts.setdefault(name, thing.account)
+        at, until = NOW + HOUR, NOW + DAY
+
+        def given(memory: Memory) -> Memory:
+            return replace(memory, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
+
+        update_memory(deployment.ledger, deployment.cloud.id(name), given, at)
+
+    return change
+
+
+def not_mine(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.tags = {"reaper:owner": "sam@example.com"}
+    deployment.sweep(Mode.NOTIFY)
+    thing.tags = {"reaper:owner": "lee@example.com"}
+
+
+@pytest.mark.parametrize(
+    ("change", "host"),
+    [
+        pytest.param(keep_until, "", id="a keep-until"),
+        pytest.param(accept("churn"), "", id="an acceptance"),
+        pytest.param(accept("house"), "house", id="an acceptance of its host"),
+        pytest.param(snoozed("churn"), "", id="a snooze"),
+        pytest.param(snoozed("house"), "house", id="a snooze of its host"),
+        pytest.param(seen({"reaper:keep": "true"}), "", id="a keep, seen"),
+        pytest.param(seen({"reaper:keep": "true"}, mode=Mode.NOTIFY), "", id="a keep, seen in notify"),
+        pytest.param(seen({"reaper:kep": "true"}, mode=Mode.ANNOUNCE), "", id="a keep with a typo, seen in announce"),
+        pytest.param(seen({"reaper:action": "ignore"}, mode=Mode.NOTIFY), "", id="ignore by tag"),
+        pytest.param(seen(text=POLICY.replace("action: stop", "action: ignore"), mode=Mode.NOTIFY), "", id="ignore by rule"),
+        pytest.param(seen({"reaper:action": "notify"}), "", id="notify by tag"),
+        pytest.param(seen(text=POLICY.replace("action: stop", "action: notify")), "", id="notify by rule"),
+        pytest.param(seen(text=POLICY + CANARY), "", id="out of the canary"),
+        pytest.param(seen(text=POLICY + CANARY, mode=Mode.ANNOUNCE), "", id="out of the canary, in announce"),
+        pytest.param(not_mine, "", id="another owner for a day"),
+    ],
+)
+def test_what_takes_an_action_away_between_sweeps_uses_up_its_notice(change: Change, host: str):
+    deployment, thing = deployed(host)
+    change(deployment, thing)
+    deployment.now = max(deployment.now, NOW + 3 * DAY + HOUR)
+    mails = len(deployment.channel.messages)
+    first = step(deployment, after=HOUR)
+    assert first is not StepName.STOP
+    if first is StepName.WARN:
+        assert "on or after" in deployment.channel.messages[mails].text
+    assert step(deployment, after=2 * DAY) is StepName.NONE
+    assert step(deployment, after=DAY + HOUR) is StepName.STOP
+
+
+def denied(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.tags, own = None, thing.tags
+    step(deployment, after=DAY)
+    thing.tags = own
+
+
+def partial(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.incomplete_replies = True
+    step(deployment, after=DAY)
+    thing.incomplete_replies = False
+
+
+def blocked(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.blocked_because = "it is in a transition"
+    step(deployment, after=DAY)
+    thing.blocked_because = ""
+
+
+def unpriced(deployment: FakeDeployment, thing: FakeResource) -> None:
+    before, deployment.policy, thing.instance = deployment.policy, policy(POLICY + PRICED), "ml.unheard.of"
+    step(deployment, after=DAY)
+    deployment.policy, thing.instance = before, "ml.g5.xlarge"
+
+
+def paused(deployment: FakeDeployment, thing: FakeResource) -> None:
+    stop_switch.set_pause(deployment.ledger, Pause(until=NOW + 2 * DAY, by="lee"), deployment.now)
+    step(deployment, after=DAY)
+
+
+def held(deployment: FakeDeployment, thing: FakeResource) -> None:
+    before, deployment.policy = deployment.policy, policy(POLICY.replace("max_acts: 20", "max_acts: 0"))
+    assert step(deployment, after=3 * DAY) is StepName.HOLD
+    deployment.policy = before
+
+
+def longer(deployment: FakeDeployment, thing: FakeResource) -> None:
+    before, deployment.policy = deployment.policy, policy(POLICY.replace("idle_after: 24h", "idle_after: 90d"))
+    step(deployment, after=DAY)
+    deployment.policy = before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        denied,
+        partial,
+        blocked,
+        unpriced,
+        paused,
+        held,
+        longer,
+        *(seen(text=POLICY + CANARY, mode=m) for m in (Mode.NOTIFY, Mode.AUDIT)),
+    ],
+)
+def test_what_merely_delays_or_hides_an_action_leaves_its_notice(change: Change):
+    deployment, thing = deployed()
+    change(deployment, thing)
+    deployment.now = NOW + 3 * DAY
+    assert step(deployment, after=HOUR) is StepName.STOP
+
+
+def test_a_keep_that_only_the_look_before_an_action_saw_uses_up_its_notice():
+    deployment, thing = deployed()
+    own = dict(thing.tags or {})
+
+    def keep(call: str, name: str) -> None:
+        if call == "look":
+            thing.tags = {**own, "reaper:keep": "true"}
+
+    deployment.cloud.before_call = keep
+    deployment.now += 3 * DAY
+    deployment.sweep()
+    assert deployment.cloud.log == []
+    deployment.cloud.before_call, thing.tags = lambda call, name: None, own
+    assert step(deployment, after=HOUR) is StepName.WARN
+    assert step(deployment, after=3 * DAY) is StepName.STOP
+
+
+OFFICE = """rules:
+  - {name: nights, match: {name: "*"}, grace: 2d, action: stop, hours: {on: "mon-fri 07:00-19:00", tz: UTC, start: ours, force: true}}
+"""
+MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+@pytest.mark.parametrize("sees", [False, True])
+def test_an_acceptance_that_ends_before_office_hours_uses_up_the_enrolment(accepted: bool, sees: bool):
+    deployment = FakeDeployment(policy=policy(POLICY + OFFICE), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
+    thing = deployment.cloud.add("churn", created=MONDAY - 60 * DAY, running_since=MONDAY - 60 * DAY)
+    assert step(deployment) is StepName.WARN
+    if accepted:
+        deployment.policy = policy(POLICY + OFFICE + ACCEPTED.format(name="churn", until=MONDAY + 3 * DAY))
+    if sees:
+        step(deployment, after=2 * DAY)
+    stopped: list[datetime] = []
+    deployment.now = datetime(2026, 11, 20, tzinfo=UTC)
+    for _ in range(3):
+        deployment.now += HOUR
+        thing.uses += [deployment.now - timedelta(minutes=minutes) for minutes in (65, 45, 25, 5)]
+        deployment.sweep()
+        stopped += [when for move, _, when in deployment.cloud.log if move is StepName.STOP]
+    assert bool(stopped) is not accepted
