@@ -34,7 +34,7 @@ OWNERS = {f"busy-{n}": f"o{n}@example.com" for n in range(8)}
 
 
 def fleet(text: str = POLICY, mode: Mode = Mode.ENFORCE, kind: str = KIND) -> FakeDeployment:
-    """Two idle and eight busy things with an owner each; three sweeps are known, and both idle ones' owners."""
+    """Two idle and eight busy things with an owner each; days are known, and both idle ones' owners."""
     deployment = FakeDeployment(policy=policy(text), ledger=FailingLedger())
     deployment.cloud.kind_name = kind
     for index in range(2):
@@ -44,6 +44,7 @@ def fleet(text: str = POLICY, mode: Mode = Mode.ENFORCE, kind: str = KIND) -> Fa
     for _ in range(3):
         deployment.sweep(mode)
         deployment.now += HOUR
+    deployment.know_days()
     return deployment
 
 

@@ -112,7 +112,8 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
-    if may_notify and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
+    escalates = may_notify and decided.knows_holds
+    if escalates and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
         mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]

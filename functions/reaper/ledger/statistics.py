@@ -1,22 +1,45 @@
-"""The statistics of a run in the ledger: one row per target and kind, and one for a kind over several
-places, from which the breaker knows the usual idle share.
+"""The statistics of sweeps in the ledger, a row per target and kind, from which the breaker knows the usual idle share.
 
-A run records no row for a place that it couldn't read, of which more than half is unknown, or whose idle share jumped: such a run shows
-nothing about what is usual.
+A run records no row for a place that it couldn't read, of which more than half is unknown, or whose idle share jumped, there or over the
+run: such a run shows nothing about what is usual.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from reaper import limits
 from reaper.case import Case, Coverage
 from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Run, State
-from reaper.pending.holds import KindInTarget, PlaceCount, kind_in_target_of, read_places, run_place
-from reaper.planning import possible_actions
+from reaper.pending.holds import (
+    LONG_AGO,
+    HoldRows,
+    KindInTarget,
+    PlaceCount,
+    RunScope,
+    Shares,
+    kind_in_target_of,
+    read_places,
+    run_place,
+)
+from reaper.planning import breaker, possible_actions
+
+MAX_ROWS = 1000
+"""The most rows of a place that are read: three weeks of a sweep every half-hour."""
+
+
+def usual_shares(ledger: Ledger, places: Iterable[KindInTarget], rows: HoldRows, scope: RunScope) -> Shares:
+    """What is usual in these places by the sweeps since the last release of a jump there, or of their kind over a run. Raises CloudError."""
+    since = {b.place: b.usual_since for row in rows.values() for b in row.breakers if b.usual_since}
+    shares = {}
+    for place in places:
+        begin = max(since.get(place, LONG_AGO), since.get(run_place(place), LONG_AGO))
+        known = ledger.statistics(target_from_text(place[0]), place[1], MAX_ROWS)
+        if usual := breaker.usual_share((row for row in known if row.started > begin), scope.now):
+            shares[place] = usual
+    return shares
 
 
 def record_statistics(
@@ -33,14 +56,10 @@ def _statistics(
     cases_by_place: dict[KindInTarget, list[Case]] = defaultdict(list)
     for case in cases:
         cases_by_place[kind_in_target_of(case)].append(case)
-    counts, read = limits.count_places(cases), read_places(coverage)
-    over_run = limits.counts_over_run(counts, unusual)
-    for place in sorted(over_run):
-        cases_by_place[place] = [c for p in counts if run_place(p) == place and p not in unusual for c in cases_by_place[p]]
-    counts = {**counts, **over_run}
-    for place in sorted(limits.places_with_known_share(counts, {*read, *over_run}) - {*unusual}):
-        share = limits.idle_share(counts.get(place, PlaceCount()))
-        if not share.seen:
+    counts = breaker.count_places(cases)
+    for place in sorted(breaker.places_with_known_share(counts, read_places(coverage))):
+        share = breaker.idle_share(counts.get(place, PlaceCount()))
+        if not share.seen or not {place, run_place(place)}.isdisjoint(unusual):
             continue
         idle = [c for c in cases_by_place[place] if c.verdict.state is State.IDLE and not possible_actions.is_stopped_by_hours(c)]
         yield RunStatistics(

@@ -6,18 +6,20 @@ that the row names removes it, and so does a release.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, target_from_text, target_text
+from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import adapter
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
+from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
 from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
@@ -25,8 +27,6 @@ from reaper.policy import office_hours
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 HOLD_ROW = "hold"
 """The row of whole runs. That of an account has its key in the name, too."""
-MAX_SHARES = 10
-"""The number of earlier runs, of any age, that show what is usual."""
 RELEASE_FOR = timedelta(hours=24)
 """How long a release lasts by default."""
 KindInTarget = tuple[str, str]
@@ -75,7 +75,8 @@ class Hold:
 class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
-    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there.
+    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
+    the idle resources a protection kept until shortly before the jump, in words.
     """
 
     target: str
@@ -85,6 +86,7 @@ class Breaker:
     because: str = ""
     lapsed_at: datetime | None = None
     usual_since: datetime | None = None
+    ended: str = ""
 
     @property
     def place(self) -> KindInTarget:
@@ -131,25 +133,35 @@ HoldRows = Mapping[str, HoldRow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """A run, its time, and the places that it read (`ok` or `partial`)."""
+    """A run, its time, and the places that it read (`ok` or `partial`).
+
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `ended`: the protections of what is idle that are over, by place, each with
+    its end and in words.
+    """
 
     run: str
     now: datetime
     read_places: frozenset[KindInTarget]
+    acted: Mapping[str, Sequence[ActedOn]] = field(default_factory=dict)
+    ended: Mapping[KindInTarget, Sequence[tuple[datetime, str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows:
-    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger."""
+    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger.
+
+    `acted`: see `RunScope`.
+    """
 
     rows: HoldRows
     stored: HoldRows
     versions: Mapping[str, int]
+    acted: Mapping[str, Sequence[ActedOn]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleShare:
-    """One place in one sweep: how many resources it had a verdict on, and how many of them were idle."""
+    """One place in one sweep: how many resources were idle, active or young, and how many of them were idle."""
 
     seen: int
     idle: int
@@ -157,8 +169,11 @@ class IdleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """One place in one run: the resources that no office hours stop. `asked`: their signals were read. `spared`: they weren't, because an earlier
-    run saw a use. Neither has what needs no signals, such as what is stopped. `unanswered`: an incomplete reply about them showed no use.
+    """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. What is stopped, protected or free
+    says nothing of the signals.
+
+    `asked`: their signals were read. `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them
+    showed no use.
     """
 
     total: int = 0
@@ -174,8 +189,16 @@ class PlaceCount:
         return min(self.total, self.unknown + round(self.spared * self.unanswered / max(1, self.asked)))
 
 
-Shares = Mapping[KindInTarget, Sequence[IdleShare]]
-"""The idle shares of earlier runs by place, newest first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """What is usual in a place: the idle share, from 0 to 1, and how many are idle."""
+
+    share: float
+    idle: float
+
+
+Shares = Mapping[KindInTarget, Usual]
+"""What is usual, by place; nothing of places where too few days are known."""
 
 
 def account_key(target: Target) -> str:
@@ -270,7 +293,20 @@ def _breaker_up_to(breaker: Breaker, now: datetime) -> Breaker:
 
 def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> Breaker:
     """The breaker once its jump is over."""
-    return replace(breaker, since=None, run="", because="", lapsed_at=at, usual_since=at if released else breaker.usual_since)
+    return replace(
+        breaker, since=None, run="", because="", ended="", lapsed_at=at, usual_since=at if released else breaker.usual_since
+    )
+
+
+def with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
+    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
+    kinds_by_target: dict[str, set[str]] = defaultdict(set)
+    for target, kind in row.places | set(more):
+        kinds_by_target[target].add(kind)
+    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for target, kinds in sorted(kinds_by_target.items()):
+        targets[tuple(sorted(kinds))].append(target)
+    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
 
 
 def with_held_accounts(rows: HoldRows) -> dict[str, HoldRow]:
@@ -287,32 +323,27 @@ def row_name(key: str) -> str:
 
 
 def read_hold_rows(ledger: Ledger, targets: Iterable[Target], now: datetime) -> ReadRows:
-    """The rows of the targets' accounts, and that of whole runs. Raises CloudError."""
-    return _read_rows(ledger, map(account_key, targets), now)
+    """The rows of the targets' accounts, and that of whole runs, with what runs acted on there, in one batch. Raises CloudError."""
+    return _read_rows(ledger, {account_key(target) for target in targets}, now, with_acted=True)
 
 
-def _read_rows(ledger: Ledger, accounts: Iterable[str], now: datetime) -> ReadRows:
-    names = {row_name(key): key for key in (ALL_ACCOUNTS, *accounts)}
-    named = {names[name]: row for name, row in ledger.read_rows(names).items()}
-    stored = {key: row_from_columns(row.values) for key, row in named.items()}
-    return ReadRows(rows=settled_rows(stored, now), stored=stored, versions={key: row.version for key, row in named.items()})
+def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, *, with_acted: bool = False) -> ReadRows:
+    names = {key: row_name(key) for key in (ALL_ACCOUNTS, *accounts)}
+    acted_names = {key: acted_row(key) for key in accounts if with_acted}
+    read = ledger.read_rows([*names.values(), *acted_names.values()])
+    stored = {key: row_from_columns(read[name].values) for key, name in names.items()}
+    return ReadRows(
+        rows=settled_rows(stored, now),
+        stored=stored,
+        versions={key: read[name].version for key, name in names.items()},
+        acted={key: acted_from_columns(read[name].values, now) for key, name in acted_names.items()},
+    )
 
 
 def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows, now: datetime) -> bool:
     """Write the rows that have changed, by version. Returns False if another run wrote one first."""
     changed = [key for key, row in rows.items() if row != before.stored[key]]
     return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key], now) for key in changed)
-
-
-def usual_shares(ledger: Ledger, places: Iterable[KindInTarget], rows: HoldRows) -> Shares:
-    """The idle shares of these places in the last sweeps that show what is usual there. Raises CloudError."""
-    since = {b.place: b.usual_since for row in rows.values() for b in row.breakers}
-    return {place: _shares_since(ledger, place, since.get(place)) for place in places}
-
-
-def _shares_since(ledger: Ledger, place: KindInTarget, since: datetime | None) -> list[IdleShare]:
-    rows = ledger.statistics(target_from_text(place[0]), place[1], MAX_SHARES)
-    return [IdleShare(seen=row.seen, idle=row.idle) for row in rows if since is None or row.started > since]
 
 
 def release_actions(
