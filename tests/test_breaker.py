@@ -207,7 +207,7 @@ def test_resources_on_office_hours_are_not_part_of_the_idle_share():
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
     [count] = breaker.count_places(cases).values()
-    assert breaker.idle_share(count) == holds.IdleShare(seen=3, idle=2)
+    assert (count.seen, count.idle) == (3, 2)
 
 
 def test_half_a_fleet_on_office_hours_stops_every_evening():

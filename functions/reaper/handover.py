@@ -89,11 +89,6 @@ class Decided:
     jumps: tuple[Breaker, ...] = ()
     coverage: tuple[Coverage, ...] = ()
 
-    @property
-    def knows_holds(self) -> bool:
-        """Whether what is on hold could be read. Otherwise every place is unusual, although no jump stands."""
-        return bool(self.jumps) or not self.unusual
-
     def for_target(self, target: Target) -> Decided:
         """What `act` needs for one target."""
         return replace(

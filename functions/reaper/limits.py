@@ -19,8 +19,8 @@ from reaper.case import Case, Step
 from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.acted import COUNTED_FOR, ActedOn, acted_on, without
-from reaper.pending.holds import ALL_ACCOUNTS, LONG_AGO, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
-from reaper.planning.breaker import PlaceCounts, idle_share
+from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
+from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.text import count_noun, format_usd
 
@@ -57,28 +57,6 @@ class _Caps:
     prefix: str = ""
     has_kinds: bool = False
     needs_price: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counted:
-    """What a cap counts: what is due `now`, and what runs of the last hours acted on `before` that."""
-
-    now: Sequence[ActedOn]
-    before: Sequence[ActedOn]
-
-    @property
-    def total(self) -> int:
-        return len(self.now) + len(self.before)
-
-    @property
-    def both(self) -> str:
-        """Both numbers, if earlier runs acted, too."""
-        hours = COUNTED_FOR // timedelta(hours=1)
-        return f" ({len(self.now)} due, {len(self.before)} in the last {hours} hours)" if self.before else ""
-
-    def of(self, kind: str) -> _Counted:
-        """The part that is of that kind."""
-        return _Counted(now=[e for e in self.now if e.kind == kind], before=[e for e in self.before if e.kind == kind])
 
 
 PlannedCases = Sequence[tuple[Case, Step]]
@@ -147,7 +125,7 @@ def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) ->
     bases: dict[str, Counter[str]] = defaultdict(Counter)
     for place, count in counts.items():
         for key in (holds.key_of_place(place), ALL_ACCOUNTS):
-            bases[key][place[1]] += idle_share(count).seen
+            bases[key][place[1]] += count.seen
     there = _counted(case for case, _ in planned if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
     for account, acted in scope.acted.items():
         for each in (each for each in without(acted, there) if not each.by_hours):
@@ -158,7 +136,7 @@ def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) ->
 
 def _counted(cases: Iterable[Case]) -> list[ActedOn]:
     """Each resource once: some occur more than once in a list."""
-    return list({case.resource.id: acted_on(case, LONG_AGO) for case in cases}.values())
+    return list({case.resource.id: acted_on(case) for case in cases}.values())
 
 
 def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str]], scope: RunScope) -> dict[str, HoldRow]:
@@ -224,54 +202,56 @@ def _exceeded_limits(
 
     Each resource counts once. `bases`: how many resources of each kind a share is of; None: no share counts.
     """
-    unpriced = [each for each in due if _lacks_required_price(each, caps)]
-    others = [each for each in due if not _lacks_required_price(each, caps)]
-    earlier = without(acted, due)
-    ordinary = _Counted(now=[e for e in others if not e.by_hours], before=[e for e in earlier if not e.by_hours])
-    calendar = _Counted(now=[e for e in others if e.by_hours], before=[e for e in earlier if e.by_hours])
+    # Without a price nothing counts where the policy sets a cost cap, but for stops by office hours.
+    priced = [each for each in due if each.by_hours or each.usd_per_hour is not None or not caps.needs_price]
+    unpriced = f"its price is unknown, and the policy sets max_usd_per_hour: {caps.max_usd_per_hour:g}"
+    counted = [*priced, *without(acted, priced)]
+    calendar, ordinary = [e for e in counted if e.by_hours], [e for e in counted if not e.by_hours]
     reasons = {
         Exceeded(limit=LimitName.ACTIONS): _over_count(ordinary, "max_acts", caps.max_acts, caps),
         Exceeded(limit=LimitName.SCHEDULED): _over_count(calendar, "max_scheduled", caps.max_scheduled, caps),
-        Exceeded(limit=LimitName.DOLLARS): _over_cost(_Counted(now=others, before=earlier), acted, caps),
-        Exceeded(limit=LimitName.UNPRICED): (
-            f"its price is unknown, and the policy sets max_usd_per_hour: {caps.max_usd_per_hour:g}" if unpriced else ""
-        ),
+        Exceeded(limit=LimitName.DOLLARS): _over_cost(counted, acted, caps),
+        Exceeded(limit=LimitName.UNPRICED): unpriced if len(priced) < len(due) else "",
         **(_over_shares(ordinary, bases, caps) if bases is not None else {}),
     }
     return {exceeded: because for exceeded, because in reasons.items() if because}
 
 
-def _lacks_required_price(each: ActedOn, caps: _Caps) -> bool:
-    """Whether its price is unknown and the policy sets a cost cap. Never for stops by office hours."""
-    return each.usd_per_hour is None and not each.by_hours and caps.needs_price
+def _due_in(counted: Sequence[ActedOn]) -> int:
+    return sum(each.started is None for each in counted)
 
 
-def _over_count(counted: _Counted, key: str, most: float, caps: _Caps) -> str:
-    if not counted.now or counted.total <= most:
+def _both(counted: Sequence[ActedOn]) -> str:
+    """Both numbers, if earlier runs acted, too."""
+    due, hours = _due_in(counted), COUNTED_FOR // timedelta(hours=1)
+    return f" ({due} due, {len(counted) - due} in the last {hours} hours)" if due < len(counted) else ""
+
+
+def _over_count(counted: Sequence[ActedOn], key: str, most: float, caps: _Caps) -> str:
+    if not _due_in(counted) or len(counted) <= most:
         return ""
-    verb = "exceeds" if counted.total == 1 else "exceed"
-    return f"{count_noun(counted.total, 'action')}{caps.where}{counted.both} {verb} {caps.prefix}{key}: {most}"
+    verb = "exceeds" if len(counted) == 1 else "exceed"
+    return f"{count_noun(len(counted), 'action')}{caps.where}{_both(counted)} {verb} {caps.prefix}{key}: {most}"
 
 
-def _over_cost(counted: _Counted, acted: Sequence[ActedOn], caps: _Caps) -> str:
-    costs: dict[str, float] = {}
-    for each in (*counted.now, *acted):
-        costs[each.digest] = max(costs.get(each.digest, 0.0), each.usd_per_hour or 0.0)
-    if not counted.now or sum(costs.values()) <= caps.max_usd_per_hour:
+def _over_cost(counted: Sequence[ActedOn], acted: Sequence[ActedOn], caps: _Caps) -> str:
+    costs: dict[str, float] = defaultdict(float)
+    for each in (*counted, *acted):
+        costs[each.digest] = max(costs[each.digest], each.usd_per_hour or 0.0)
+    if not _due_in(counted) or sum(costs.values()) <= caps.max_usd_per_hour:
         return ""
-    whose = f"the cost of {count_noun(counted.total, 'action')}{caps.where}{counted.both}"
-    return (
-        f"{whose}, {format_usd(sum(costs.values()), 2)} an hour, exceeds {caps.prefix}max_usd_per_hour: {caps.max_usd_per_hour:g}"
-    )
+    whose = f"the cost of {count_noun(len(counted), 'action')}{caps.where}{_both(counted)}, {format_usd(sum(costs.values()), 2)} an hour"
+    return f"{whose}, exceeds {caps.prefix}max_usd_per_hour: {caps.max_usd_per_hour:g}"
 
 
-def _over_shares(counted: _Counted, bases: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
+def _over_shares(counted: Sequence[ActedOn], bases: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
     """Kinds of which too large a share would be stopped. One resource is always allowed, or small fleets could never be cleaned up."""
     reasons: dict[Exceeded, list[str]] = defaultdict(list)
-    for kind in {each.kind for each in counted.now}:
-        own, base = counted.of(kind), bases.get(kind, 0)
-        if own.total > max(1 if caps.max_share else 0, floor(caps.max_share * base + 1e-9)):
-            because = f"{own.total} of {base} {kind} resources{caps.where}{own.both} exceed {caps.prefix}max_share: {caps.max_share:.0%}"
+    for kind in {each.kind for each in counted}:
+        own, base = [each for each in counted if each.kind == kind], bases.get(kind, 0)
+        if _due_in(own) and len(own) > max(1 if caps.max_share else 0, floor(caps.max_share * base + 1e-9)):
+            exceeds = f"exceed {caps.prefix}max_share: {caps.max_share:.0%}"
+            because = f"{len(own)} of {base} {kind} resources{caps.where}{_both(own)} {exceeds}"
             reasons[Exceeded(limit=LimitName.SHARE, kind=kind if caps.has_kinds else "")].append(because)
     return {exceeded: "; ".join(sorted(texts)) for exceeded, texts in reasons.items()}
 

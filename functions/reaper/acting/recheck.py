@@ -135,11 +135,10 @@ def count_action(case: Case, task: Task) -> None:
     def attempt() -> str | None:
         row, now = ledger.read_row(name), task.context.clock()
         before = acted.acted_from_columns(row.values, now)
-        if because := limits.exceeded_by(case, before, task.context.policy.limits):
+        because = limits.exceeded_by(case, before, task.context.policy.limits)
+        if because or ledger.write_row(name, acted.acted_columns(before, own), row.version, now):
             return because
-        if len(before) >= acted.MOST_COUNTED:
-            return f"{len(before)} actions in a day are all that its row takes"
-        return "" if ledger.write_row(name, acted.acted_columns(before, own), row.version, now) else None
+        return None
 
     with errors_as_withdrawal("the actions of the last hours couldn't be counted"):
         because = write_until_accepted(attempt, f"the row {name!r}")

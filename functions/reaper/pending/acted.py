@@ -16,33 +16,28 @@ from reaper.ledger.ledger import comparable_id
 from reaper.ledger.rows import adapter
 from reaper.planning.possible_actions import is_stopped_by_hours
 
-ACTED_ROW = "acted"
-"""Begins the name of an account's row."""
 COUNTED_FOR = timedelta(hours=22)
 """How long a run's actions count, from its start: a day, but for what a daily run may be late."""
-MOST_COUNTED = 2500
-"""The most resources in one row: DynamoDB takes 400 KB."""
-DIGEST_CHARS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedOn:
-    """A resource with a stop or delete, as a short digest of its ID. `started`: when the run that acted on it began.
+    """A resource with a stop or delete, as a short digest of its ID. `started`: when the run that acted on it began; None if it is only due.
 
     `by_hours`: the office hours of its rule asked for it. `usd_per_hour`: what it cost then, if known.
     """
 
     digest: str
     kind: str
-    started: datetime
+    started: datetime | None = None
     usd_per_hour: float | None = None
     by_hours: bool = False
 
 
-def acted_on(case: Case, started: datetime) -> ActedOn:
+def acted_on(case: Case, started: datetime | None = None) -> ActedOn:
     """The resource as a run counts it."""
     return ActedOn(
-        digest=sha256(comparable_id(case.resource.id).encode()).hexdigest()[:DIGEST_CHARS],
+        digest=sha256(comparable_id(case.resource.id).encode()).hexdigest()[:10],
         kind=case.resource.kind,
         started=started,
         usd_per_hour=case.usd_per_hour,
@@ -58,7 +53,7 @@ def without(acted: Iterable[ActedOn], others: Iterable[ActedOn]) -> list[ActedOn
 
 def acted_row(key: str) -> str:
     """The name of the row of the account with that key."""
-    return f"{ACTED_ROW} {key}"
+    return f"acted {key}"
 
 
 def acted_columns(acted: Collection[ActedOn], own: ActedOn) -> dict[str, str]:
@@ -72,6 +67,6 @@ def acted_from_columns(values: Mapping[str, str], now: datetime) -> tuple[ActedO
     """What still counts in the row. Raises CloudError if it can't be read."""
     try:
         acted: tuple[ActedOn, ...] = adapter(tuple[ActedOn, ...]).validate_json(values["acted"]) if values else ()
-        return tuple(each for each in acted if now - each.started < COUNTED_FOR)
+        return tuple(each for each in acted if each.started and now - each.started < COUNTED_FOR)
     except (ValueError, KeyError, TypeError) as error:  # a time without a zone can't be compared
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what was acted on can't be read ({error})") from error

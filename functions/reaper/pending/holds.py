@@ -76,7 +76,7 @@ class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
     `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
-    the idle resources a protection kept until shortly before the jump, in words.
+    the idle resources were protected until shortly before the jump, in words.
     """
 
     target: str
@@ -135,15 +135,14 @@ HoldRows = Mapping[str, HoldRow]
 class RunScope:
     """A run, its time, and the places that it read (`ok` or `partial`).
 
-    `acted`: what earlier runs acted on in the last hours, by `account_key`. `ended`: the protections of what is idle that are over, by place, each with
-    its end and in words.
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place.
     """
 
     run: str
     now: datetime
     read_places: frozenset[KindInTarget]
     acted: Mapping[str, Sequence[ActedOn]] = field(default_factory=dict)
-    ended: Mapping[KindInTarget, Sequence[tuple[datetime, str]]] = field(default_factory=dict)
+    idle: Mapping[KindInTarget, Sequence[tuple[Case, Memory]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,20 +159,9 @@ class ReadRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleShare:
-    """One place in one sweep: how many resources were idle, active or young, and how many of them were idle."""
-
-    seen: int
-    idle: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. What is stopped, protected or free
-    says nothing of the signals.
-
-    `asked`: their signals were read. `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them
-    showed no use.
+    """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. `asked`: their signals were read.
+    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them showed no use.
     """
 
     total: int = 0
@@ -187,6 +175,11 @@ class PlaceCount:
     def in_doubt(self) -> int:
         """How many would be unknown if all had been asked about, and been answered as often."""
         return min(self.total, self.unknown + round(self.spared * self.unanswered / max(1, self.asked)))
+
+    @property
+    def seen(self) -> int:
+        """How many an idle share is of: those with a verdict that no outage leaves in doubt."""
+        return self.total - self.in_doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,19 +317,19 @@ def row_name(key: str) -> str:
 
 def read_hold_rows(ledger: Ledger, targets: Iterable[Target], now: datetime) -> ReadRows:
     """The rows of the targets' accounts, and that of whole runs, with what runs acted on there, in one batch. Raises CloudError."""
-    return _read_rows(ledger, {account_key(target) for target in targets}, now, with_acted=True)
+    keys = {account_key(target) for target in targets}
+    return _read_rows(ledger, keys, now, acted=keys)
 
 
-def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, *, with_acted: bool = False) -> ReadRows:
-    names = {key: row_name(key) for key in (ALL_ACCOUNTS, *accounts)}
-    acted_names = {key: acted_row(key) for key in accounts if with_acted}
-    read = ledger.read_rows([*names.values(), *acted_names.values()])
-    stored = {key: row_from_columns(read[name].values) for key, name in names.items()}
+def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: Collection[str] = ()) -> ReadRows:
+    keys = (ALL_ACCOUNTS, *accounts)
+    read = ledger.read_rows([*map(row_name, keys), *map(acted_row, acted)])
+    stored = {key: row_from_columns(read[row_name(key)].values) for key in keys}
     return ReadRows(
         rows=settled_rows(stored, now),
         stored=stored,
-        versions={key: read[name].version for key, name in names.items()},
-        acted={key: acted_from_columns(read[name].values, now) for key, name in acted_names.items()},
+        versions={key: read[row_name(key)].version for key in keys},
+        acted={key: acted_from_columns(read[acted_row(key)].values, now) for key in acted},
     )
 
 

@@ -1,37 +1,28 @@
-"""The breaker: a jump of the idle share of a place, or of a kind over a run of several places, is likelier a broken signal than an empty office. Pure.
+"""The breaker: a jump of the idle share of a place, or of a kind over a run of several places, is likelier a broken signal than an empty office.
 
-What is usual are the ten newest days before today on which a sweep read the place, however old, each with its lowest share: however often
-sweeps run, one that sees a signal break hour by hour compares with the days before. With fewer than three days the caps alone protect.
+A sweep adds a row for each place that it could read, of which at most half is unknown, and without a jump, there or over the run: what shows
+what is usual. However often sweeps run, a day counts once, by its lowest share: a signal that breaks hour by hour is compared with the days
+before. With fewer than three days the caps alone protect.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.case import Case
+from reaper.case import Case, Coverage
+from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
-from reaper.model import Memory, State
+from reaper.model import Memory, Run, State
 from reaper.pending import holds
-from reaper.pending.holds import (
-    ALL_ACCOUNTS,
-    Breaker,
-    HoldRow,
-    HoldRows,
-    IdleShare,
-    KindInTarget,
-    PlaceCount,
-    RunScope,
-    Shares,
-    Usual,
-)
-from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.policy import tags
-from reaper.policy.accepted import ended_acceptances
+from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
+from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
+from reaper.policy.rules import effective_rule
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits, Policy
@@ -39,20 +30,22 @@ if TYPE_CHECKING:
 MIN_FOR_JUMP = 3
 """This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier days to compare with."""
 USUAL_DAYS = 10
-"""The newest days that show what is usual."""
+"""So many of the newest days show what is usual."""
+MAX_ROWS = 1000
+"""The most rows of a place that are read: three weeks of a sweep every half-hour."""
 RECENTLY = timedelta(hours=48)
 """A jump names the protections that ended so shortly before it."""
 PlaceCounts = Mapping[KindInTarget, PlaceCount]
 
 
-def rows_with_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, rows: HoldRows, scope: RunScope) -> dict[str, HoldRow]:
+def rows_with_jumps(counts: PlaceCounts, policy: Policy, shares: Shares, rows: HoldRows, scope: RunScope) -> dict[str, HoldRow]:
     """The rows with the places, and the kinds over the whole run, in which many more resources are idle than in earlier days."""
     sound = places_with_known_share(counts, scope.read_places)
-    after_places = _rows_with_breakers(rows, idle_jumps(counts, limits, shares), sound, scope)
+    after_places = _rows_with_breakers(rows, idle_jumps(counts, policy.limits, shares), sound, policy, scope)
     jumping = {breaker.place for row in after_places.values() for breaker in row.jumps}
     over_run, run_counts = _shares_over_run(counts, shares, jumping), counts_over_run(counts, jumping)
-    sudden = idle_jumps(run_counts, limits, over_run, " in this run")
-    return _rows_with_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), scope)
+    sudden = idle_jumps(run_counts, policy.limits, over_run, " in this run")
+    return _rows_with_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), policy, scope)
 
 
 def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
@@ -96,40 +89,30 @@ def _shares_over_run(counts: PlaceCounts, shares: Shares, jumping: Collection[Ki
     """
     sums: dict[KindInTarget, list[tuple[int, float, float]]] = defaultdict(list)
     for place, count in counts.items():
-        now = idle_share(count)
-        usual = shares.get(place) or Usual(share=now.idle / max(1, now.seen), idle=now.idle)
+        usual = shares.get(place) or Usual(share=count.idle / max(1, count.seen), idle=count.idle)
         if place not in jumping:
-            sums[holds.run_place(place)].append((now.seen, usual.share * now.seen, min(usual.idle, now.seen)))
+            sums[holds.run_place(place)].append((count.seen, usual.share * count.seen, min(usual.idle, count.seen)))
     totals = {place: [sum(column) for column in zip(*each, strict=True)] for place, each in sums.items()}
     return {place: Usual(share=share / max(1, seen), idle=idle) for place, (seen, share, idle) in totals.items()}
 
 
 def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str = "") -> dict[KindInTarget, str]:
     """The places where many more resources are idle than in earlier days, with the reason."""
-    jumps = {
-        place: _jump_because(f"{place[1]} resources{where}", idle_share(count), shares[place], limits)
-        for place, count in counts.items()
-        if place in shares
-    }
-    return {place: because for place, because in jumps.items() if because}
+    jumps = {}
+    for place, now in counts.items():
+        usual = shares.get(place)
+        if usual and now.idle > usual.idle + MIN_FOR_JUMP and now.idle / now.seen > usual.share + limits.max_jump:
+            subject = f"{now.idle} of {now.seen} {place[1]} resources{where} are idle"
+            jumps[place] = f"{subject}, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
+    return jumps
 
 
 def places_that_may_jump(counts: PlaceCounts, limits: Limits, rows: HoldRows) -> list[KindInTarget]:
     """The places in which so many resources are idle, there or over the run, that it may be a jump, whatever was usual."""
     standing = {breaker.place for row in rows.values() for breaker in row.jumps}
-    over_run = [counts_over_run(counts), counts_over_run(counts, standing)]
-    kinds = {place for sums in over_run for place, count in sums.items() if _may_jump(count, limits)}
-    return [place for place, count in counts.items() if _may_jump(count, limits) or holds.run_place(place) in kinds]
-
-
-def _may_jump(count: PlaceCount, limits: Limits) -> bool:
-    now = idle_share(count)
-    return now.idle > MIN_FOR_JUMP and now.idle / now.seen > limits.max_jump
-
-
-def idle_share(count: PlaceCount) -> IdleShare:
-    """The idle share of one place, without its unknown resources."""
-    return IdleShare(seen=count.total - count.in_doubt, idle=count.idle)
+    sums = [*counts.items(), *counts_over_run(counts).items(), *counts_over_run(counts, standing).items()]
+    high = {place for place, n in sums if n.idle > MIN_FOR_JUMP and n.idle / n.seen > limits.max_jump}
+    return [place for place in counts if not high.isdisjoint({place, holds.run_place(place)})]
 
 
 def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
@@ -138,8 +121,20 @@ def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -
     return frozenset(place for place, count in counted if 2 * count.in_doubt <= count.total)
 
 
+def usual_shares(ledger: Ledger, places: Iterable[KindInTarget], rows: HoldRows, now: datetime) -> Shares:
+    """What is usual in these places since the last release of a jump there, or of their kind over a run. Raises CloudError."""
+    since = {b.place: b.usual_since for row in rows.values() for b in row.breakers if b.usual_since}
+    shares = {}
+    for place in places:
+        begin = max(since.get(each, holds.LONG_AGO) for each in (place, holds.run_place(place)))
+        known = ledger.statistics(target_from_text(place[0]), place[1], MAX_ROWS)
+        if usual := usual_share((row for row in known if row.started > begin), now):
+            shares[place] = usual
+    return shares
+
+
 def usual_share(rows: Iterable[RunStatistics], now: datetime) -> Usual | None:
-    """What is usual by the sweeps of earlier days, the newest days first; None if too few are known."""
+    """What is usual by the newest days before today, however old; None if too few are known."""
     days: dict[date, list[RunStatistics]] = defaultdict(list)
     for row in rows:
         if row.seen and (day := row.started.astimezone(UTC).date()) < now.astimezone(UTC).date():
@@ -151,25 +146,21 @@ def usual_share(rows: Iterable[RunStatistics], now: datetime) -> Usual | None:
     return Usual(share=lowest, idle=median(min(row.idle for row in day) for day in newest))
 
 
-def ended_protection(case: Case, memory: Memory, policy: Policy, now: datetime) -> tuple[datetime, str] | None:
-    """When the last protection of an idle resource ended, and which one it was, as far as its row, its tags and the policy say; else None."""
-    if case.verdict.state is not State.IDLE or is_stopped_by_hours(case):
-        return None
-    ends = [(end, "accepted", last) for end, last in ended_acceptances(policy, case.resource, case.usd_per_hour, now)]
-    ends += [(end, "kept by a tag", end.date()) for end in tags.keeping_ends(case.resource.tags or {})]
-    ends += [(end, "snoozed", end.date()) for end in (memory.snoozed_until,) if end]
-    end, word, day = max((each for each in ends if each[0] <= now), default=(None, "", None))
-    return (end, f"{word} until {day.day} {day:%b}") if end and day else None
-
-
-def _jump_because(subject: str, now: IdleShare, usual: Usual, limits: Limits) -> str | None:
-    if not now.seen or now.idle - usual.idle <= MIN_FOR_JUMP or now.idle / now.seen - usual.share <= limits.max_jump:
-        return None
-    return f"{now.idle} of {now.seen} {subject} are idle, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
+def record_statistics(
+    ledger: Ledger, run: Run, cases: Sequence[Case], coverage: Sequence[Coverage], unusual: Collection[KindInTarget]
+) -> None:
+    """Record a row for each place whose `cases` show what is usual, except the `unusual` ones. Raises CloudError."""
+    counts = count_places(cases)
+    known = places_with_known_share(counts, holds.read_places(coverage))
+    for place in sorted(place for place in known & counts.keys() if {place, holds.run_place(place)}.isdisjoint(unusual)):
+        if seen := counts[place].seen:
+            target, idle = target_from_text(place[0]), counts[place].idle
+            row = RunStatistics(run=run.id, target=target, kind=place[1], started=run.started_at, seen=seen, idle=idle)
+            ledger.record_statistics(row)
 
 
 def _rows_with_breakers(
-    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
+    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], policy: Policy, scope: RunScope
 ) -> dict[str, HoldRow]:
     """The rows with the jumps of this run. `sound`: the places that show their share: a jump there that isn't in `jumped` any more is over."""
     updated = dict(rows)
@@ -177,34 +168,39 @@ def _rows_with_breakers(
         known = {breaker.place: breaker for breaker in row.breakers}
         for place, because in jumped.items():
             if holds.key_of_place(place) == key:
-                known[place] = _tripped(known.get(place, Breaker(target=place[0], kind=place[1])), because, scope)
+                known[place] = _tripped(known.get(place, Breaker(target=place[0], kind=place[1])), because, policy, scope)
         for place, breaker in known.items():
             if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
                 known[place] = holds.ended_breaker(breaker, scope.now)
         updated[key] = replace(row, breakers=tuple(known.values()))
-        if key == ALL_ACCOUNTS and jumped.keys() & known.keys():
+        if key == holds.ALL_ACCOUNTS and jumped.keys() & known.keys():
             kinds = {kind for place, kind in jumped if (place, kind) in known}
             updated[key] = holds.with_places(updated[key], {p for p in scope.read_places if p[1] in kinds})
     return updated
 
 
-def _tripped(breaker: Breaker, because: str, scope: RunScope) -> Breaker:
-    """The breaker while there is a jump. If protections ended shortly before it, its reason counts them."""
-    since, ended = breaker.since or scope.now, "; ".join(_ended_texts(breaker.place, breaker.since or scope.now, scope))
+def _tripped(breaker: Breaker, because: str, policy: Policy, scope: RunScope) -> Breaker:
+    """The breaker while there is a jump. If protections ended shortly before it, its reason counts them: `8 of them were accepted until 26 Nov`."""
+    since = breaker.since or scope.now
+    cases = (each for p, there in scope.idle.items() if breaker.place in {p, holds.run_place(p)} for each in there)
+    idle = [each for each in cases if not is_stopped_by_hours(each[0])]
+    ends = Counter(filter(None, (_protected_until(*each, policy, since - RECENTLY) for each in idle)))
+    ended = "; ".join(f"{n} of them {'was' if n == 1 else 'were'} {text}" for text, n in ends.most_common(3))
     because = f"{because}; {ended}" if ended else because
     return replace(breaker, because=because, since=since, run=breaker.run or scope.run, ended=ended)
 
 
-def _ended_texts(place: KindInTarget, jumped_at: datetime, scope: RunScope) -> Iterator[str]:
-    """How many of what is idle there was protected, until when and how: `8 of them were accepted until 26 Nov`."""
-    ended = (each for p, those in scope.ended.items() if place in {p, holds.run_place(p)} for each in those)
-    counts = Counter(text for end, text in ended if jumped_at - RECENTLY < end <= scope.now)
-    for text, count in counts.most_common(3):
-        yield f"{count} of them {'was' if count == 1 else 'were'} {text}"
+def _protected_until(case: Case, memory: Memory, policy: Policy, then: datetime) -> str | None:
+    """How and until which day an idle resource was protected `then`, as far as its tags, the policy and its row say."""
+    because = effective_rule(policy, case.resource, case.usd_per_hour, then).protected_because or ""
+    if memory.snoozed_until and memory.snoozed_until > then:
+        because = snooze_sentence(memory)
+    found = re.search(r"(accepted|kept by tag|snoozed) until (\d{4}-\d\d-\d\d)", because)
+    return f"{found[1]} until {(day := date.fromisoformat(found[2])).day} {day:%b}" if found else None
 
 
 def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
     """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
-    if holds.key_of_place(place) != ALL_ACCOUNTS:
+    if holds.key_of_place(place) != holds.ALL_ACCOUNTS:
         return place in scope.read_places
     return {p for p in row.places if holds.run_place(p) == place} <= scope.read_places

@@ -16,9 +16,8 @@ from reaper import idle_period, limits, plan
 from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.statistics import usual_shares
 from reaper.ledger.update import write_until_accepted
-from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, StepName, Target
+from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.planning import breaker, possible_actions
@@ -74,15 +73,17 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
     now, caps = swept.scope.now, swept.policy.limits
     counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
     breaker.add_counts(counts, swept.others)
-    ended = _ended_protections(planned, swept)
+    idle: dict[KindInTarget, list[tuple[Case, Memory]]] = defaultdict(list)
+    for each in (each for each in planned if each.is_known and each.decision.verdict.state is State.IDLE):
+        idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.memory))
 
     def attempt() -> Limited | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
-        scope = replace(swept.scope, acted=read.acted, ended=ended)
-        shares = usual_shares(ledger, breaker.places_that_may_jump(counts, caps, read.rows), read.rows, scope)
-        rows: HoldRows = breaker.rows_with_jumps(counts, caps, shares, read.rows, scope)
+        scope = replace(swept.scope, acted=read.acted, idle=idle)
+        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(counts, caps, read.rows), read.rows, now)
+        rows: HoldRows = breaker.rows_with_jumps(counts, swept.policy, shares, read.rows, scope)
         after = _after_jumps(planned, rows, swept)
         if swept.announces:
             after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
@@ -142,15 +143,6 @@ def without_lapsed_notice(memory: Memory, breakers: Sequence[Breaker]) -> Memory
         return memory
     lapsed = any(b.lapsed_at and memory.warned_at < b.lapsed_at for b in breakers)
     return idle_period.without_notice(memory) if lapsed else memory
-
-
-def _ended_protections(planned: Sequence[Planned], swept: Swept) -> dict[KindInTarget, list[tuple[datetime, str]]]:
-    """The protections of what is idle that are over, by place."""
-    ended: dict[KindInTarget, list[tuple[datetime, str]]] = defaultdict(list)
-    for each in planned:
-        if end := breaker.ended_protection(each.decision.reported_case, each.memory, swept.policy, swept.scope.now):
-            ended[holds.kind_in_target_of(each.decision.case)].append(end)
-    return ended
 
 
 def _limited(planned: Sequence[Planned], rows: HoldRows) -> Limited:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
@@ -75,17 +75,6 @@ def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | N
     matching = [(a, whose, "" if matches else UNSURE) for a, matches, whose in found if matches is not False]
     last, whose, note = max(matching, key=lambda match: match[0].until, default=(None, "", ""))
     return f"{whose}{ACCEPTED}{last.until} by {last.by}: {last.reason}{note}" if last else None
-
-
-def ended_acceptances(
-    policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime
-) -> Iterator[tuple[datetime, date]]:
-    """When each acceptance of `resource`, or of its host, ended that has expired, and its last day."""
-    for acceptance in (a for a in policy.accept if a.until < _today(policy, now)):
-        looks = _with_host(resource, usd_per_hour)
-        if any(acceptance.match.matches(each, usd) is not False for each, usd, _ in looks):
-            last = acceptance.until
-            yield datetime.combine(last + timedelta(days=1), time(), ZoneInfo(policy.owners.tz)), last
 
 
 def _with_host(resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[Resource, float | None, str]]:

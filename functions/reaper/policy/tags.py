@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -83,15 +82,6 @@ def _read_keep(requests: TagRequests, value: str, now: datetime) -> None:
 def _read_keep_until(requests: TagRequests, value: str, now: datetime) -> None:
     if now < parse_until(value):
         requests.reasons.append(f"kept by tag until {value}")
-
-
-def keeping_ends(tags: Mapping[str, str]) -> list[datetime]:
-    """The ends of its `reaper:keep-until` tags. What can't be read protects, and so has none."""
-    ends = []
-    for value in (value.strip() for key, value in tags.items() if key.strip().lower() == "reaper:keep-until"):
-        with suppress(ValueError):
-            ends.append(parse_until(value))
-    return ends
 
 
 def _read_action(requests: TagRequests, value: str, now: datetime) -> None:
