@@ -112,7 +112,7 @@ def test_a_jump_over_the_run_does_not_become_usual_in_its_places():
     assert (ended(deployment), jumped_places(deployment)) == ([], {("aws/*/-", KIND)})
 
 
-def test_rows_are_read_only_where_a_jump_is_possible_and_at_most_a_thousand():
+def test_at_most_a_thousand_rows_are_read_where_a_jump_is_possible():
     deployment, asked = deployment_of(6, "max_acts: 50"), list[int]()
     statistics = deployment.ledger.statistics
 
@@ -364,7 +364,7 @@ def test_an_unreadable_row_of_what_was_acted_on_holds_everything(text: str):
         pytest.param({"reaper:keep-until": "2026-11-26T00:00Z"}, "", "kept by tag until 26 Nov", id="tag"),
     ],
 )
-def test_a_jump_counts_protections_that_ended_and_does_not_blame_the_metrics(tags: dict[str, str], policy_text: str, words: str):
+def test_a_jump_names_protections_that_ended_and_not_the_metrics(tags: dict[str, str], policy_text: str, words: str):
     deployment = deployment_of(0, "max_acts: 50, max_share: 100%", policy_text)
     for index in range(8):
         deployment.cloud.add(f"safe-{index}", tags=dict(tags))

@@ -1,4 +1,4 @@
-"""What runs of the last hours acted on: one ledger row per account, by which the caps are those of a day, however often a sweep runs.
+"""What runs of the last hours acted on: one ledger row per account. It makes the caps those of a day, however often sweeps run.
 
 A resource is added by version before the intent of its action is written, unless a release covers that. An undo takes nothing out.
 """
