@@ -14,10 +14,11 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
 from reaper.case import Case, Step
-from reaper.limits import count_places, hold_over_limits
+from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds
 from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
+from reaper.planning.breaker import count_places
 from reaper.policy.schema import Limits, RunLimits
 
 FIRST, SECOND = TARGET.account, "222222222222"
@@ -191,7 +192,9 @@ def test_a_run_reads_the_rows_of_all_its_accounts_in_one_request():
 
     deployment.ledger.read_rows = counted  # type: ignore[method-assign]
     deployment.sweep(Mode.ANNOUNCE)
-    assert [sorted(names) for names in requests] == [["hold", f"hold aws/{FIRST}", f"hold aws/{SECOND}"]]
+    assert [sorted(names) for names in requests] == [
+        [f"acted aws/{FIRST}", f"acted aws/{SECOND}", "hold", f"hold aws/{FIRST}", f"hold aws/{SECOND}"]
+    ]
 
 
 # --- the breaker over a run of several places
@@ -207,6 +210,7 @@ def spread(places: int = 5) -> FakeDeployment:
     for _ in range(3):
         deployment.sweep()
         deployment.now += HOUR
+    deployment.know_days()
     return deployment
 
 

@@ -10,7 +10,6 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.act import act
-from reaper.acting import recheck
 from reaper.case import Outcome
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
@@ -196,7 +195,8 @@ def test_acting_stops_at_max_acts_whatever_was_decided():
     deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 2"))
     outcomes = acted(deployment, decided).outcomes.values()
     assert (len(deployment.cloud.log), sorted(o.result for o in outcomes)) == (2, [Result.DONE] * 2 + [Result.REFUSED] * 3)
-    because = "this run has already carried out max_acts: 2 actions in account 123456789012; the next run decides again"
+    why = "3 actions in account 123456789012 (1 due, 2 in the last 22 hours) exceed max_acts: 2"
+    because = f"{why}; the next run decides again"
     assert {o.because for o in outcomes if o.result is Result.REFUSED} == {because}
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_counted_is_not_carried_out():
     decided, reads = decided_run(deployment), iter(range(99))
 
     def first_read_fails(call: str, name: str) -> None:
-        if call == "row" and name.startswith(recheck.ACTED_ROW) and next(reads) == 0:
+        if call == "row" and name.startswith("acted") and next(reads) == 0:
             raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", "still throttled")
 
     deployment.ledger.fail_on = first_read_fails  # type: ignore[attr-defined]

@@ -11,9 +11,9 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
-from reaper import limits
 from reaper.model import State, StepName
 from reaper.pending import holds
+from reaper.planning import breaker
 from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"
@@ -22,7 +22,7 @@ REGIONS = ("us-east-1", "eu-west-1")
 
 
 def fleet(idle: int = 2, busy: int = 8, regions: tuple[str, ...] = REGIONS[:1]) -> FakeDeployment:
-    """So many things in each region, three sweeps of which are known."""
+    """So many things in each region, days of which are known."""
     deployment = FakeDeployment(
         policy=policy(POLICY.replace(LIMITS, "{max_acts: 50, max_share: 100%, max_usd_per_hour: 1000}")), regions=regions
     )
@@ -35,6 +35,7 @@ def fleet(idle: int = 2, busy: int = 8, regions: tuple[str, ...] = REGIONS[:1]) 
     for _ in range(3):
         deployment.sweep()
         deployment.now += HOUR
+    deployment.know_days()
     return deployment
 
 
@@ -205,8 +206,8 @@ def test_resources_on_office_hours_are_not_part_of_the_idle_share():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
-    [count] = limits.count_places(cases).values()
-    assert limits.idle_share(count) == holds.IdleShare(seen=3, idle=2)
+    [count] = breaker.count_places(cases).values()
+    assert (count.seen, count.idle) == (3, 2)
 
 
 def test_half_a_fleet_on_office_hours_stops_every_evening():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ OWNERS = {f"busy-{n}": f"o{n}@example.com" for n in range(8)}
 
 
 def fleet(text: str = POLICY, mode: Mode = Mode.ENFORCE, kind: str = KIND) -> FakeDeployment:
-    """Two idle and eight busy things with an owner each; three sweeps are known, and both idle ones' owners."""
+    """Two idle and eight busy things with an owner each; days are known, and both idle ones' owners."""
     deployment = FakeDeployment(policy=policy(text), ledger=FailingLedger())
     deployment.cloud.kind_name = kind
     for index in range(2):
@@ -44,6 +45,7 @@ def fleet(text: str = POLICY, mode: Mode = Mode.ENFORCE, kind: str = KIND) -> Fa
     for _ in range(3):
         deployment.sweep(mode)
         deployment.now += HOUR
+    deployment.know_days()
     return deployment
 
 
@@ -235,6 +237,22 @@ def test_an_action_is_refused_if_a_jump_is_recorded_after_deciding():
     finding = finding_of(deployment.sweep(), "idle-0")
     assert finding.outcome.because == "it is on hold since this was decided: a jump"
     assert deployment.cloud.log == []
+
+
+@pytest.mark.parametrize("kind", [KIND, STARTABLE], ids=["dated", "enrolled"])
+def test_a_sweep_in_notify_leaves_what_was_announced_during_a_jump(kind: str):
+    rules = "rules: [{name: office, match: {name: 'desk-*'}, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
+    deployment = fleet(POLICY.replace("grace: 1d", "grace: 9d") + (rules if kind == STARTABLE else ""), kind=kind)
+    name = "desk-1" if kind == STARTABLE else "idle-0"
+    if kind == STARTABLE:
+        deployment.cloud.add(name, tags={"owner": "desk@example.com"})
+    deployment.sweep()
+    announced = deployment.memory(name).announced_action
+    assert announced is (AnnouncedAction.HOURS if kind == STARTABLE else AnnouncedAction.STOP)
+    outage(deployment, Mode.NOTIFY)
+    sweep_for(deployment, 4 * DAY, mode=Mode.NOTIFY)
+    assert len(jumped_places(deployment)) == 1
+    assert deployment.memory(name).announced_action is announced
 
 
 # --- properties

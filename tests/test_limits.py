@@ -14,10 +14,12 @@ from fakes.judged_cases import case
 from fakes.memory_ledger import InMemoryLedger
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
-from reaper.limits import LimitedSteps, count_places, hold_over_limits, idle_jumps
+from reaper.ledger.rows import RunStatistics
+from reaper.limits import LimitedSteps, hold_over_limits
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.pending import holds
-from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, IdleShare, LimitName, RunScope
+from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope, Usual
+from reaper.planning.breaker import count_places, idle_jumps, usual_share
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 
@@ -33,6 +35,7 @@ def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
     for _ in range(3):
         deployment.sweep()
         deployment.now += HOUR
+    deployment.know_days()
     deployment.now = NOW + 3 * DAY
     return deployment
 
@@ -193,7 +196,7 @@ def test_fleet_would_be_stopped_without_the_breaker():
 
 def test_unreadable_earlier_sweeps_put_every_action_on_hold():
     """Earlier sweeps are read where so many are idle that it may be a jump."""
-    deployment = fleet(5)
+    deployment = fleet(5, max_jump="25%")
 
     def summaries(*args: Any) -> Any:
         raise CloudError(Reason.THROTTLED, "dynamodb:Query", "still throttled")
@@ -222,11 +225,29 @@ def test_release_lasts_for_its_given_time():
     ).valid_until == deployment.now + timedelta(hours=2)
 
 
-def test_empty_sweeps_do_not_count_toward_the_usual_share():
-    cases = [case() for _ in range(8)]
-    place, usual = holds.kind_in_target_of(cases[0]), [IdleShare(seen=8, idle=1)] * 3
-    assert place in idle_jumps(count_places(cases), Limits(), {place: [IdleShare(seen=0, idle=0), *usual]})
-    assert idle_jumps(count_places(cases), Limits(), {place: [IdleShare(seen=0, idle=0)] * 3}) == {}
+def swept(days_ago: float, seen: int, idle: int) -> RunStatistics:
+    started = NOW - days_ago * DAY
+    return RunStatistics(run=f"{days_ago}", target=TARGET, kind="sagemaker-endpoint", started=started, seen=seen, idle=idle)
+
+
+# NOW is 10:17 UTC.
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param([(1, 8, 1), (2, 8, 1), (3, 8, 1)], (0.125, 1), id="three days"),
+        pytest.param([(1, 8, 1), (1.1, 8, 1), (2, 8, 1)], None, id="three sweeps of two days"),
+        pytest.param([(0, 8, 1), (0.4, 8, 1), (1, 8, 1), (2, 8, 1)], None, id="today never counts"),
+        pytest.param([(1, 0, 0), (2, 8, 1), (3, 8, 1)], None, id="an empty sweep is no day"),
+        pytest.param([(1, 8, 1), (1.1, 8, 7), (1.2, 8, 8), (2, 8, 1), (3, 8, 1)], (0.125, 1), id="the lowest of a day"),
+        pytest.param([(1, 20, 3), (1.1, 4, 2), (2, 20, 3), (3, 20, 3)], (0.15, 3), id="the lowest share and the lowest count"),
+        pytest.param([(100, 8, 1), (200, 8, 1), (300, 8, 1)], (0.125, 1), id="however old"),
+        pytest.param([(n, 8, 1 if n <= 10 else 8) for n in range(1, 40)], (0.125, 1), id="the ten newest"),
+        pytest.param([(1, 8, 0), (2, 8, 4), (3, 8, 8)], (0.5, 4), id="the median"),
+    ],
+)
+def test_usual_are_the_lowest_shares_of_the_newest_days(rows: list[tuple[float, int, int]], expected: tuple[float, float] | None):
+    usual = usual_share([swept(*row) for row in rows], NOW)
+    assert (usual and (usual.share, usual.idle)) == expected
 
 
 def two_regions(**limits: Any) -> FakeDeployment:
@@ -310,7 +331,7 @@ def judged(count: int, idle: int) -> list[Case]:
 )
 def test_jump_needs_more_than_a_few_and_more_than_the_allowed_share(now, before, expected):
     cases = judged(*now)
-    shares = {holds.kind_in_target_of(cases[0]): [IdleShare(seen=before[0], idle=before[1])] * 3}
+    shares = {holds.kind_in_target_of(cases[0]): Usual(share=before[1] / before[0], idle=before[1])}
     assert bool(idle_jumps(count_places(cases), Limits(), shares)) is expected
 
 

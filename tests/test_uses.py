@@ -20,7 +20,6 @@ from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.ledger.unreached import read_hints
-from reaper.limits import count_places, idle_share, places_with_known_share
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window
 from reaper.observing import cache, uses
@@ -28,6 +27,7 @@ from reaper.observing.cache import ConfigurationCache
 from reaper.observing.uses import LastUse
 from reaper.pending import holds
 from reaper.pending.holds import PlaceCount
+from reaper.planning.breaker import count_places, places_with_known_share
 from reaper.prices import PriceBook
 from reaper.run import OpenRun
 
@@ -266,7 +266,7 @@ def test_rows_hold_ten_thousand_uses_each_and_a_bad_row_costs_only_its_own():
 )
 def test_a_place_is_known_as_far_as_what_was_asked_was_answered(count: PlaceCount, is_known: bool):
     assert bool(places_with_known_share({PLACE: count}, [PLACE])) is is_known
-    assert idle_share(count).seen >= count.idle
+    assert count.seen >= count.idle
 
 
 def test_what_needs_no_signals_never_counts_as_answered():

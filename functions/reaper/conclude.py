@@ -19,7 +19,6 @@ from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.statistics import record_statistics
 from reaper.ledger.unreached import record_doubted, record_unreached
 from reaper.model import NOTICES, Memory, Result, State, StepName
 from reaper.notices.channels import delivery
@@ -47,6 +46,7 @@ from reaper.pending import intents, unfinished
 from reaper.pending.intents import own_outcome
 from reaper.pending.unfinished import UntoldAction, untold_finding
 from reaper.planning import possible_actions
+from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 from reaper.savings.record import Sweep, record_savings
@@ -111,7 +111,8 @@ def _conclude_run(
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
-    if may_notify and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
+    escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
+    if escalates and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
         mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]

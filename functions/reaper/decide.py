@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import __version__, handover, idle_period, limits, memory_updates, plan
+from reaper import __version__, handover, idle_period, memory_updates, plan
 from reaper.case import Case, Coverage, Step
 from reaper.coverage import NOT_REACHED, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -22,7 +22,6 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
-from reaper.limits import PlaceCounts
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, lost, plan_file, unfinished
 from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
@@ -39,7 +38,8 @@ from reaper.pending.recall import (
     with_lost_actions,
 )
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import coming, dates, holding, possible_actions, quiet
+from reaper.planning import breaker, coming, dates, holding, possible_actions, quiet
+from reaper.planning.breaker import PlaceCounts
 from reaper.planning.holding import Limited, Planned, Swept
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners, send_window
@@ -160,7 +160,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
     """All parts as one."""
     others: dict[KindInTarget, PlaceCount] = {}
     for part in parts:
-        limits.add_counts(others, part.others)
+        breaker.add_counts(others, part.others)
     return _Part(
         planned=tuple(chain.from_iterable(part.planned for part in parts)),
         others=others,
@@ -246,7 +246,7 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
         else:
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
-    return _Part(planned=tuple(planned), others=limits.count_places(counted), places=places)
+    return _Part(planned=tuple(planned), others=breaker.count_places(counted), places=places)
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
@@ -333,7 +333,7 @@ def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
         scope=RunScope(run=phase.run.id, now=phase.now, read_places=holds.read_places(coverage, others)),
         others=whole.others,
         targets={*whole.places.values(), *(target_of_row(row) for row in coverage if not row.is_own and row.account)},
-        limits=phase.context.policy.limits,
+        policy=phase.context.policy,
         announces=phase.announces,
         writes=phase.run.mode.writes,
         notices_only=phase.context.notices_only,

@@ -1,6 +1,7 @@
-"""Too many actions at once means none: caps by count, by share and by money, per account and over the run, and a breaker. Pure.
+"""Too many actions at once means none: caps by count, by share and by money, per account and over the run. Pure.
 
-Over a cap, every stop and delete that it counts is on hold. Where the idle share of a place jumps, so is every one there that no calendar asks
+Caps are of a day, not of a sweep: they count what is due and what runs of the last hours acted on (`pending.acted`). Over a cap, every stop
+and delete that it counts is on hold. Where the idle share of a place jumps (`planning.breaker`), so is every one there that no calendar asks
 for, and no notice of idleness goes out (`planning.holding`). They wait until a person runs `reaper release` or a later run is under the limit.
 Over a cap notices still go out, and starts are never on hold.
 """
@@ -8,43 +9,26 @@ Over a cap notices still go out, and starts are never on hold.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from math import floor, inf
-from statistics import median
 from typing import TYPE_CHECKING
 
 from reaper.case import Case, Step
 from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
-from reaper.pending.holds import (
-    ALL_ACCOUNTS,
-    Breaker,
-    Exceeded,
-    Hold,
-    HoldRow,
-    HoldRows,
-    IdleShare,
-    KindInTarget,
-    LimitName,
-    PlaceCount,
-    RunScope,
-    Shares,
-)
+from reaper.pending.acted import COUNTED_FOR, ActedOn, acted_on, without
+from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
+from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.text import format_usd
+from reaper.text import count_noun, format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
 
 RELEASE_ALL = "--all"
 """The option of `reaper release` that ends the holds of whole runs, too."""
-MIN_FOR_JUMP = 3
-"""This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier sweeps to compare with."""
-
-
-PlaceCounts = Mapping[KindInTarget, PlaceCount]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +62,6 @@ class _Caps:
 PlannedCases = Sequence[tuple[Case, Step]]
 
 
-def rows_with_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, rows: HoldRows, scope: RunScope) -> dict[str, HoldRow]:
-    """The rows with the places, and the kinds over the whole run, in which many more resources are idle than in earlier runs."""
-    sound = places_with_known_share(counts, scope.read_places)
-    after_places = _rows_with_breakers(rows, idle_jumps(counts, limits, shares), sound, scope)
-    jumping = {breaker.place for row in after_places.values() for breaker in row.jumps}
-    run_counts = counts_over_run(counts, jumping)
-    sudden = idle_jumps(run_counts, limits, shares, " in this run")
-    return _rows_with_breakers(after_places, sudden, places_with_known_share(run_counts, run_counts), scope)
-
-
 def hold_over_limits(
     planned: PlannedCases,
     memories: Mapping[str, Memory],
@@ -102,7 +76,7 @@ def hold_over_limits(
     jumped = {case.resource.id: _jumps_over(case, rows) for case in ending}
     released = {c.resource.id for c in ending if holds.is_released(c, memories.get(c.resource.id, Memory()), rows, scope.now)}
     due = [case for case in ending if case.resource.id not in released and not jumped[case.resource.id]]
-    after = _rows_after_limits(due, counts, limits, rows, scope)
+    after = _rows_after_limits(due, _share_bases(planned, counts, scope), limits, rows, scope)
     over = {
         case.resource.id: jumped[case.resource.id] or ([] if case.resource.id in released else _holds_over(case, after))
         for case in ending
@@ -121,115 +95,48 @@ def step_under_jumps(step: Step, case: Case, rows: HoldRows) -> Step:
     return _held_step(step, case, _jumps_over(case, rows))
 
 
-def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
-    """How many resources there are by place, without those that office hours stop."""
-    counted: dict[KindInTarget, list[Case]] = defaultdict(list)
-    for case in cases:
-        counted[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case]
-    return {
-        place: PlaceCount(
-            total=len(there), unknown=sum(case.verdict.state is State.UNKNOWN for case in there), spared=sum(case.was_spared for case in there),
-            idle=sum(case.verdict.state is State.IDLE for case in there), unanswered=sum(case.lacks_reply for case in there),
-            asked=sum(bool(case.evidence) and not case.was_spared for case in there),
-        )
-        for place, there in counted.items()
-    }  # fmt: skip
-
-
-def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
-    """Add `more` to the sums, place by place: a run over an organization has thousands of places, and each part only a few."""
-    for place, count in more.items():
-        before = sums.get(place, PlaceCount())
-        sums[place] = PlaceCount(**{f.name: getattr(before, f.name) + getattr(count, f.name) for f in fields(PlaceCount)})
-
-
-def counts_over_run(counts: PlaceCounts, jumping: Collection[KindInTarget] = ()) -> dict[KindInTarget, PlaceCount]:
-    """Each kind over the run, if it has several places, without those in `jumping`: their own breaker holds them."""
-    sums: dict[KindInTarget, PlaceCount] = {}
-    places: dict[KindInTarget, int] = defaultdict(int)
-    for place, count in counts.items():
-        if place not in jumping:
-            places[holds.run_place(place)] += 1
-            add_counts(sums, {holds.run_place(place): count})
-    return {place: count for place, count in sums.items() if places[place] > 1}
-
-
-def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str = "") -> dict[KindInTarget, str]:
-    """The places where many more resources are idle than in earlier runs, with the reason. A broken signal is likelier than an empty office."""
-    jumps = {
-        place: _jump_because(f"{place[1]} resources{where}", idle_share(count), shares.get(place, ()), limits)
-        for place, count in counts.items()
-    }
-    return {place: because for place, because in jumps.items() if because}
-
-
-def places_that_may_jump(counts: PlaceCounts) -> list[KindInTarget]:
-    """The places, and the kinds over the run, with so many idle resources that it may be a jump, whatever was usual."""
-    return [place for each in (counts, counts_over_run(counts)) for place, n in each.items() if n.idle > MIN_FOR_JUMP]
-
-
-def idle_share(count: PlaceCount) -> IdleShare:
-    """The idle share of one place, without its unknown resources."""
-    return IdleShare(seen=count.total - count.in_doubt, idle=count.idle)
-
-
-def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
-    """The places that were read and at most half of which is unknown or would be if asked about: their idle share means something."""
-    counted = ((place, counts.get(place, PlaceCount())) for place in read)
-    return frozenset(place for place, count in counted if 2 * count.in_doubt <= count.total)
-
-
-def _jump_because(subject: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:
-    before = [share for share in shares if share.seen]
-    if len(before) < MIN_FOR_JUMP or not now.seen:
-        return None
-    usual, count = median(share.idle / share.seen for share in before), median(share.idle for share in before)
-    if now.idle - count <= MIN_FOR_JUMP or now.idle / now.seen - usual <= limits.max_jump:
-        return None
-    return f"{now.idle} of {now.seen} {subject} are idle, up from {usual:.0%}; max_jump is {limits.max_jump:.0%}"
+def exceeded_by(case: Case, acted: Sequence[ActedOn], limits: Limits) -> str:
+    """Why one more stop or delete exceeds a cap of its account, whatever was decided; empty if it doesn't. Shares aside: they are of all resources."""
+    caps = _account_caps(limits, case.resource.target)
+    return "; ".join(_exceeded_limits(_counted([case]), acted, None, caps).values())
 
 
 def _rows_after_limits(
-    due: Sequence[Case], counts: PlaceCounts, limits: Limits, rows: HoldRows, scope: RunScope
+    due: Sequence[Case], bases: Mapping[str, Mapping[str, int]], limits: Limits, rows: HoldRows, scope: RunScope
 ) -> dict[str, HoldRow]:
     """The rows after this run. What an account's limits hold doesn't count toward those of the run: it isn't carried out anyway."""
     by_account: dict[str, list[Case]] = defaultdict(list)
     for case in due:
         by_account[holds.account_key(case.resource.target)].append(case)
-    totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for (target, kind), count in counts.items():
-        for key in (holds.key_of_place((target, kind)), ALL_ACCOUNTS):
-            totals[key][kind] += count.total
-    exceeded = {
-        key: _exceeded_limits(cases, totals[key], _account_caps(limits, cases[0].resource.target))
-        for key, cases in by_account.items()
-    }
+    exceeded = {}
+    for key, cases in by_account.items():
+        caps = _account_caps(limits, cases[0].resource.target)
+        exceeded[key] = _exceeded_limits(_counted(cases), scope.acted.get(key, ()), bases[key], caps)
     after = rows_with_holds({key: row for key, row in rows.items() if key != ALL_ACCOUNTS}, exceeded, scope)
     left = [case for case in due if not holds.holds_over(case, after)]
-    over_run = _exceeded_limits(left, totals[ALL_ACCOUNTS], _run_caps(limits))
+    acted = [each for those in scope.acted.values() for each in those]
+    over_run = _exceeded_limits(_counted(left), acted, bases[ALL_ACCOUNTS], _run_caps(limits))
     run_row = {ALL_ACCOUNTS: rows.get(ALL_ACCOUNTS, HoldRow())}
     return {**after, **rows_with_holds(run_row, {ALL_ACCOUNTS: over_run}, scope)}
 
 
-def _rows_with_breakers(
-    rows: HoldRows, jumped: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
-) -> dict[str, HoldRow]:
-    """The rows with the jumps of this run. `sound`: the places that show their share: a jump there that isn't in `jumped` any more is over."""
-    updated = dict(rows)
-    for key, row in rows.items():
-        known = {breaker.place: breaker for breaker in row.breakers}
-        for place, because in jumped.items():
-            if holds.key_of_place(place) == key:
-                before = known.get(place, Breaker(target=place[0], kind=place[1]))
-                known[place] = replace(before, because=because, since=before.since or scope.now, run=before.run or scope.run)
-        for place, breaker in known.items():
-            if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
-                known[place] = holds.ended_breaker(breaker, scope.now)
-        updated[key] = replace(row, breakers=tuple(known.values()))
-        if key == ALL_ACCOUNTS and jumped.keys() & known.keys():
-            kinds = {kind for place, kind in jumped if (place, kind) in known}
-            updated[key] = _with_places(updated[key], {p for p in scope.read_places if p[1] in kinds})
-    return updated
+def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) -> dict[str, Counter[str]]:
+    """How many resources of each kind a share is of, by account and over the run: those that may be idle, and those acted on that are so no more."""
+    bases: dict[str, Counter[str]] = defaultdict(Counter)
+    for place, count in counts.items():
+        for key in (holds.key_of_place(place), ALL_ACCOUNTS):
+            bases[key][place[1]] += count.seen
+    there = _counted(case for case, _ in planned if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
+    for account, acted in scope.acted.items():
+        for each in (each for each in without(acted, there) if not each.by_hours):
+            for key in (account, ALL_ACCOUNTS):
+                bases[key][each.kind] += 1
+    return bases
+
+
+def _counted(cases: Iterable[Case]) -> list[ActedOn]:
+    """Each resource once: some occur more than once in a list."""
+    return list({case.resource.id: acted_on(case) for case in cases}.values())
 
 
 def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str]], scope: RunScope) -> dict[str, HoldRow]:
@@ -241,7 +148,7 @@ def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str
         new = [_new_hold(limit, because, before.get(limit), scope) for limit, because in now_over.items()]
         row = replace(row, holds=(*stays, *new))
         if new:
-            row = _with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, holds.key_of_place(p)}})
+            row = holds.with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, holds.key_of_place(p)}})
         elif not row.holds and not (key == ALL_ACCOUNTS and row.jumps):
             row = replace(row, reads=())
         updated[key] = row
@@ -252,24 +159,6 @@ def _new_hold(limit: Exceeded, because: str, earlier: Hold | None, scope: RunSco
     if earlier:
         return replace(earlier, because=because)
     return Hold(exceeded=limit, since=scope.now, run=scope.run, because=because)
-
-
-def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
-    """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
-    if holds.key_of_place(place) != ALL_ACCOUNTS:
-        return place in scope.read_places
-    return {p for p in row.places if holds.run_place(p) == place} <= scope.read_places
-
-
-def _with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
-    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
-    kinds_by_target: dict[str, set[str]] = defaultdict(set)
-    for target, kind in row.places | set(more):
-        kinds_by_target[target].add(kind)
-    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for target, kinds in sorted(kinds_by_target.items()):
-        targets[tuple(sorted(kinds))].append(target)
-    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
 
 
 def _account_caps(limits: Limits, target: Target) -> _Caps:
@@ -306,49 +195,63 @@ def account_text(cloud: str, account: str, name: str | None = None) -> str:
     return f"{'subscription' if cloud == 'azure' else 'account'} {account}{f' ({name})' if name and name != account else ''}"
 
 
-def _exceeded_limits(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
-    """The caps that the actions on `due` exceed, each with the reason. `totals`: how many resources there are of each kind."""
-    unpriced = [case for case in due if _lacks_required_price(case, caps)]
-    others = [case for case in due if not _lacks_required_price(case, caps)]
-    calendar, ordinary = [c for c in others if is_stopped_by_hours(c)], [c for c in others if not is_stopped_by_hours(c)]
-    usd = sum(case.usd_per_hour for case in others if case.usd_per_hour is not None)
+def _exceeded_limits(
+    due: Sequence[ActedOn], acted: Sequence[ActedOn], bases: Mapping[str, int] | None, caps: _Caps
+) -> dict[Exceeded, str]:
+    """The caps that what is `due` exceeds, together with what was `acted` on in the last hours, each with the reason.
+
+    Each resource counts once. `bases`: how many resources of each kind a share is of; None: no share counts.
+    """
+    # Without a price nothing counts where the policy sets a cost cap, but for stops by office hours.
+    priced = [e for e in due if e.by_hours or not caps.needs_price or not holds.lacks_price(e.kind, e.usd_per_hour)]
+    unpriced = f"its price is unknown, and the policy sets max_usd_per_hour: {caps.max_usd_per_hour:g}"
+    counted = [*priced, *without(acted, priced)]
+    calendar, ordinary = [e for e in counted if e.by_hours], [e for e in counted if not e.by_hours]
     reasons = {
-        Exceeded(limit=LimitName.ACTIONS): _over_count(len(ordinary), "max_acts", caps.max_acts, caps),
-        Exceeded(limit=LimitName.SCHEDULED): _over_count(len(calendar), "max_scheduled", caps.max_scheduled, caps),
-        Exceeded(limit=LimitName.DOLLARS): _over_cost(len(others), usd, caps),
-        Exceeded(limit=LimitName.UNPRICED): (
-            f"its price is unknown, and the policy sets max_usd_per_hour: {caps.max_usd_per_hour:g}" if unpriced else ""
-        ),
-        **_over_shares(ordinary, totals, caps),
+        Exceeded(limit=LimitName.ACTIONS): _over_count(ordinary, "max_acts", caps.max_acts, caps),
+        Exceeded(limit=LimitName.SCHEDULED): _over_count(calendar, "max_scheduled", caps.max_scheduled, caps),
+        Exceeded(limit=LimitName.DOLLARS): _over_cost(counted, acted, caps),
+        Exceeded(limit=LimitName.UNPRICED): unpriced if len(priced) < len(due) else "",
+        **(_over_shares(ordinary, bases, caps) if bases is not None else {}),
     }
     return {exceeded: because for exceeded, because in reasons.items() if because}
 
 
-def _lacks_required_price(case: Case, caps: _Caps) -> bool:
-    """Whether its price is unknown and the policy sets a cost cap. Never for stops by office hours."""
-    return caps.needs_price and holds.lacks_price(case) and not is_stopped_by_hours(case)
+def _due_in(counted: Sequence[ActedOn]) -> int:
+    return sum(each.started is None for each in counted)
 
 
-def _over_count(count: int, key: str, most: float, caps: _Caps) -> str:
-    if count <= most:
+def _both(counted: Sequence[ActedOn]) -> str:
+    """Both numbers, if earlier runs acted, too."""
+    due, hours = _due_in(counted), COUNTED_FOR // timedelta(hours=1)
+    return f" ({due} due, {len(counted) - due} in the last {hours} hours)" if due < len(counted) else ""
+
+
+def _over_count(counted: Sequence[ActedOn], key: str, most: float, caps: _Caps) -> str:
+    if not _due_in(counted) or len(counted) <= most:
         return ""
-    return f"{count} action{'' if count == 1 else 's'}{caps.where} exceed{'s' if count == 1 else ''} {caps.prefix}{key}: {most}"
+    verb = "exceeds" if len(counted) == 1 else "exceed"
+    return f"{count_noun(len(counted), 'action')}{caps.where}{_both(counted)} {verb} {caps.prefix}{key}: {most}"
 
 
-def _over_cost(count: int, usd: float, caps: _Caps) -> str:
-    if usd <= caps.max_usd_per_hour:
+def _over_cost(counted: Sequence[ActedOn], acted: Sequence[ActedOn], caps: _Caps) -> str:
+    costs: dict[str, float] = defaultdict(float)
+    for each in (*counted, *acted):
+        costs[each.digest] = max(costs[each.digest], each.usd_per_hour or 0.0)
+    if not _due_in(counted) or sum(costs.values()) <= caps.max_usd_per_hour:
         return ""
-    whose = f"the cost of {count} action{'' if count == 1 else 's'}{caps.where}"
-    return f"{whose}, {format_usd(usd, 2)} an hour, exceeds {caps.prefix}max_usd_per_hour: {caps.max_usd_per_hour:g}"
+    whose = f"the cost of {count_noun(len(counted), 'action')}{caps.where}{_both(counted)}, {format_usd(sum(costs.values()), 2)} an hour"
+    return f"{whose}, exceeds {caps.prefix}max_usd_per_hour: {caps.max_usd_per_hour:g}"
 
 
-def _over_shares(due: Sequence[Case], totals: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
+def _over_shares(counted: Sequence[ActedOn], bases: Mapping[str, int], caps: _Caps) -> dict[Exceeded, str]:
     """Kinds of which too large a share would be stopped. One resource is always allowed, or small fleets could never be cleaned up."""
     reasons: dict[Exceeded, list[str]] = defaultdict(list)
-    for kind, count in Counter(case.resource.kind for case in due).items():
-        total = totals.get(kind, 0)
-        if count > max(1 if caps.max_share else 0, floor(caps.max_share * total + 1e-9)):
-            because = f"{count} of {total} {kind} resources{caps.where} exceed {caps.prefix}max_share: {caps.max_share:.0%}"
+    for kind in {each.kind for each in counted}:
+        own, base = [each for each in counted if each.kind == kind], bases.get(kind, 0)
+        if _due_in(own) and len(own) > max(1 if caps.max_share else 0, floor(caps.max_share * base + 1e-9)):
+            exceeds = f"exceed {caps.prefix}max_share: {caps.max_share:.0%}"
+            because = f"{len(own)} of {base} {kind} resources{caps.where}{_both(own)} {exceeds}"
             reasons[Exceeded(limit=LimitName.SHARE, kind=kind if caps.has_kinds else "")].append(because)
     return {exceeded: "; ".join(sorted(texts)) for exceeded, texts in reasons.items()}
 

@@ -69,7 +69,7 @@ def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) ->
         return reasons.nothing_to_do_because(case, memory)
     if is_snoozed(case, memory, now):
         return snooze_sentence(memory)
-    if not acting and _has_announced_action(case, memory, now):
+    if not acting and has_announced_action(case, memory, now):
         return reasons.ANNOUNCED_BEFORE
     return reasons.unconfirmed_because(memory) if acting and is_unconfirmed(memory, now) else None
 
@@ -79,7 +79,7 @@ def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
     return may_keep_hours(case) and enrolled_since(case, memory) is not None
 
 
-def _has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
+def has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice that still counts announced an action."""
     notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory)
     return notified_at is not None and memory.announced_action is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import email
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email import policy as mail_policy
 from pathlib import Path
@@ -58,6 +58,12 @@ class Story:
             report = run(self.settings, load_policy(self.settings.policy), lambda: self.server.now)
             busy = [f for f in report.findings if f.case.resource.name in BUSY]
             assert not [f for f in busy if f.step.name in {StepName.STOP, StepName.DELETE}], [f.step for f in busy]
+
+    def learn(self) -> None:
+        """Days that show the breaker what is usual, and in which no action is announced."""
+        self.settings = replace(self.settings, mode=Mode.NOTIFY)
+        self.live(4 * DAY)
+        self.settings = replace(self.settings, mode=Mode.ENFORCE)
 
     def _request(self, when: datetime) -> None:
         if not any(start <= when < end for start, end in self.outages):
@@ -125,6 +131,7 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
 
 
 def test_an_outage_of_one_metric_sends_no_untrue_date(story: Story):
+    story.learn()
     story.live(DAY)
     story.lose_invocations(30 * DAY)
     story.live(4 * DAY)
@@ -139,6 +146,7 @@ def test_an_outage_of_one_metric_sends_no_untrue_date(story: Story):
 
 
 def test_after_an_outage_idle_endpoints_get_a_new_notice_and_grace(story: Story):
+    story.learn()
     story.live(DAY)
     story.lose_invocations(2 * DAY)
     story.live(2 * DAY)

@@ -142,6 +142,13 @@ class FakeDeployment:
         self.now += timedelta(**fields)
         return self.sweep()
 
+    def know_days(self) -> None:
+        """As if it had seen the same on three earlier days, so that the breaker knows what is usual."""
+        for target in [replace(TARGET, account=account, region=region) for account in self.accounts for region in self.regions]:
+            for row in self.ledger.statistics(target, self.kind.name, 99):
+                for day in (1, 2, 3):
+                    self.ledger.record_statistics(replace(row, run=f"{row.run}-{day}", started=row.started - timedelta(days=day)))
+
     def restore_context(self) -> restore.RestoreContext:
         """What a person who takes things back works with."""
         return restore.RestoreContext(

@@ -62,5 +62,14 @@ def assess_again(session: CloudSession, kind: Kind[Any], resource: Resource, ord
         leases=None,
         prices=order.prices,
     )
-    task = Task(decision=None, action=StepName.STOP, run_id="run", context=context, session=session, kind=kind, functions=None)
+    task = Task(
+        decision=None,
+        action=StepName.STOP,
+        run_id="run",
+        began=context.clock(),
+        context=context,
+        session=session,
+        kind=kind,
+        functions=None,
+    )
     return recheck.assess_again(resource, task)

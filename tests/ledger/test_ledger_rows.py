@@ -83,10 +83,7 @@ def test_only_the_holder_can_give_a_lease_back(ledger):
 
 
 def test_statistics_are_newest_first_for_one_target_and_kind(ledger):
-    made = [
-        RunStatistics(run=f"r{n}", target=HERE, kind="k", started=NOW + n * HOUR, seen=n, idle=0, usd_per_hour=0.1, unpriced=2)
-        for n in range(5)
-    ]
+    made = [RunStatistics(run=f"r{n}", target=HERE, kind="k", started=NOW + n * HOUR, seen=n, idle=0) for n in range(5)]
     others = [
         replace(made[0], target=THERE),
         replace(made[0], kind="k2"),

@@ -27,6 +27,7 @@ from reaper.model import Memory, Mode, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience, Message
 from reaper.observe import observe
+from reaper.pending import holds
 from reaper.report import json as report_json
 from reaper.run import run_phases
 from reaper.snooze.links import LinkSigner
@@ -434,6 +435,26 @@ def test_while_an_idle_share_is_unusual_only_new_reminders_escalate():
     report = deployment.sweep(Mode.NOTIFY)
     assert len(report.idle) == 10
     assert addressees(deployment) == []
+
+
+def test_nothing_escalates_while_holds_cannot_be_read():
+    deployment = deployed()
+    sweep_weeks(deployment, 2)
+    deployment.channel.on_message = lambda m: m.to == JO and setattr(deployment.channel, "is_closed", True)  # type: ignore[func-returns-value]
+    deployment.sweep(Mode.NOTIFY)
+    deployment.channel.on_message, deployment.channel.is_closed = lambda m: None, False
+    deployment.now += DAY
+
+    def unreadable(call: str, name: str) -> None:
+        if call == "row" and name == holds.HOLD_ROW:
+            raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", "still throttled")
+
+    deployment.ledger.fail_on = unreadable  # type: ignore[attr-defined]
+    deployment.sweep(Mode.NOTIFY)
+    assert addressees(deployment) == []
+    deployment.ledger.fail_on = lambda call, name: None  # type: ignore[attr-defined]
+    deployment.sweep(Mode.NOTIFY)
+    assert addressees(deployment) == [LEE, ADMINS]
 
 
 def test_the_summary_mentions_an_escalation_once():

@@ -94,13 +94,13 @@ def test_a_permit_takes_one_request_for_the_switch_and_all_records(ledger_locati
     assert (list(memories), dict(row.values), row.version) == (ids[:1], {"state": "on"}, 1)
 
 
-def test_the_hold_rows_of_a_hundred_accounts_take_one_request(ledger_location, server):
+def test_the_hold_rows_of_fifty_accounts_take_one_request(ledger_location, server):
     ledger, targets = (
         ledger_location.open_ledger(),
-        [Target(cloud="aws", account=f"{n:012}", region="us-east-1") for n in range(99)],
+        [Target(cloud="aws", account=f"{n:012}", region="us-east-1") for n in range(49)],
     )
     server.calls.clear()
-    assert len(holds.read_hold_rows(ledger, targets, NOW).rows) == 100
+    assert len(holds.read_hold_rows(ledger, targets, NOW).rows) == 50
     assert [call.operation for call in server.calls] == ["BatchGetItem"]
 
 

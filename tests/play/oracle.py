@@ -373,12 +373,13 @@ class Oracle:
             self.untold.clear()
 
     def _held_by_another(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
-        """What is on hold by a limit of its account although so few are due there, whatever is due in another."""
+        """What is on hold by a limit of its account although so few are due there or were acted on that day, whatever is due in another."""
         for word, most, by_hours in (("max_acts", scene.caps.acts, False), ("max_scheduled", scene.caps.scheduled, True)):
             held = [row for row in rows if word in row["step_because"] and "run.max" not in row["step_because"]]
             for account in {row["account"] for row in held}:
-                done = [a for a in acts if account_of(self.things[a.name]) == account and a.what != "start"]
-                done = [a for a in done if self.things[a.name].terms.hours is by_hours]
+                recent = [a for a in (*self.acts, *acts) if a.what != "start" and scene.began - a.when < DAY]
+                recent = [a for a in recent if account_of(self.things[a.name]) == account]
+                done = {a.name for a in recent if self.things[a.name].terms.hours is by_hours}
                 due = sum(1 for row in held if row["account"] == account) + len(done)
                 if due <= most:
                     yield f"{due} are due in {account}, which {word} {most} allows, and are on hold"

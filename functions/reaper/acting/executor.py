@@ -52,6 +52,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
         decision=decision,
         action=decision.step.name,
         run_id=run.id,
+        began=run.started_at,
         context=context,
         session=context.session.without_cache(),
         kind=context.kind(kind),
@@ -101,7 +102,7 @@ def _execute_step(task: Task) -> Outcome:
     manifest = _read_manifest(case.resource, memory, task)
     _require_same_resource(resource, task)
     if is_counted:
-        recheck.count_action(resource, task)
+        recheck.count_action(case, task)
     permit = CallPermit(
         resource=resource,
         own_intent=_record_intent(manifest, resource, memory, task),

@@ -8,22 +8,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 
-from reaper import idle_period, memory_updates, plan
+from reaper import idle_period, limits, memory_updates, plan
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
 from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
-from reaper.ledger.ledger import Ledger, comparable_id, target_text
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import update_memory, write_until_accepted
-from reaper.limits import account_text
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
-from reaper.pending import holds, intents
+from reaper.pending import acted, holds, intents
 from reaper.planning import possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import frozen_because, participle
@@ -32,11 +30,6 @@ from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
 
-ACTED_ROW = "acted"
-"""The row of a target with the last run that acted there and what it acted on, as short digests. The target is in its name, too."""
-DIGEST_CHARS = 6
-MOST_COUNTED = 4000
-"""The most digests in one row: Azure takes 32,000 characters. No run has the time for so many actions in one target."""
 INTERRUPTED = "an action on it was interrupted and isn't settled yet"
 
 
@@ -77,7 +70,7 @@ def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
 
 
 def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
-    """Whether the action counts toward `max_acts`. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
+    """Whether the action counts toward the caps. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
     action, now = task.action, task.context.clock()
     case = owners.with_present_owner(case, memories.get(case.resource.id), task.context.policy.owners.fallback)
     memory = _require_same_step(task, case, memories, now)
@@ -120,14 +113,13 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
 
 
 def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) -> bool:
-    """Whether a stop or delete counts toward `max_acts`: not what office hours stop, nor what a release covers.
+    """Whether a stop or delete counts toward the caps: not what a release covers.
 
     Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
     """
     with errors_as_withdrawal("what is on hold couldn't be read"):
         rows = holds.read_hold_rows(ledger, [case.resource.target], now).rows
-    by_hours = is_stopped_by_hours(case)
-    breakers = [] if by_hours else holds.breakers_over(case, rows)
+    breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
     if void_because(case, memory, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
@@ -135,33 +127,30 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
     if standing and not is_released:
         raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
-    return not (by_hours or is_released)
+    return not is_released
 
 
-def count_action(resource: Resource, task: Task) -> None:
-    """Count an action of the run before its intent is written: once, however often it is tried.
+def count_action(case: Case, task: Task) -> None:
+    """Count an action in the row of its account before its intent is written: each resource once, however often it is tried.
 
-    `decide` keeps a run within `max_acts`. This enforces the limit even if the decisions were changed or repeated since. Raises
-    ActionWithdrawn if the run has begun too many actions in this target, or if the ledger can't tell.
+    `decide` keeps runs within the caps. This enforces them even if the decisions were changed or repeated since, or if another run acts at the
+    same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell.
     """
-    target, ledger, most = resource.target, task.context.ledger, task.context.policy.limits.max_acts
-    name = f"{ACTED_ROW} {target_text(target)}"
-    own = sha256(comparable_id(resource.id).encode()).hexdigest()[:DIGEST_CHARS]
+    ledger, name = task.context.ledger, acted.acted_row(holds.account_key(case.resource.target))
+    own = acted.acted_on(case, task.began)
 
-    def attempt() -> bool | None:
-        row = ledger.read_row(name)
-        counted = row.values.get("ids", "").split() if row.values.get("run") == task.run_id else []
-        if own in counted or len(counted) >= min(most, MOST_COUNTED):
-            return own in counted
-        columns = {"run": task.run_id, "ids": " ".join([*counted, own])}
-        return ledger.write_row(name, columns, row.version, task.context.clock()) or None
+    def attempt() -> str | None:
+        row, now = ledger.read_row(name), task.context.clock()
+        before = acted.acted_from_columns(row.values, now)
+        because = limits.exceeded_by(case, before, task.context.policy.limits)
+        if because or ledger.write_row(name, acted.acted_columns(before, own), row.version, now):
+            return because
+        return None
 
-    with errors_as_withdrawal("the actions of this run couldn't be counted"):
-        is_counted = write_until_accepted(attempt, f"the row {name!r}")
-    if not is_counted:
-        where = account_text(target.cloud, target.account, target.account_name)
-        because = f"this run has already carried out max_acts: {most} actions in {where}; the next run decides again"
-        raise ActionWithdrawn(because)
+    with errors_as_withdrawal("the actions of the last hours couldn't be counted"):
+        because = write_until_accepted(attempt, f"the row {name!r}")
+    if because:
+        raise ActionWithdrawn(f"{because}; the next run decides again")
 
 
 def earlier_action(memory: Memory, archive: Archive) -> Earlier:

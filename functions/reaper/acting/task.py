@@ -48,7 +48,7 @@ class ActContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One action on one resource. `session` is its own: its calls are counted there.
+    """One action on one resource, of a run that `began` then. `session` is its own: its calls are counted there.
 
     `errors` collects what fails.
     """
@@ -56,6 +56,7 @@ class Task:
     decision: Decision
     action: StepName
     run_id: str
+    began: datetime
     context: ActContext
     session: CloudSession
     kind: Kind[Any]

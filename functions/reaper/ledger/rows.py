@@ -74,7 +74,7 @@ COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
-    """One sweep of one target and kind in numbers. `usd_per_hour` is the cost of the idle resources, without the `unpriced` among them."""
+    """One sweep of one target and kind: how many resources were idle, active or young, and how many of them idle."""
 
     run: str
     target: Target
@@ -82,8 +82,6 @@ class RunStatistics:
     started: datetime
     seen: int
     idle: int
-    usd_per_hour: float = 0.0
-    unpriced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

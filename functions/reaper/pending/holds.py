@@ -6,8 +6,9 @@ that the row names removes it, and so does a release.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -15,10 +16,11 @@ from reaper import registry
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, target_from_text, target_text
+from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import adapter
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
+from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
 from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
@@ -26,8 +28,6 @@ from reaper.policy import office_hours
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 HOLD_ROW = "hold"
 """The row of whole runs. That of an account has its key in the name, too."""
-MAX_SHARES = 10
-"""The number of earlier runs, of any age, that show what is usual."""
 RELEASE_FOR = timedelta(hours=24)
 """How long a release lasts by default."""
 KindInTarget = tuple[str, str]
@@ -76,7 +76,8 @@ class Hold:
 class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
-    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there.
+    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
+    the idle resources were protected until shortly before the jump, in words.
     """
 
     target: str
@@ -86,6 +87,7 @@ class Breaker:
     because: str = ""
     lapsed_at: datetime | None = None
     usual_since: datetime | None = None
+    ended: str = ""
 
     @property
     def place(self) -> KindInTarget:
@@ -132,34 +134,35 @@ HoldRows = Mapping[str, HoldRow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """A run, its time, and the places that it read (`ok` or `partial`)."""
+    """A run, its time, and the places that it read (`ok` or `partial`).
+
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place.
+    """
 
     run: str
     now: datetime
     read_places: frozenset[KindInTarget]
+    acted: Mapping[str, Sequence[ActedOn]] = field(default_factory=dict)
+    idle: Mapping[KindInTarget, Sequence[tuple[Case, Memory]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows:
-    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger."""
+    """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger.
+
+    `acted`: see `RunScope`.
+    """
 
     rows: HoldRows
     stored: HoldRows
     versions: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleShare:
-    """One place in one sweep: how many resources it had a verdict on, and how many of them were idle."""
-
-    seen: int
-    idle: int
+    acted: Mapping[str, Sequence[ActedOn]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """One place in one run: the resources that no office hours stop. `asked`: their signals were read. `spared`: they weren't, because an earlier
-    run saw a use. Neither has what needs no signals, such as what is stopped. `unanswered`: an incomplete reply about them showed no use.
+    """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. `asked`: their signals were read.
+    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them showed no use.
     """
 
     total: int = 0
@@ -174,9 +177,22 @@ class PlaceCount:
         """How many would be unknown if all had been asked about, and been answered as often."""
         return min(self.total, self.unknown + round(self.spared * self.unanswered / max(1, self.asked)))
 
+    @property
+    def seen(self) -> int:
+        """How many an idle share is of: those with a verdict that no outage leaves in doubt."""
+        return self.total - self.in_doubt
 
-Shares = Mapping[KindInTarget, Sequence[IdleShare]]
-"""The idle shares of earlier runs by place, newest first."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """What is usual in a place: the idle share, from 0 to 1, and how many are idle."""
+
+    share: float
+    idle: float
+
+
+Shares = Mapping[KindInTarget, Usual]
+"""What is usual, by place; nothing of places where too few days are known."""
 
 
 def account_key(target: Target) -> str:
@@ -270,7 +286,20 @@ def _breaker_up_to(breaker: Breaker, now: datetime) -> Breaker:
 
 def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> Breaker:
     """The breaker once its jump is over."""
-    return replace(breaker, since=None, run="", because="", lapsed_at=at, usual_since=at if released else breaker.usual_since)
+    return replace(
+        breaker, since=None, run="", because="", ended="", lapsed_at=at, usual_since=at if released else breaker.usual_since
+    )
+
+
+def with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:
+    """The row with these places added. Targets that have the same kinds are written together: there may be thousands."""
+    kinds_by_target: dict[str, set[str]] = defaultdict(set)
+    for target, kind in row.places | set(more):
+        kinds_by_target[target].add(kind)
+    targets: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for target, kinds in sorted(kinds_by_target.items()):
+        targets[tuple(sorted(kinds))].append(target)
+    return replace(row, reads=tuple((kinds, tuple(names)) for kinds, names in sorted(targets.items())))
 
 
 def with_held_accounts(rows: HoldRows) -> dict[str, HoldRow]:
@@ -287,32 +316,27 @@ def row_name(key: str) -> str:
 
 
 def read_hold_rows(ledger: Ledger, targets: Iterable[Target], now: datetime) -> ReadRows:
-    """The rows of the targets' accounts, and that of whole runs. Raises CloudError."""
-    return _read_rows(ledger, map(account_key, targets), now)
+    """The rows of the targets' accounts, and that of whole runs, with what runs acted on there, in one batch. Raises CloudError."""
+    keys = {account_key(target) for target in targets}
+    return _read_rows(ledger, keys, now, acted=keys)
 
 
-def _read_rows(ledger: Ledger, accounts: Iterable[str], now: datetime) -> ReadRows:
-    names = {row_name(key): key for key in (ALL_ACCOUNTS, *accounts)}
-    named = {names[name]: row for name, row in ledger.read_rows(names).items()}
-    stored = {key: row_from_columns(row.values) for key, row in named.items()}
-    return ReadRows(rows=settled_rows(stored, now), stored=stored, versions={key: row.version for key, row in named.items()})
+def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: Collection[str] = ()) -> ReadRows:
+    keys = (ALL_ACCOUNTS, *accounts)
+    read = ledger.read_rows([*map(row_name, keys), *map(acted_row, acted)])
+    stored = {key: row_from_columns(read[row_name(key)].values) for key in keys}
+    return ReadRows(
+        rows=settled_rows(stored, now),
+        stored=stored,
+        versions={key: read[row_name(key)].version for key in keys},
+        acted={key: acted_from_columns(read[acted_row(key)].values, now) for key in acted},
+    )
 
 
 def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows, now: datetime) -> bool:
     """Write the rows that have changed, by version. Returns False if another run wrote one first."""
     changed = [key for key, row in rows.items() if row != before.stored[key]]
     return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key], now) for key in changed)
-
-
-def usual_shares(ledger: Ledger, places: Iterable[KindInTarget], rows: HoldRows) -> Shares:
-    """The idle shares of these places in the last sweeps that show what is usual there. Raises CloudError."""
-    since = {b.place: b.usual_since for row in rows.values() for b in row.breakers}
-    return {place: _shares_since(ledger, place, since.get(place)) for place in places}
-
-
-def _shares_since(ledger: Ledger, place: KindInTarget, since: datetime | None) -> list[IdleShare]:
-    rows = ledger.statistics(target_from_text(place[0]), place[1], MAX_SHARES)
-    return [IdleShare(seen=row.seen, idle=row.idle) for row in rows if since is None or row.started > since]
 
 
 def release_actions(
@@ -359,9 +383,9 @@ def row_from_columns(values: Mapping[str, str]) -> HoldRow:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
 
 
-def lacks_price(case: Case) -> bool:
-    """Whether its price is unknown. One whose host's price includes it has none to know."""
-    return case.usd_per_hour is None and registry.has_price(case.resource.kind)
+def lacks_price(kind: str, usd_per_hour: float | None) -> bool:
+    """Whether the price of a resource is unknown. One whose host's price includes it has none to know."""
+    return usd_per_hour is None and registry.has_price(kind)
 
 
 def _counts_case(exceeded: Exceeded, case: Case) -> bool:
@@ -370,6 +394,6 @@ def _counts_case(exceeded: Exceeded, case: Case) -> bool:
         return True
     if exceeded.limit is LimitName.SCHEDULED:
         return is_stopped_by_hours(case)
-    if exceeded.limit is LimitName.UNPRICED and not lacks_price(case):
+    if exceeded.limit is LimitName.UNPRICED and not lacks_price(case.resource.kind, case.usd_per_hour):
         return False
     return not is_stopped_by_hours(case) and exceeded.kind in {"", case.resource.kind}

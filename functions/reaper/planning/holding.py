@@ -6,6 +6,7 @@ for two days, then none with a date, and earlier ones lapse.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,15 +17,15 @@ from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
-from reaper.limits import PlaceCounts
-from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, StepName, Target
+from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
-from reaper.planning import possible_actions
+from reaper.planning import breaker, possible_actions
+from reaper.planning.breaker import PlaceCounts
 from reaper.planning.valid_notice import without_void_notice
 
 if TYPE_CHECKING:
-    from reaper.policy.schema import Limits
+    from reaper.policy.schema import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class Swept:
     scope: RunScope
     others: PlaceCounts
     targets: Collection[Target]
-    limits: Limits
+    policy: Policy
     announces: bool
     writes: bool
     notices_only: bool
@@ -70,19 +71,23 @@ class Limited:
 
 def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Limited:
     """The plan after limits and jumps, once both are recorded, by version. Raises CloudError."""
-    now = swept.scope.now
-    counts = limits.count_places(each.decision.reported_case for each in planned if each.is_known)
-    limits.add_counts(counts, swept.others)
+    now, caps = swept.scope.now, swept.policy.limits
+    counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
+    breaker.add_counts(counts, swept.others)
+    idle: dict[KindInTarget, list[tuple[Case, Memory]]] = defaultdict(list)
+    for each in (each for each in planned if each.is_known and each.decision.verdict.state is State.IDLE):
+        idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.memory))
 
     def attempt() -> Limited | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
-        shares = holds.usual_shares(ledger, limits.places_that_may_jump(counts), read.rows)
-        rows: HoldRows = limits.rows_with_jumps(counts, swept.limits, shares, read.rows, swept.scope)
+        scope = replace(swept.scope, acted=read.acted, idle=idle)
+        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(counts, caps, read.rows), read.rows, now)
+        rows: HoldRows = breaker.rows_with_jumps(counts, swept.policy, shares, read.rows, scope)
         after = _after_jumps(planned, rows, swept)
         if swept.announces:
-            after, rows = _after_caps(after, rows, counts, swept)
+            after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
         rows = holds.with_held_accounts(rows)
         return _limited(after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
 
@@ -104,7 +109,8 @@ def without_step(planned: Planned, because: str, now: datetime, *, acting: bool)
 
 
 def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *, acting: bool) -> Planned:
-    """The decision under these breakers, and the memory it is based on. What office hours decide stays as it is.
+    """The decision under these breakers, and the memory it is based on. What office hours decide stays as it is, and so does, in a run that isn't
+    `acting`, what another run has announced.
 
     An action that is due stays, too, while a jump stands: the limits put it on hold.
     """
@@ -120,8 +126,11 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
         return planned if valid == memory else _planned_again(planned, valid, now, acting)
     if decision.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(decision.reported_case):
         return planned
+    if not acting and plan.has_announced_action(decision.reported_case, memory, now):
+        return planned
     latest = max(jump.since for jump in jumps if jump.since)
-    because = f"{jumps[0].because.partition(';')[0]}, which may be a fault in the metrics"
+    ended = jumps[0].ended and f"and {jumps[0].ended}"
+    because = f"{jumps[0].because.partition(';')[0]}, {ended or 'which may be a fault in the metrics'}"
     if now - latest < QUIET_FOR:
         until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent until {until}, because {because}"))
@@ -154,7 +163,7 @@ def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts,
     known = [each for each in planned if each.is_known]
     cases = [(each.decision.reported_case, each.decision.step) for each in known]
     memories = {each.decision.case.resource.id: each.memory for each in known}
-    limited = limits.hold_over_limits(cases, memories, swept.limits, rows, swept.scope, counts)
+    limited = limits.hold_over_limits(cases, memories, swept.policy.limits, rows, swept.scope, counts)
     steps = iter(limited.steps)
     return [_with_hold(each, next(steps), limited.since) if each.is_known else each for each in planned], limited.rows
 

@@ -133,33 +133,33 @@ class Defaults(Section):
 
 
 class RunLimits(Section):
-    """The most that one sweep may do over all accounts and subscriptions together. Over a limit, all of its actions are put on hold.
+    """The most that sweeps may do in a day over all accounts and subscriptions together. Over a limit, all actions are put on hold.
 
     A limit that the file doesn't set (`model_fields_set`) is never below that of an account.
     """
 
-    max_acts: int = Field(200, ge=0, description="the most stops and deletes of one sweep over all accounts")
+    max_acts: int = Field(200, ge=0, description="the most stops and deletes of a day over all accounts")
     max_share: Percentage = Field(
-        "25%", description="the largest share of a kind over all accounts that one sweep may stop or delete"
+        "25%", description="the largest share of a kind over all accounts that sweeps may stop or delete in a day"
     )  # type: ignore[assignment]
     max_usd_per_hour: float = Field(
         2000,
         ge=0,
         allow_inf_nan=False,
-        description="the cost of everything that one sweep may stop and delete over all accounts, in US dollars an hour",
+        description="the cost of everything that sweeps may stop and delete in a day over all accounts, in US dollars an hour",
     )
 
 
 class Limits(Section):
-    """The most that one sweep may do in one account or subscription. Over a limit, what it counts there is put on hold and admins are notified.
+    """The most that sweeps may do in a day in one account or subscription. Over a limit, what it counts there is put on hold and admins are notified.
 
     Pydantic's `model_fields_set` says which limits the file sets: only a written `max_usd_per_hour` puts unpriced actions on hold.
     """
 
-    max_acts: int = Field(20, ge=0, description="the most stops and deletes of one sweep in one account or subscription")
+    max_acts: int = Field(20, ge=0, description="the most stops and deletes of a day in one account or subscription")
     max_share: Percentage = Field(
         "25%",
-        description="the largest share of a kind in one account that one sweep may stop or delete; above it, that kind is put on hold there",
+        description="the largest share of a kind in one account that sweeps may stop or delete in a day; above it, that kind is put on hold there",
     )  # type: ignore[assignment]
     max_jump: Percentage = Field(
         "25%",
@@ -169,10 +169,10 @@ class Limits(Section):
         200,
         ge=0,
         allow_inf_nan=False,
-        description="the cost of everything that one sweep may stop and delete in one account, in US dollars an hour; if set here, unpriced actions are put on hold",
+        description="the cost of everything that sweeps may stop and delete in a day in one account, in US dollars an hour; if set here, unpriced actions are put on hold",
     )
-    max_scheduled: int = Field(200, ge=0, description="the most stops for office hours of one sweep in one account")
-    run: RunLimits = Field(RunLimits(), description="the most that one sweep may do over all accounts and subscriptions")
+    max_scheduled: int = Field(200, ge=0, description="the most stops for office hours of a day in one account")
+    run: RunLimits = Field(RunLimits(), description="the most that sweeps may do in a day over all accounts and subscriptions")
 
 
 class Owners(Section):
@@ -247,7 +247,7 @@ class Policy(Section):
 
     version: Literal[1] = Field(description="always 1")
     defaults: Defaults = Field(Defaults(), description="the values that apply unless a rule sets its own")
-    limits: Limits = Field(Limits(), description="the most that one sweep may do, in each account and over all of them")
+    limits: Limits = Field(Limits(), description="the most that sweeps may do in a day, in each account and over all of them")
     owners: Owners = Field(Owners(), description="where an owner's address comes from")
     enforce_only: OptionalEnforceOnly = Field(
         None,
