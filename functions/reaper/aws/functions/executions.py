@@ -44,3 +44,13 @@ def is_running(execution: str) -> bool:
     except BotoCoreError:
         return True
     return reply.get("status") in UNFINISHED
+
+
+def require_running(execution: str, workflow: str | None) -> None:
+    """Raises SettingsError unless this is an execution of that state machine that is known to run: any other one would hold the lease for hours."""
+    try:
+        reply = boto3.client("stepfunctions").describe_execution(executionArn=execution)
+    except (ClientError, BotoCoreError) as error:
+        raise SettingsError(f"execution {execution} can't be read, so it may not sweep: {error}") from error
+    if (reply.get("stateMachineArn"), reply.get("status")) != (workflow, "RUNNING"):
+        raise SettingsError(f"{execution} isn't a running execution of REAPER_WORKFLOW={workflow}, so it may not sweep")
