@@ -30,10 +30,11 @@ from reaper.azure.requests import (
     error_from_reply,
     first_line,
     reading,
+    sign_in_text,
     valid_rows,
 )
 from reaper.coverage import NOT_REACHED
-from reaper.errors import CloudError, Reason
+from reaper.errors import NO_SIGN_IN, CloudError, Reason
 from reaper.model import Target
 
 MAX_CONCURRENT_CALLS = 3
@@ -237,7 +238,7 @@ def _as_cloud_error(permission: str) -> Iterator[None]:
         try:
             yield
         except ClientAuthenticationError as error:
-            raise CloudError(Reason.REFUSED, permission, f"no token: {first_line(error)}", code="NoToken") from error
+            raise CloudError(Reason.REFUSED, permission, sign_in_text(error), code=NO_SIGN_IN) from error
         except (ServiceRequestError, ServiceResponseError, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, permission, first_line(error)) from error
         except AzureError as error:

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from reaper import registry
 from reaper.case import Coverage
+from reaper.coverage import UNKNOWN_ACCOUNT
 from reaper.doctor.check import SIGN_IN, Check, missing_permission, ok, rights_checks, to_fix, unknown, unreachable_advice
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
@@ -31,8 +32,6 @@ ASSUME_ROLE = "sts:AssumeRole"
 TARGET_ROLE_ADVICE = (
     "Check the target role there: its name, its trust policy, the external ID, and that the stack set reached these accounts."
 )
-UNKNOWN_ACCOUNT = "unknown"
-"""The account in the row of a cloud that couldn't even be opened."""
 
 
 def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
