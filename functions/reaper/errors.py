@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -120,6 +120,40 @@ class CloudError(ReaperError):
             missing=self.missing,
             may_have_been_made=self.may_have_been_made,
         )
+
+
+MAX_PAGES_WITHOUT_NEWS = 500
+
+
+class Paging:
+    """The pages of one list. What is seen of it ends it: a token that comes again, or 500 pages in a row without a new row."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self._tokens: set[object] = set()
+        self._rows: set[str] = set()
+        self._without_news = 0
+
+    def follow(self, token: object, rows: Iterable[object]) -> None:
+        """Before the next page, by this token, after one with these rows. Raises CloudError."""
+        if not isinstance(token, str) or token in self._tokens:
+            raise CloudError(
+                Reason.UNREADABLE, self._operation, "the same page came twice, or its token for the next one is invalid"
+            )
+        self._tokens.add(token)
+        names = {_row_name(row) for row in rows} - self._rows
+        self._rows |= names
+        self._without_news = 0 if names else self._without_news + 1
+        if self._without_news >= MAX_PAGES_WITHOUT_NEWS:
+            text = f"{self._without_news} pages in a row had nothing new, so the list doesn't end"
+            raise CloudError(Reason.UNREADABLE, self._operation, text)
+
+
+def _row_name(row: object) -> str:
+    """What tells a row from others; the values of a metric are many, and its ID tells it."""
+    if not isinstance(row, dict):
+        return repr(row)
+    return repr(row.get("id") or [value for value in row.values() if not isinstance(value, list) or len(value) <= 30])
 
 
 @contextmanager

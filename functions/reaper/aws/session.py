@@ -34,7 +34,16 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
 from reaper.coverage import NOT_REACHED
-from reaper.errors import NO_SIGN_IN, ODD_REPLY_ERRORS, CloudError, Reason, SettingsError, named_permission, odd_replies_as_errors
+from reaper.errors import (
+    NO_SIGN_IN,
+    ODD_REPLY_ERRORS,
+    CloudError,
+    Paging,
+    Reason,
+    SettingsError,
+    named_permission,
+    odd_replies_as_errors,
+)
 from reaper.model import Target
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
@@ -192,19 +201,15 @@ class CloudSession:
     def pages(
         self, service: str, operation: str, want: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also for a page that comes twice."""
-        tokens: set[str] = set()
+        """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also if it doesn't end."""
+        paging = Paging(permission_of(service, operation))
         while True:
             page = self.call(service, operation, want, **params)
             yield page
-            following = page.get(token_key)
-            if not following:
+            if not page.get(token_key):
                 return
-            if not isinstance(following, str) or following in tokens:
-                text = "the reply repeated a page or has an invalid next token"
-                raise CloudError(Reason.UNREADABLE, permission_of(service, operation), text)
-            tokens.add(following)
-            params[token_key] = following
+            paging.follow(page[token_key], page[want] or ())
+            params[token_key] = page[token_key]
 
     def paged_rows(
         self, service: str, operation: str, want: str, *has: str, token_key: str = "NextToken", **params: Any

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from reaper.aws.session import own_client
-from reaper.errors import CloudError, Reason, SettingsError, named_permission
+from reaper.errors import CloudError, Paging, Reason, SettingsError, named_permission
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 """What each call needs."""
@@ -98,13 +98,15 @@ def list_texts(place: str) -> builtins.list[str]:
     bucket, prefix = _bucket_and_key_or_error(place)
     under = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     addresses: builtins.list[str] = []
+    paging = Paging("s3:ListBucket")
     more: dict[str, Any] = {}
     while True:
         page = _call_s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
         addresses += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
         if not page.get("IsTruncated"):
             return addresses
-        more = {"ContinuationToken": page["NextContinuationToken"]}
+        more = {"ContinuationToken": page.get("NextContinuationToken")}
+        paging.follow(more["ContinuationToken"], page.get("Contents") or ())
 
 
 def _call_s3(operation: str, **params: Any) -> dict[str, Any]:
