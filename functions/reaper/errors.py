@@ -42,6 +42,15 @@ NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on re
 """How AWS names what it refuses: the permission, and the resource that it is about."""
 
 
+OBSTACLE = re.compile(
+    r"explicit deny in an? [\w -]+?(?:policy|boundary)(?:: arn:[^\s\"]+)?|no (?!identity-based)[\w -]+? (?:policy|boundary) allows|deny assignment"
+)
+"""How a cloud names what refuses whatever is granted: a service control policy, a permissions boundary, a resource's own policy.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
+"""
+
+
 class ReaperError(Exception):
     """Root of the tree; the command line shows its text and exits with status 2."""
 
@@ -197,6 +206,16 @@ def named_permission(text: str) -> str | None:
     """The permission that AWS's refusal names. It may be that of another service, such as a bucket's key; None if it names none."""
     named = NAMED_PERMISSION.search(text)
     return named[1] if named else None
+
+
+def obstacle_advice(text: str, missing: str) -> str | None:
+    """What to do about a refusal that no grant mends; None if a grant may."""
+    named = OBSTACLE.search(text)
+    return (
+        f"No grant helps, because of what the refusal names: {named[0]}. Ask those who manage that to allow {missing}."
+        if named
+        else None
+    )
 
 
 def refused_resource(text: str) -> str:
