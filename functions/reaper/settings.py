@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from reaper import accounts as account_scope
 from reaper.accounts import AccountScope
-from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
+from reaper.errors import SettingsError
 from reaper.model import Mode
 from reaper.policy import secret_grants
 
@@ -47,8 +46,6 @@ SETTING_DOCS = {
     "If unset, a policy may only name variables that begin with REAPER_SECRET_",
     "REAPER_QUIET": "true: no summary if nothing is idle, unknown or missing",
 }
-CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
-"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
 MODES = tuple(Mode)
 SCOPE_FIELDS = tuple(each.name for each in fields(AccountScope))
 
@@ -287,16 +284,6 @@ def _parse_topic(arn: str | None) -> str | None:
     if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", arn):
         raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME")
     return arn
-
-
-def ca_bundle(environ: Mapping[str, str], variables: Collection[str] = CA_BUNDLE_VARIABLES) -> str | None:
-    """The file or folder that the first of these variables names. Raises CloudError if one names nothing that exists."""
-    named = [(name, environ[name]) for name in variables if environ.get(name)]
-    for name, path in named:
-        if not os.path.exists(path):
-            text = f"{name}={path!r}: no such file; it should contain the certificates to trust"
-            raise CloudError(Reason.REFUSED, "sign in", text, code=NO_SIGN_IN)
-    return named[0][1] if named else None
 
 
 def _parse_flag(text: str, name: str) -> bool:

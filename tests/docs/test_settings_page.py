@@ -16,8 +16,9 @@ from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.errors import ReaperError
 from reaper.model import Target
 from reaper.policy import secret_grants
-from reaper.settings import ca_bundle, from_env
+from reaper.settings import from_env
 from reaper.snooze import keys, links
+from reaper.urls import ca_bundle
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/settings.md").read_text()

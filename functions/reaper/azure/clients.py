@@ -40,8 +40,7 @@ from azure.monitor.querymetrics import MetricsClient
 
 from reaper.azure.requests import API_VERSIONS, A, ArmOperation
 from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
-from reaper.settings import ca_bundle
-from reaper.urls import split_address
+from reaper.urls import ca_bundle, split_address
 
 if TYPE_CHECKING:
     from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient

@@ -93,11 +93,9 @@ def missing_permission(error: ReaperError) -> str | None:
 
 def unreachable_advice(error: BaseException | None) -> str:
     """What to do about a service that couldn't be asked: sign in if the SDK lacked credentials, else check the network."""
-    if SSO_ERRORS.search(str(error)):
-        return sign_in_advice(str(error))
     while error is not None:
         if SIGN_IN_ERRORS.search(type(error).__name__):
-            return SIGN_IN
+            return sign_in_advice(str(error))
         error = error.__cause__
     return NETWORK_ADVICE
 

@@ -20,8 +20,8 @@ from reaper.errors import NO_SIGN_IN, CloudError, ReaperError, Reason, SettingsE
 from reaper.extras import install_command
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs, Sns
-from reaper.settings import ca_bundle
 from reaper.text import validation_text
+from reaper.urls import ca_bundle
 
 MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
