@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from reaper import __version__
 from reaper.extras import DISTRIBUTION, install_command
 
 ROOT = Path(__file__).parents[1]
-PIP = f"{sys.executable} -m pip install"
+PIP = f"{shlex.quote(sys.executable)} -m pip install"
 BY_NAME = re.compile(rf"(?:pip install|pipx install|pipx run|uvx|uv add|uv tool install)\b[^\n]*[\s'\"]{DISTRIBUTION}(?![-\w./])")
 
 

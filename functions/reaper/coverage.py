@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reaper.case import OWN, Coverage
-from reaper.errors import CloudError, ReaperError, Reason
+from reaper.errors import ReaperError, Reason
 from reaper.model import Account, Status, Target
 
 RUNS = "runs"
 """The kind of rows about runs as such: a start that was skipped, a run that was ended or could do nothing."""
 SKIPPED = "this run was skipped: another sweep is processing every target that it wanted"
 NOT_REACHED = "not read, because the run's time was over; the next run reads it first"
+UNKNOWN_ACCOUNT = "unknown"
+"""The account in the rows of a cloud that couldn't even be opened."""
 PlaceName = tuple[str, str, str | None, str]
 """Cloud, account, region and kind of a row."""
 
@@ -38,7 +40,7 @@ def is_skipped(rows: Iterable[Coverage]) -> bool:
     return any((row.kind, row.error) == (RUNS, SKIPPED) for row in rows)
 
 
-def unopened_rows(account: Account, kinds: Iterable[str], error: CloudError, region: str | None = None) -> list[Coverage]:
+def unopened_rows(account: Account, kinds: Iterable[str], error: ReaperError, region: str | None = None) -> list[Coverage]:
     """A row per kind for an account, or one region of it, that couldn't be opened."""
     return [
         Coverage(
@@ -47,8 +49,8 @@ def unopened_rows(account: Account, kinds: Iterable[str], error: CloudError, reg
             account_name=account.name,
             region=region,
             kind=kind,
-            status=Status.DENIED if error.reason is Reason.DENIED else Status.FAILED,
-            missing=error.missing,
+            status=Status.DENIED if getattr(error, "reason", None) is Reason.DENIED else Status.FAILED,
+            missing=getattr(error, "missing", None),
             error=str(error),
         )
         for kind in kinds

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -36,8 +36,19 @@ Any other exception ends the run, MemoryError above all: no result after it coul
 """
 
 
+NO_SIGN_IN = "NoSignIn"
+"""The code of a failure to sign in: the credentials are there, and can't be used."""
 NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
 """How AWS names what it refuses: the permission, and the resource that it is about."""
+
+
+OBSTACLE = re.compile(
+    r"explicit deny in an? [\w -]+?(?:policy|boundary)(?:: arn:[^\s\"]+)?|no (?!identity-based)[\w -]+? (?:policy|boundary) allows|deny assignment"
+)
+"""How a cloud names what refuses whatever is granted: a service control policy, a permissions boundary, a resource's own policy.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
+"""
 
 
 class ReaperError(Exception):
@@ -120,6 +131,40 @@ class CloudError(ReaperError):
         )
 
 
+MAX_PAGES_WITHOUT_NEWS = 500
+
+
+class Paging:
+    """The pages of one list. What is seen of it ends it: a token that comes again, or 500 pages in a row without a new row."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self._tokens: set[object] = set()
+        self._rows: set[str] = set()
+        self._without_news = 0
+
+    def follow(self, token: object, rows: Iterable[object]) -> None:
+        """Before the next page, by this token, after one with these rows. Raises CloudError."""
+        if not isinstance(token, str) or token in self._tokens:
+            raise CloudError(
+                Reason.UNREADABLE, self._operation, "the same page came twice, or its token for the next one is invalid"
+            )
+        self._tokens.add(token)
+        names = {_row_name(row) for row in rows} - self._rows
+        self._rows |= names
+        self._without_news = 0 if names else self._without_news + 1
+        if self._without_news >= MAX_PAGES_WITHOUT_NEWS:
+            text = f"{self._without_news} pages in a row had nothing new, so the list doesn't end"
+            raise CloudError(Reason.UNREADABLE, self._operation, text)
+
+
+def _row_name(row: object) -> str:
+    """What tells a row from others; the values of a metric are many, and its ID tells it."""
+    if not isinstance(row, dict):
+        return repr(row)
+    return repr(row.get("id") or [value for value in row.values() if not isinstance(value, list) or len(value) <= 30])
+
+
 @contextmanager
 def gone_as_partial() -> Iterator[None]:
     """If something isn't found inside, it is something other than the resource itself, so the resource must not count as gone."""
@@ -161,6 +206,16 @@ def named_permission(text: str) -> str | None:
     """The permission that AWS's refusal names. It may be that of another service, such as a bucket's key; None if it names none."""
     named = NAMED_PERMISSION.search(text)
     return named[1] if named else None
+
+
+def obstacle_advice(text: str, missing: str) -> str | None:
+    """What to do about a refusal that no grant mends; None if a grant may."""
+    named = OBSTACLE.search(text)
+    return (
+        f"No grant helps, because of what the refusal names: {named[0]}. Ask those who manage that to allow {missing}."
+        if named
+        else None
+    )
 
 
 def refused_resource(text: str) -> str:

@@ -6,15 +6,16 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, Self
 
 from reaper.case import Coverage
+from reaper.coverage import UNKNOWN_ACCOUNT, unopened_rows
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.model import Account, Status, Target
+from reaper.registry import kinds
 from reaper.settings import Settings
 from reaper.text import count_noun
 
@@ -71,21 +72,17 @@ def list_all_accounts(
     for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
             available += [name] if is_available(settings, name, progress) else []
-        except CloudError as error:
-            rows.append(_failure_row(name, error, error.missing))
-        except SettingsError as error:
-            settings_errors.append(error)
-            rows.append(_failure_row(name, error))
+        except (CloudError, SettingsError) as error:
+            settings_errors += [error] if isinstance(error, SettingsError) else []
+            rows += _failure_rows(settings, Account(cloud=name, id=UNKNOWN_ACCOUNT), error)
     if "aws" in available:  # before any cloud is asked: what is misspelled would be missing from the report
         import_module("reaper.aws.targets").check_regions(settings.regions, progress)
     for name in available:
         try:
             accounts += list_accounts(settings, name)
-        except CloudError as error:
-            rows.append(_failure_row(name, error, error.missing))
-        except SettingsError as error:
-            settings_errors.append(error)
-            rows.append(_failure_row(name, error))
+        except (CloudError, SettingsError) as error:
+            settings_errors += [error] if isinstance(error, SettingsError) else []
+            rows += _failure_rows(settings, Account(cloud=name, id=UNKNOWN_ACCOUNT), error)
     # Wrong settings of one cloud don't prevent the sweep of the other, unless nothing else is left to sweep.
     if not accounts and settings_errors:
         raise SettingsError("\n".join(map(str, settings_errors)))
@@ -114,7 +111,7 @@ def open_accounts(
         try:
             opened = open_account(settings, account, may_act=may_act)
         except CloudError as error:  # of one cloud, which doesn't prevent the sweep of the other
-            opened = [], [replace(_failure_row(account.cloud, error, error.missing), account=account.id)]
+            opened = [], _failure_rows(settings, account, error)
         if not account.is_own:
             with lock:
                 progress(_progress_line(account, *opened))
@@ -188,7 +185,7 @@ def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Seq
     return f"account {where}: {count_noun(len(sessions), 'region')}" + (f", {rows[0].status}" if rows else "")
 
 
-def _failure_row(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:
-    """The row for a cloud that couldn't even be opened."""
-    status = Status.DENIED if missing else Status.FAILED
-    return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=missing, error=str(error))
+def _failure_rows(settings: Settings, account: Account, error: ReaperError) -> list[Coverage]:
+    """A row per kind for an account, or a whole cloud, that couldn't be opened."""
+    names = [kind.name for kind in kinds(account.cloud) if not settings.kinds or kind.name in settings.kinds]
+    return unopened_rows(account, names, error)

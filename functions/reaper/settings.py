@@ -33,7 +33,7 @@ SETTING_DOCS = {
     "REAPER_ROLE": "AWS role to sweep the own account with; below enforce mode its session can only read",
     "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
     "REAPER_RUNS": "store of what the steps of a workflow hand over: s3://bucket/prefix, or a blob container's https URL",
-    "REAPER_WORKFLOW": "ARN of the state machine that sweeps several AWS accounts. A function that has it starts that instead of sweeping itself",
+    "REAPER_WORKFLOW": "ARN of the state machine that sweeps several AWS accounts. The sweep's function starts it instead of sweeping itself, and the first phase sweeps only for its executions",
     "REAPER_TOPIC": "SNS topic for the summary",
     "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",
     "REAPER_EMAIL_SENDER": "sender of the summary, in a domain connected to that service",

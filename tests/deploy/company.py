@@ -146,6 +146,7 @@ def deploy(server: Server, cloudformation: Mapping[str, Any], mode: str) -> dict
         "REAPER_ACCOUNTS": "organization",
         "REAPER_REPORTS": "s3://reports-bucket/reports",
         "REAPER_RUNS": "s3://reports-bucket/runs",
+        "REAPER_WORKFLOW": NAMES["Workflow"],
         "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:123456789012:stack/ml-idle-reaper/1f0c",
         **({"REAPER_LEDGER": "dynamodb://ledger"} if mode != "audit" else {}),
         **(

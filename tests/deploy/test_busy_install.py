@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,9 @@ def built(shell: Path) -> str:
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda path: path.name)
 def test_a_built_script_is_valid(shell: Path):
-    completed = subprocess.run(["bash", "-n"], input=built(shell), capture_output=True, text=True, check=False)
+    completed = subprocess.run(
+        ["bash", "-n"], input=built(shell), env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
     assert (completed.returncode, completed.stderr) == (0, "")
 
 
@@ -43,15 +46,17 @@ def test_a_lifecycle_configuration_is_no_longer_than_sagemaker_takes(name: str):
 
 
 def moved(text: str, home: Path) -> str:
-    """The text with every place it writes to or reads from under `home`, this Python, and nothing in the background."""
+    """The text with every place it writes to or reads from under `home`, also this Python, and nothing in the background."""
     text = re.sub(r"/(opt|var/tmp)/ml-idle-reaper", f"{home}/reaper", text).replace("/etc/cron.d", f"{home}/cron.d")
-    text = re.sub(r"(/usr/bin/python3|/opt/conda/bin/python)(?=[ ;])", sys.executable, text)
+    text = re.sub(r"(/usr/bin/python3|/opt/conda/bin/python)(?=[ ;])", f"{home}/python", text)
     return text.replace("/opt/ml/metadata", str(home)).replace("setsid nohup", ":")
 
 
 def installed(shell: Path, home: Path, *arguments: str, **env: str) -> str:
     """What the built script says."""
     (home / "cron.d").mkdir()
+    (home / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    (home / "python").chmod(0o755)
     (home / "script").write_text(moved(built(shell), home))
     command = ["bash", str(home / "script"), *arguments]
     env = {"PATH": "/usr/bin:/bin", **env}
@@ -84,7 +89,9 @@ def test_a_built_script_installs_busy(tmp_path: Path, name: str, arguments: list
 def test_cron_runs_it_every_five_minutes_and_writes_no_jupyter_log(tmp_path: Path):
     installed(FOLDER / "azureml-setup.sh", tmp_path, "11111111-1111-1111-1111-111111111111", "westeurope", **CI)
     line = (tmp_path / "cron.d" / "ml-idle-reaper").read_text()
-    assert line.startswith(f"*/5 * * * * root flock -n {tmp_path}/reaper timeout 120 {sys.executable} {tmp_path}/reaper/busy.py ")
+    assert line.startswith(
+        f"*/5 * * * * root flock -n {tmp_path}/reaper timeout 120 {tmp_path}/python {tmp_path}/reaper/busy.py "
+    )
     assert f"--workspace '{WORKSPACE}' --region 'westeurope' --compute 'ci-1' >" in line
     assert "jupyter.log" not in line
 

@@ -1,4 +1,4 @@
-"""What `make` says on a machine without what it needs, and how `make demo` leads to the command."""
+"""What `make` says on a machine without what it needs, how `make demo` leads to the command, and where `.ci/run` tests."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ def test_the_demo_ends_with_the_line_that_makes_reaper_a_command(tmp_path: Path)
     lines = f"{path.replace(f'{ROOT}/{tmp_path}/bin', str(Path(sys.executable).parent))}\nreaper --version"
     found = subprocess.run(["sh", "-c", lines], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout.split()[0]) == (0, "reaper")
+
+
+def test_ci_tests_in_an_odd_folder_zone_and_language(tmp_path: Path):
+    for name, script in {"make": 'printf "%s|" "$*" "$PWD" "$TZ" "$LANG" "$LANGUAGE" && ls Makefile', "chromium": ":"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([ROOT / ".ci/run"], env=environ, capture_output=True, text=True, check=True)
+    check, test = (line.split("|") for line in done.stdout.splitlines())
+    assert (check[0], test[0]) == ("check", "test")
+    assert check[1:] == test[1:]
+    assert (len(check[1]), " " in check[1], check[2:]) == (100, True, ["Asia/Kolkata", "de_DE.UTF-8", "de", "Makefile"])
+    assert not Path(check[1]).exists(), "it is removed in the end"

@@ -34,7 +34,7 @@ from reaper.aws.functions import sweep
 from reaper.aws.functions.executions import run_id_of
 from reaper.cli.main import app
 from reaper.coverage import SKIPPED
-from reaper.errors import SettingsError
+from reaper.errors import ReaperError, SettingsError
 from reaper.model import UNTIL_RESUMED, Pause, Target
 from reaper.pending import stop_switch
 from reaper.policy.file import policy_digest
@@ -196,6 +196,42 @@ def test_a_second_execution_ends_at_once_and_says_so(due: Company, capsys: pytes
     assert run_id_of(first) in second["output"]["because"]
     assert '"Skipped":[1.0]' in capsys.readouterr().out.replace(" ", "")
     assert outcomes(due.report(due.workflow.wait(first))) == dict.fromkeys(EAST, ("stop", "done"))
+
+
+@pytest.mark.parametrize("name", ["made-up", "0123456789ab"])
+def test_an_execution_that_does_not_run_gets_no_lease(due: Company, name: str):
+    """Whoever may call the function would stop every sweep for three hours."""
+    execution = f"{due.workflow.arn.replace('stateMachine', 'execution')}:{name}"
+    with pytest.raises(SettingsError, match=f"execution {execution} can't be read, so it may not sweep"):
+        invoke({"phase": "list", "execution": execution, "options": ENDPOINTS})
+    assert not due.ledger.read_row(run_lease.LEASE_ROW).values
+    assert outcomes(due.sweep()) == dict.fromkeys(EAST, ("stop", "done"))
+
+
+WHOLE = {"phase": "observe", "run": "0123456789ab", "execution": "e", "policy": "p", "listed": "l", "item": 0}
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ([], "phase: ''"),
+        ({}, "phase: ''"),
+        ({"phase": ["list"]}, "phase: \"\\['list'"),
+        ({"phase": "list"}, "execution: ''"),
+        ({"phase": "list", "execution": "no ARN"}, "execution: 'no ARN'"),
+        ({"phase": "list", "execution": "e", "options": [1]}, "the event is a list"),
+        *(({**WHOLE, "phase": phase, "run": "../x"}, "run: '../x'") for phase in ("observe", "decide", "act", "conclude")),
+        *(({name: value for name, value in WHOLE.items() if name != gone}, f"{gone}: ''") for gone in WHOLE),
+        ({**WHOLE, "item": None}, "item: 'None'"),
+        ({**WHOLE, "item": -1}, "item: '-1'"),
+        ({**WHOLE, "phase": "decide", "results": [1]}, "isn't in its store"),
+        ({**WHOLE, "phase": "conclude", "results": {"ResultWriterDetails": "x"}}, "isn't in its store"),
+    ],
+)
+def test_a_malformed_event_ends_in_one_sentence(audited: Company, event: Any, said: str):
+    with pytest.raises(ReaperError, match=said) as raised:
+        invoke(event)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_execution_that_was_stopped_makes_way_for_the_next(due: Company):

@@ -74,6 +74,9 @@ def test_items_come_from_the_bucket_and_results_go_there(machine: dict[str, Any]
     assert len(name) <= 40
     carried = {"run.$", "execution.$", "policy.$", "listed.$"}
     assert set(state["ItemSelector"]) == {*carried, "item.$"}, "nothing that grows with the organization"
+    assert state["ItemSelector"]["execution.$"] == "$.execution", (
+        "within a map, the context object may name the item's own execution"
+    )
     assert state["ItemSelector"]["item.$"] == "$$.Map.Item.Value.item", "its number alone: the rest is read from the store"
     assert state["ItemReader"]["Parameters"]["Bucket"] == NAMES["ReportBucket"]
     prefix = state["ResultWriter"]["Parameters"]["Prefix.$"]
@@ -158,7 +161,7 @@ def test_with_this_account_only_nothing_of_the_workflow_exists(cloudformation: d
 
 
 def test_both_functions_of_the_workflow_have_the_deployments_settings(cloudformation: dict[str, Any]):
-    """Those of the function that sweeps one account, but for the workflow that this one starts."""
+    """Those of the function that sweeps one account; what observes and acts needs no workflow."""
     functions = ("SweepFunction", "WorkflowFunction", "TargetFunction")
     chosen = {"Targets": "organization", "ExcludeAccounts": "", "ExternalId": "x-1", "HasExternalId": "true"}
     names = {**NAMES, **chosen, "Acts": "true", "Tells": "true", "Mode": "enforce", "AWS::StackId": "the stack"}
@@ -166,9 +169,9 @@ def test_both_functions_of_the_workflow_have_the_deployments_settings(cloudforma
     sweep, once, mapped = (
         policies.resolve(cloudformation["Resources"][name]["Properties"]["Environment"]["Variables"], names) for name in functions
     )
-    assert once == mapped
-    assert sweep.pop("REAPER_WORKFLOW") == MACHINE
     assert sweep == once
+    assert once.pop("REAPER_WORKFLOW") == MACHINE, "its own machine, whose executions may sweep"
+    assert once == mapped
     assert once["REAPER_RUNS"] == "s3://reports-bucket/runs"
     assert (once["REAPER_ACCOUNTS"], once["REAPER_EXTERNAL_ID"]) == ("organization", "x-1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,9 @@ README = (ROOT / "README.md").read_text()
 SCREEN = README.split("\n## Try it\n")[1].split("\n## ")[0]
 CLONE = f"""#!/bin/sh
 [ "$*" = "clone https://github.com/ml-idle-reaper/ml-idle-reaper" ] || exit 9
-mkdir ml-idle-reaper && ln -s {ROOT}/* ml-idle-reaper/
+mkdir ml-idle-reaper && ln -s {shlex.quote(str(ROOT))}/* ml-idle-reaper/
 rm ml-idle-reaper/demo 2>/dev/null
-ln -s {sys.prefix} ml-idle-reaper/.venv
+ln -s {shlex.quote(sys.prefix)} ml-idle-reaper/.venv
 """
 """`git clone` without a network: links to these very files, and to the environment of the tests."""
 MAKE = f'#!/bin/sh\nexec {shutil.which("make")} --assume-old=.venv/.demo "$@"\n'

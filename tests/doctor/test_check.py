@@ -23,6 +23,7 @@ from reaper.doctor.check import (
     to_fix,
     unknown,
 )
+from reaper.doctor.context import advice_for
 from reaper.errors import CloudError, Reason, SettingsError
 
 SCHEMA = {
@@ -151,3 +152,39 @@ def test_the_same_reason_to_know_nothing_is_one_line():
     rights = [right(f"a:{name}", "account 1", CheckStatus.UNKNOWN, "the simulation failed") for name in "BCDEF"]
     [check] = rights_checks("acting.aws", rights, "acting")
     assert check.because == "5 permissions (a:B, a:C, a:D and 2 more) in account 1: the simulation failed"
+
+
+ASKED = "User: arn:aws:sts::123456789012:assumed-role/r/x is not authorized to perform: sagemaker:ListEndpoints on resource: arn:aws:x "
+POLICY_ARN = "arn:aws:organizations::123456789012:policy/o-1/service_control_policy/p-1"
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (f"with an explicit deny in a service control policy: {POLICY_ARN}", f"a service control policy: {POLICY_ARN}"),
+        ("because no service control policy allows the sagemaker:ListEndpoints action", "no service control policy allows"),
+        ("with an explicit deny in a resource control policy", "a resource control policy"),
+        ("because no permissions boundary allows the sagemaker:ListEndpoints action", "no permissions boundary allows"),
+        ("with an explicit deny in a permissions boundary", "a permissions boundary"),
+        ("because no resource-based policy allows the sagemaker:ListEndpoints action", "no resource-based policy allows"),
+        ("with an explicit deny in a resource-based policy", "a resource-based policy"),
+        ("with an explicit deny in an identity-based policy", "an identity-based policy"),
+        ("because no session policy allows the sagemaker:ListEndpoints action", "no session policy allows"),
+        ("because no VPC endpoint policy allows the sagemaker:ListEndpoints action", "no VPC endpoint policy allows"),
+        ("however, the access is denied because of the deny assignment with name 'x'", "deny assignment"),
+        ("because no identity-based policy allows the sagemaker:ListEndpoints action", None),
+        ("", None),
+    ],
+)
+def test_no_grant_is_offered_where_none_can_help(said: str, named: str | None):
+    error = CloudError(Reason.DENIED, "sagemaker:ListEndpoints", ASKED + said, missing="sagemaker:ListEndpoints")
+    right = right_of_error("sagemaker:ListEndpoints", "account 1", error, "grant {}".format)
+    advice = advice_for(error, "", "otherwise")
+    if named is None:
+        assert right.fix == "grant sagemaker:ListEndpoints"
+        assert "No grant helps" not in advice
+        return
+    assert right.fix == advice
+    assert advice.startswith("No grant helps, because of what the refusal names: ")
+    assert named in advice
+    assert "Ask those who manage that to allow sagemaker:ListEndpoints." in advice

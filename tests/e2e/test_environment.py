@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import forks
+from reaper.registry import kinds
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.organization import Organization
 from reaper_sandbox.aws.server import Server
@@ -110,9 +111,10 @@ def test_a_closed_pipe_never_exits_with_1(arguments: list[str], unbuffered: str)
 def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], message: str):
     completed = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
     assert (completed.returncode, completed.stderr.count("\n")) == (3, 1)
-    assert completed.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
-    [row] = json.loads(completed.stdout)["coverage"]
-    assert (row["cloud"], row["status"], message in row["error"]) == ("azure", "failed", True)
+    assert completed.stderr.startswith("coverage incomplete: 0 of 3 complete; first: failed: ")
+    rows = json.loads(completed.stdout)["coverage"]
+    assert {row["kind"] for row in rows} == {kind.name for kind in kinds("azure")}
+    assert {(row["cloud"], row["status"], message in row["error"]) for row in rows} == {("azure", "failed", True)}
 
 
 @pytest.mark.parametrize(
@@ -126,8 +128,8 @@ def test_an_invalid_azure_setting_does_not_block_aws(server: Server, environ: di
     )
     report = json.loads(completed.stdout)
     assert (completed.returncode, [f["name"] for f in report["findings"]]) == (3, ["quiet"])
-    [row] = [c for c in report["coverage"] if c["status"] != "ok"]
-    assert (row["cloud"], row["status"]) == ("azure", "failed")
+    failed = [row for row in report["coverage"] if row["status"] != "ok"]
+    assert {(row["cloud"], row["status"], row["kind"]) for row in failed} == {("azure", "failed", k.name) for k in kinds("azure")}
 
 
 @pytest.mark.parametrize("mode", ["notify", "enforce"])

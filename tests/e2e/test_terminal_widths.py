@@ -25,8 +25,8 @@ COMMANDS = {
     "doctor": "doctor --cloud azure",
 }
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PASTED = re.compile(r"^ +(?:Fix: )?(?:reaper|aws|az|export) |^ *\S+$|^ +(?:id|Missing:) +\S+$")
-"""Lines that may be longer than the terminal: a command, or one word."""
+PASTED = re.compile(r"^ +(?:Fix: )?(?:'?/.*/reaper'?|reaper|aws|az|export) |^ *\S+$|^ +(?:id|Missing:) +\S+$")
+"""Lines that may be longer than the terminal: a command, wherever the reaper is installed, or one word."""
 
 
 CHANGING = {*CUT_HINT.replace(",", "").split(), "proven", "likely"}

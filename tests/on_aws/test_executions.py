@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reaper.aws.functions.executions import is_running, run_id_of, start_execution
+from reaper.aws.functions.executions import is_running, require_running, run_id_of, start_execution
 from reaper.errors import SettingsError
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.call import Call
@@ -29,8 +29,9 @@ def test_any_other_execution_is_one_run_however_often_it_is_asked_for(name: str)
     assert run_id != run_id_of(f"{EXECUTION}-2:{name}")
 
 
-def described(status: str) -> Fault:
-    return Fault(answer=lambda call: reply.result(call, {"executionArn": EXECUTION, "status": status}))
+def described(status: str, machine: str = MACHINE) -> Fault:
+    found = {"executionArn": EXECUTION, "status": status, "stateMachineArn": machine}
+    return Fault(answer=lambda call: reply.result(call, found))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,34 @@ def described(status: str) -> Fault:
 def test_only_an_execution_that_is_known_to_be_over_is_over(server: Server, fault: Fault, expected: bool):
     server.rules.append(on("DescribeExecution", fault))
     assert is_running(f"{EXECUTION}:1") is expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "because"),
+    [
+        *(
+            pytest.param(described(status), "isn't a running execution", id=status)
+            for status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE")
+        ),
+        pytest.param(described("RUNNING", f"{MACHINE}-2"), "isn't a running execution", id="another machine"),
+        pytest.param(described("RUNNING", f"{MACHINE}/Observe"), "isn't a running execution", id="an item of its map"),
+        pytest.param(error(400, "ExecutionDoesNotExist"), "can't be read", id="made up"),
+        pytest.param(error(400, "InvalidArn"), "can't be read", id="not an execution"),
+        pytest.param(denied(), "can't be read", id="denied"),
+        pytest.param(cut(), "can't be read", id="no answer"),
+    ],
+)
+def test_only_an_execution_that_is_known_to_run_may_sweep(server: Server, fault: Fault, because: str):
+    server.rules.append(on("DescribeExecution", fault))
+    with pytest.raises(SettingsError, match=f"{EXECUTION}:1 {because}"):
+        require_running(f"{EXECUTION}:1", MACHINE)
+
+
+def test_the_machines_own_running_execution_may_sweep(server: Server):
+    server.rules.append(on("DescribeExecution", described("RUNNING")))
+    require_running(f"{EXECUTION}:1", MACHINE)
+    with pytest.raises(SettingsError, match="REAPER_WORKFLOW=None"):
+        require_running(f"{EXECUTION}:1", None)
 
 
 def test_a_machine_that_cannot_be_started_is_named(server: Server):

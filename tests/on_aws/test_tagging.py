@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
 import boto3
 import pytest
 
+from on_aws.conftest import Sweep
 from reaper import registry
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason
+from reaper.errors import MAX_PAGES_WITHOUT_NEWS, CloudError, Paging, Reason
 from reaper.model import Target
+from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, denied, on
+from reaper_sandbox.aws.reply import Reply
 from reaper_sandbox.aws.server import Server
 
 
@@ -63,3 +71,60 @@ def test_a_row_that_cannot_be_parsed_is_noted_and_hides_no_other(cloud: CloudSes
     assert list(cloud.each("sagemaker:ListThings", rows, lambda row: row["Name"])) == ["a", "b"]
     [error] = cloud.errors
     assert (isinstance(error, CloudError), error.reason, error.operation) == (True, Reason.UNREADABLE, "sagemaker:ListThings")
+
+
+def endless(operation: str, rows: Callable[[int], list[dict[str, Any]]], want: str, token: str) -> Callable[[Call], Fault | None]:
+    """A rule by which a list goes on with a fresh token each time. `rows`: those of each page, by its number."""
+    numbers = count()
+
+    def page(call: Call) -> Reply:
+        number = next(numbers)
+        return reply.result(call, {want: rows(number), token: f"page {number}"})
+
+    return on(operation, Fault(answer=page))
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [{"ResourceARN": "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e", "Tags": []}]], ids=["empty", "same"]
+)
+def test_tags_whose_pages_never_end_protect(account: Account, server: Server, cloud: CloudSession, rows: list[dict[str, Any]]):
+    endpoint = account.endpoint("e")
+    server.rules.append(endless("GetResources", lambda number: rows, "ResourceTagMappingList", "PaginationToken"))
+    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint")
+    assert tags.tags_of(by_arn, endpoint.arn) is None
+    assert "pages in a row had nothing new" in str(cloud.errors[0])
+    assert len(server.calls) <= MAX_PAGES_WITHOUT_NEWS + 1
+
+
+def test_a_list_whose_pages_never_end_is_a_failed_row(account: Account, server: Server, run_sweep: Sweep):
+    account.endpoint("e")
+    row = {
+        "EndpointName": "e",
+        "EndpointArn": account.arn("endpoint/e"),
+        "EndpointStatus": "InService",
+        "CreationTime": 1,
+        "LastModifiedTime": 1,
+    }
+    server.rules.append(endless("ListEndpoints", lambda number: [row], "Endpoints", "NextToken"))
+    swept = run_sweep("sagemaker-endpoint")
+    assert swept.coverage("sagemaker-endpoint").status == "failed"
+    assert "had nothing new" in str(swept.coverage("sagemaker-endpoint").error)
+
+
+def test_a_long_list_with_something_new_now_and_then_is_read_to_its_end():
+    paging = Paging("sagemaker:ListEndpoints")
+    for number in range(3 * MAX_PAGES_WITHOUT_NEWS):
+        paging.follow(f"page {number}", [{"EndpointName": f"e{number // 400}"}])
+    paging.follow("the last that is new", [{"EndpointName": "new"}])
+    for number in range(MAX_PAGES_WITHOUT_NEWS - 1):
+        paging.follow(f"empty {number}", [{"EndpointName": "e0"}])
+    with pytest.raises(CloudError, match="nothing new"):
+        paging.follow("one more", [])
+
+
+@pytest.mark.parametrize("token", [None, 3, "page"])
+def test_a_token_that_leads_nowhere_ends_a_list(token: object):
+    paging = Paging("s3:ListBucket")
+    paging.follow("page", [])
+    with pytest.raises(CloudError, match="twice"):
+        paging.follow(token, ["b"])

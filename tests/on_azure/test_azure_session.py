@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 
 import pytest
 
@@ -9,7 +10,7 @@ from reaper.azure import targets, workspaces
 from reaper.azure.clients import AzureHosts, hosts_from_env
 from reaper.azure.requests import ArmRequest
 from reaper.azure.session import CloudSession
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import MAX_PAGES_WITHOUT_NEWS, CloudError, Reason, SettingsError
 from reaper_sandbox.azure.fault import Fault, cut, error, garbage, on
 from reaper_sandbox.azure.request import Reply, Request
 from reaper_sandbox.azure.server import Server
@@ -45,6 +46,20 @@ def test_a_page_that_links_to_itself_is_an_error(server: Server, cloud: CloudSes
     server.rules.append(on("GET", ".*/computes", reply({"value": [], "nextLink": again})))
     with pytest.raises(CloudError, match="twice"):
         list(cloud.paged_rows(READ, path(vision)))
+
+
+@pytest.mark.parametrize("rows", [[], [{"id": "/same", "name": "same"}]], ids=["empty", "same"])
+def test_pages_that_never_end_are_an_error(server: Server, cloud: CloudSession, vision: Workspace, rows: list[object]):
+    numbers = count()
+
+    def page(request: Request) -> Reply:
+        link = f"{server.url}{path(vision)}?api-version=2025-12-01&%24skip={next(numbers)}"
+        return Reply(status=200, body={"value": rows, "nextLink": link})
+
+    server.rules.append(on("GET", ".*/computes", Fault(answer=page)))
+    with pytest.raises(CloudError, match="pages in a row had nothing new"):
+        list(cloud.paged_rows(READ, path(vision)))
+    assert next(numbers) <= MAX_PAGES_WITHOUT_NEWS + 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from reaper.aws.session import CloudSession, new_session
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Target
 
 LIMITS = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
@@ -24,7 +24,7 @@ def read_change_calendar(name: str) -> tuple[bytes, bool]:
         cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=region), limits=LIMITS)
         document = cloud.call("ssm", "GetDocument", "Content", Name=name, DocumentFormat="TEXT")
         state = cloud.call("ssm", "GetCalendarState", "State", CalendarNames=[name])["State"]
-    except BotoCoreError as error:  # without a region, or with a profile that doesn't exist
+    except (BotoCoreError, SettingsError) as error:  # without a region, or with a profile that doesn't exist
         raise CloudError(Reason.UNREACHABLE, "ssm:GetDocument", str(error)) from error
     if state not in {"OPEN", "CLOSED"}:
         raise CloudError(Reason.UNREADABLE, "ssm:GetCalendarState", f"{name}: the state {state!r} isn't known")

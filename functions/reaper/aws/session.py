@@ -7,11 +7,13 @@ limiter: https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -19,12 +21,29 @@ from typing import Any, TypeVar
 import boto3
 from botocore import xform_name
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    SSOError,
+    TokenRetrievalError,
+)
 from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
 from reaper.coverage import NOT_REACHED
-from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, named_permission, odd_replies_as_errors
+from reaper.errors import (
+    NO_SIGN_IN,
+    ODD_REPLY_ERRORS,
+    CloudError,
+    Paging,
+    Reason,
+    SettingsError,
+    named_permission,
+    odd_replies_as_errors,
+)
 from reaper.model import Target
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
@@ -32,7 +51,7 @@ MAX_CONCURRENT_CALLS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
 
 SEND_ONCE = Config(retries={"total_max_attempts": 1, "mode": "standard"})
-UNSENT_ERRORS = (NoCredentialsError, CredentialRetrievalError, ParamValidationError)
+UNSENT_ERRORS = (NoCredentialsError, CredentialRetrievalError, SSOError, TokenRetrievalError, ParamValidationError)
 """Failures before anything is sent."""
 
 NUMBER_KEYS = {"MinCapacity", "MaxCapacity"}
@@ -48,14 +67,45 @@ CLIENT_LOCK = threading.Lock()
 
 
 def new_session() -> boto3.Session:
-    """A session with the process's own credentials. Raises BotoCoreError.
+    """A session with the process's own credentials and region. Raises SettingsError for a profile that doesn't exist and for a
+    configuration that can't be read.
 
     All sessions share what the SDK knows about AWS's services. Otherwise each would take 7 MB and 40 ms of its own.
     """
-    session = boto3.Session()
+    try:
+        session = boto3.Session(region_name=own_region())
+    except BotoCoreError as error:
+        raise SettingsError(f"AWS: {error}") from error
     inner: Any = session._session
     inner.register_component("data_loader", _service_descriptions())
     return session
+
+
+def own_region() -> str | None:
+    """AWS_REGION, which boto3 doesn't read; None leaves it to AWS_DEFAULT_REGION and the profile."""
+    return os.environ.get("AWS_REGION", "").strip() or None
+
+
+def own_client(service: str, permission: str) -> Any:
+    """A client of the process itself, in its own region. Raises CloudError of `permission` if there can be none."""
+    with loading_errors(permission):
+        return boto3.client(service, region_name=own_region())  # type: ignore[call-overload]
+
+
+@contextmanager
+def loading_errors(operation: str) -> Iterator[None]:
+    """Whatever goes wrong while credentials are loaded becomes a CloudError in the words of what was to fetch them: they are configured."""
+    try:
+        yield
+    except (BotoCoreError, *ODD_REPLY_ERRORS) as error:
+        raise _not_loaded(operation, error) from error
+
+
+def _not_loaded(operation: str, error: Exception) -> CloudError:
+    """What the program that fetches credentials said, else the SDK, in one line of about 200 characters."""
+    said = error.kwargs.get("error_msg") if isinstance(error, BotoCoreError) else None
+    text = f"the AWS credentials or settings can't be used: {' '.join(str(said or error).split())[:200]}"
+    return CloudError(Reason.REFUSED, operation, text, code=NO_SIGN_IN, may_have_been_made=False)
 
 
 @cache
@@ -122,11 +172,14 @@ class CloudSession:
             raise CloudError(Reason.UNREACHABLE, permission, NOT_REACHED, may_have_been_made=False)
         with self._lock:
             self.calls[permission] += 1
-        method = self._clients.method(service, operation, sends_once=sends_once)
+        with loading_errors(permission):
+            method = self._clients.method(service, operation, sends_once=sends_once)
         try:
             reply = method(**params)
         except ClientError as error:
             raise _error_from_reply(permission, error) from error
+        except CredentialRetrievalError as error:
+            raise _not_loaded(permission, error) from error
         except (BotoCoreError, OSError) as error:
             was_sent = not isinstance(error, UNSENT_ERRORS)
             raise CloudError(Reason.UNREACHABLE, permission, str(error), may_have_been_made=was_sent) from error
@@ -148,19 +201,15 @@ class CloudSession:
     def pages(
         self, service: str, operation: str, want: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also for a page that comes twice."""
-        tokens: set[str] = set()
+        """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also if it doesn't end."""
+        paging = Paging(permission_of(service, operation))
         while True:
             page = self.call(service, operation, want, **params)
             yield page
-            following = page.get(token_key)
-            if not following:
+            if not page.get(token_key):
                 return
-            if not isinstance(following, str) or following in tokens:
-                text = "the reply repeated a page or has an invalid next token"
-                raise CloudError(Reason.UNREADABLE, permission_of(service, operation), text)
-            tokens.add(following)
-            params[token_key] = following
+            paging.follow(page[token_key], page[want] or ())
+            params[token_key] = page[token_key]
 
     def paged_rows(
         self, service: str, operation: str, want: str, *has: str, token_key: str = "NextToken", **params: Any

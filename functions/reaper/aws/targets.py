@@ -18,10 +18,10 @@ from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError
 
 from reaper.aws import organization
-from reaper.aws.session import CloudSession, new_session
+from reaper.aws.session import CloudSession, loading_errors, new_session
 from reaper.case import Coverage
 from reaper.coverage import unopened_rows
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import NO_SIGN_IN, ODD_REPLY_ERRORS, CloudError, Reason, SettingsError
 from reaper.model import Account, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
@@ -42,7 +42,7 @@ def list_accounts(settings: Settings) -> list[Account]:
     Raises SettingsError for a misspelled region, for an account that can't be meant, if the organization can't be read, or if no account is left, and
     CloudError if the credentials can't be used.
     """
-    session, scope = _default_session(), settings.account_scope
+    session, scope = new_session(), settings.account_scope
     regions = ["all"] if "all" in settings.regions else _named_regions(session, settings.regions)
     own = _own_account(settings, session, regions)
     if scope.organization or scope.ous:
@@ -118,7 +118,7 @@ def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) ->
     """A session for each region of another account, through its target role. Raises CloudError if the role can't be assumed, or if its
     regions can't be listed and all of them are wanted.
     """
-    base = _default_session()
+    base = new_session()
     region = _start_region(base, account.regions)
     arn = f"arn:{base.get_partition_for_region(region)}:iam::{account.id}:role/{settings.role_name}"
     session = assume_role(arn, may_act, reading_permissions(), settings.external_id, region)
@@ -175,7 +175,7 @@ def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: bo
 
     Raises SettingsError for a misspelled region and an account that can't be meant, CloudError where the identity can't be learned.
     """
-    session = session or _default_session()
+    session = session or new_session()
     every = "all" in regions
     names = [] if every else _named_regions(session, regions)
     start, account = _first_session_and_account(session, names or [_start_region(session, ())])
@@ -194,30 +194,25 @@ def _first_session_and_account(session: boto3.Session, names: Sequence[str]) -> 
             return start, str(start.call("sts", "GetCallerIdentity", "Account")["Account"])
         except CloudError as error:
             failed = failed or error
+            if error.code == NO_SIGN_IN:
+                break
     assert failed is not None
     raise failed
 
 
 def has_credentials() -> bool:
-    """Whether boto3 finds any AWS credentials at all. No call is made to AWS."""
+    """Whether there are any AWS credentials at all, also broken ones, which a sweep reports. No call is made to AWS."""
     try:
-        return _default_session().get_credentials() is not None
-    except BotoCoreError:
-        return False
-
-
-def _default_session() -> boto3.Session:
-    try:
-        return new_session()
-    except BotoCoreError as error:
-        raise SettingsError(f"AWS: {error}") from error
+        return new_session().get_credentials() is not None
+    except (SettingsError, BotoCoreError, *ODD_REPLY_ERRORS):
+        return True
 
 
 def _named_regions(session: boto3.Session, regions: Sequence[str]) -> list[str]:
     """The regions asked for, else the session's own. Raises SettingsError for a misspelled one."""
     names = list(regions) or ([session.region_name] if session.region_name else [])
     if not names:
-        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_DEFAULT_REGION, or use --region")
+        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
     known = known_regions(session)
     for name in names:
         _require_plausible(name, known)
@@ -226,7 +221,10 @@ def _named_regions(session: boto3.Session, regions: Sequence[str]) -> list[str]:
 
 def check_regions(regions: Sequence[str], progress: Callable[[str], None]) -> None:
     """Tell of regions that the SDK doesn't know. Makes no call to AWS. Raises SettingsError for a misspelled one."""
-    session = _default_session()
+    try:
+        session = new_session()
+    except SettingsError:  # which `list_accounts` raises, too
+        return
     if "all" not in regions and (regions or session.region_name):
         for name in {*_named_regions(session, regions)} - {*known_regions(session)}:
             progress(f"aws: {name} isn't a region that this version knows. It is asked all the same")
@@ -253,7 +251,7 @@ def _start_region(session: boto3.Session, regions: Sequence[str]) -> str:
 
 def known_regions(session: boto3.Session | None = None, partition: str | None = None) -> list[str]:
     """The regions in which the SDK knows the service of any kind, of one partition or of all. No call is made to AWS."""
-    session = session or _default_session()
+    session = session or new_session()
     services = dict.fromkeys(kind.permissions[0].partition(":")[0] for kind in kinds("aws"))
     partitions = [partition] if partition else session.get_available_partitions()
     names = (r for p in partitions for s in services for r in session.get_available_regions(s, partition_name=p))
@@ -296,17 +294,16 @@ def assume_role(
         request["Policy"] = session_policy(actions)
     if external_id:
         request["ExternalId"] = external_id
-    try:
-        assumed, known = new_session(), new_session()
-        if known.get_credentials() is None:
-            raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
-        place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGIONS["aws"])
-        fetch = partial(_fetch_credentials, CloudSession(known, place), request)
-        inner: Any = assumed._session
-        inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
-        return assumed
-    except BotoCoreError as error:
-        raise SettingsError(f"{role_arn}: {error}") from error
+    assumed, known = new_session(), new_session()
+    with loading_errors("sts:AssumeRole"):
+        credentials = known.get_credentials()
+    if credentials is None:
+        raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
+    place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGIONS["aws"])
+    fetch = partial(_fetch_credentials, CloudSession(known, place), request)
+    inner: Any = assumed._session
+    inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
+    return assumed
 
 
 def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:

@@ -39,8 +39,8 @@ from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from azure.monitor.querymetrics import MetricsClient
 
 from reaper.azure.requests import API_VERSIONS, A, ArmOperation
-from reaper.errors import CloudError, Reason, SettingsError
-from reaper.urls import split_address
+from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
+from reaper.urls import ca_bundle, split_address
 
 if TYPE_CHECKING:
     from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
@@ -59,7 +59,7 @@ BATCH_HOSTS = {
     "https://management.chinacloudapi.cn": "https://{region}.metrics.monitor.azure.cn",
 }
 CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
+"""Those that the SDK reads."""
 PLAIN_ERRORS: dict[int, type[HttpResponseError]] = dict.fromkeys((304, 401, 404, 409), HttpResponseError)
 """An operation raises the same error for each refusal by Azure, so that ClientAuthenticationError always means that there is no token."""
 
@@ -296,12 +296,9 @@ def new_credential(**limits: Any) -> DefaultAzureCredential:
 
     Raises CloudError if the environment has settings that no credential and no call can work with.
     """
-    for name in CA_BUNDLE_VARIABLES:
-        if (path := os.environ.get(name)) and not os.path.exists(path):
-            raise CloudError(
-                Reason.REFUSED, "sign in", f"{name}={path!r}: no such file; it should contain the certificates to trust"
-            )
+    ca_bundle(os.environ, CA_BUNDLE_VARIABLES)
     try:
         return DefaultAzureCredential(**{**TIMEOUTS, **limits})
-    except ValueError as error:
-        raise CloudError(Reason.REFUSED, "sign in", f"the settings of DefaultAzureCredential can't be used: {error}") from error
+    except (ValueError, OSError) as error:
+        text = f"the settings of DefaultAzureCredential can't be used: {error}"
+        raise CloudError(Reason.REFUSED, "sign in", text, code=NO_SIGN_IN) from error

@@ -43,6 +43,8 @@ Tags = dict[str, str] | None
 DURATION_PATTERN = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 UNIT_SECONDS = (86400, 3600, 60, 1)
 MAX_COUNT = 100_000
+NOT_SET_UP = re.compile(r"unavailable|installed|not found|not be found")
+"""What DefaultAzureCredential says of those that can't be meant."""
 TEXT_KEYS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
@@ -247,6 +249,12 @@ def first_line(error: Exception, most: int | None = 300) -> str:
     """The first line of the error's text, up to that many characters."""
     lines = str(error).strip().splitlines() or [repr(error)]
     return lines[0][:most]
+
+
+def sign_in_text(error: Exception) -> str:
+    """Why there is no token: what those said that were to fetch one, in 200 characters, without those that aren't installed or set up here."""
+    said = re.findall(r"^\t(\w+: .*)$", str(error), re.MULTILINE)
+    return f"no token: {'; '.join(text for text in said if not NOT_SET_UP.search(text))[:200] or first_line(error)}"
 
 
 def parse_time(text: object) -> datetime | None:

@@ -32,10 +32,11 @@ from reaper.azure.requests import (
     error_from_reply,
     first_line,
     reading,
+    sign_in_text,
     valid_rows,
 )
 from reaper.coverage import NOT_REACHED
-from reaper.errors import CloudError, Reason
+from reaper.errors import NO_SIGN_IN, CloudError, Paging, Reason
 from reaper.model import Target
 
 MAX_CONCURRENT_CALLS = 3
@@ -133,17 +134,14 @@ class CloudSession:
             self.calls[counted_as] += 1
 
     def pages(self, request: ArmRequest, link_key: str, following: Callable[[str], ArmRequest]) -> Iterator[Json]:
-        """Every page of a list: `following` makes a page's link the request for the next one. Raises CloudError, also for a repeated link."""
-        links: set[str] = set()
+        """Every page of a list: `following` makes a page's link the request for the next one. Raises CloudError, also if it doesn't end."""
+        paging = Paging(request.permission)
         while True:
             reply = self.call(request)
             yield reply
-            link = reply.get(link_key)
-            if not link:
+            if not (link := reply.get(link_key)):
                 return
-            if not isinstance(link, str) or link in links:
-                raise CloudError(Reason.UNREADABLE, request.permission, "the same page came twice")
-            links.add(link)
+            paging.follow(link, (row for rows in reply.values() if isinstance(rows, list) for row in rows))
             request = following(link)
 
     def paged_rows(
@@ -245,7 +243,7 @@ def _as_cloud_error(permission: str) -> Iterator[None]:
         try:
             yield
         except ClientAuthenticationError as error:
-            raise CloudError(Reason.REFUSED, permission, f"no token: {first_line(error)}", code="NoToken") from error
+            raise CloudError(Reason.REFUSED, permission, sign_in_text(error), code=NO_SIGN_IN) from error
         except (ServiceRequestError, ServiceResponseError, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, permission, first_line(error)) from error
         except AzureError as error:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from reaper import __version__, registry
 from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
-from reaper.errors import ODD_REPLY_ERRORS, ReaperError
+from reaper.errors import NO_SIGN_IN, ODD_REPLY_ERRORS, CloudError, ReaperError
 from reaper.text import validation_text
 
 CHANGING = frozenset({"sweep", "apply", "restore", "undo", "release", "pause", "resume", "forget", "notify"})
@@ -89,7 +89,7 @@ app.command("forget")(pause.forget_person)
 
 
 def main() -> None:
-    """Run the console script. A ReaperError ends it with status 2 and one plain message."""
+    """Run the console script. A ReaperError ends it with one plain message and status 2, 3 if signing in failed."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -114,6 +114,7 @@ def _run_command() -> tuple[int, Exception | None]:
         return 2 if isinstance(exit_request.__context__, BrokenPipeError) else int(exit_request.code or 0), None
     except ReaperError as error:
         print_error(str(error))
+        return 3 if isinstance(error, CloudError) and error.code == NO_SIGN_IN else 2, None
     except (*ODD_REPLY_ERRORS, MemoryError) as error:
         return 2, error
     return 2, None

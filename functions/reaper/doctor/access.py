@@ -13,7 +13,19 @@ from datetime import timedelta
 
 from reaper import registry
 from reaper.case import Coverage
-from reaper.doctor.check import SIGN_IN, Check, missing_permission, ok, rights_checks, to_fix, unknown, unreachable_advice
+from reaper.coverage import UNKNOWN_ACCOUNT
+from reaper.doctor.check import (
+    SIGN_IN,
+    SSO_ERRORS,
+    Check,
+    missing_permission,
+    ok,
+    rights_checks,
+    sign_in_advice,
+    to_fix,
+    unknown,
+    unreachable_advice,
+)
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason, SettingsError
@@ -31,8 +43,6 @@ ASSUME_ROLE = "sts:AssumeRole"
 TARGET_ROLE_ADVICE = (
     "Check the target role there: its name, its trust policy, the external ID, and that the stack set reached these accounts."
 )
-UNKNOWN_ACCOUNT = "unknown"
-"""The account in the row of a cloud that couldn't even be opened."""
 
 
 def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
@@ -93,7 +103,8 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
         advice = _advice(cloud, missing, text, role)
         if UNKNOWN_ACCOUNT in names:
             found = missing is not None or has_credentials(cloud)
-            yield to_fix(f"credentials.{cloud}", text, advice if found else SIGN_IN, missing)
+            is_over = SSO_ERRORS.search(text) is not None
+            yield to_fix(f"credentials.{cloud}", text, advice if found and not is_over else sign_in_advice(text), missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
             yield to_fix(f"targets.{cloud}", because, advice, missing)

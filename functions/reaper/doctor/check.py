@@ -1,19 +1,21 @@
-"""A check and its result, as data: what was checked, whether it is fine, why, and the command that mends it. Pure.
+"""A check and its result, as data: what was checked, whether it is fine, why, and the command that mends it.
 
 A Right is one permission in one place; `rights_checks` makes a few checks of the rights of many places.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
+from shlex import quote
 from typing import Any
 
-from reaper.errors import CloudError, ReaperError, Reason, named_permission
+from reaper.errors import CloudError, ReaperError, Reason, named_permission, obstacle_advice
 from reaper.text import clean_line, count_noun, first_few
 
 SCHEMA = 1
@@ -22,6 +24,8 @@ MAX_BECAUSE = 600
 SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
 SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
 """In the names of the SDKs' errors about credentials, without which they don't send the request."""
+SSO_ERRORS = re.compile(r"\bSSO (?:session|token)|token from sso", re.IGNORECASE)
+"""What the SDK says of a session of IAM Identity Center that has ended."""
 NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private endpoints."
 
 
@@ -91,9 +95,15 @@ def unreachable_advice(error: BaseException | None) -> str:
     """What to do about a service that couldn't be asked: sign in if the SDK lacked credentials, else check the network."""
     while error is not None:
         if SIGN_IN_ERRORS.search(type(error).__name__):
-            return SIGN_IN
+            return sign_in_advice(str(error))
         error = error.__cause__
     return NETWORK_ADVICE
+
+
+def sign_in_advice(text: str) -> str:
+    """How to sign in: again, if the text says that a session of IAM Identity Center has ended."""
+    profile = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+    return f"aws sso login --profile {quote(profile)}" if SSO_ERRORS.search(text) else SIGN_IN
 
 
 def exit_status(checks: Iterable[Check]) -> int:
@@ -129,7 +139,8 @@ def right_of_error(permission: str, place: str, error: CloudError, grant: Callab
         return right()
     if error.reason is Reason.DENIED:
         missing, because = error.missing or permission, str(error).removeprefix(f"{error.operation}: ")
-        return right(status=CheckStatus.FIX, because=because, fix=grant(missing), missing=missing)
+        fix = obstacle_advice(because, missing) or grant(missing)
+        return right(status=CheckStatus.FIX, because=because, fix=fix, missing=missing)
     if error.reason is Reason.UNREACHABLE:
         return right(status=CheckStatus.FIX, because=str(error), fix=unreachable_advice(error))
     return right(status=CheckStatus.UNKNOWN, because=str(error))

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper.doctor.check import missing_permission
-from reaper.errors import ReaperError, refused_resource
+from reaper.errors import ReaperError, obstacle_advice, refused_resource
 from reaper.kind import Kind
 from reaper.policy.file import PolicySource
 from reaper.report.saved import SavedReport
@@ -65,6 +65,8 @@ def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
     missing = missing_permission(error)
     if missing is None or (":" not in missing and "/" not in missing):
         return otherwise
+    if obstacle := obstacle_advice(str(error), missing):
+        return obstacle
     try:
         resource = refused_resource(str(error)) if missing.startswith("kms:") else address
         return str(doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource))

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reaper.case import Coverage, Finding, Report
+from reaper.coverage import UNKNOWN_ACCOUNT
 from reaper.model import Status, Target
 from reaper.text import clean_line, first_few
 
 WORST_FIRST = (Status.DENIED, Status.FAILED, Status.PARTIAL, Status.OK)
 MAX_NAMED = 6
-UNKNOWN_ACCOUNT = "unknown"
-"""The account in the row of a cloud that couldn't even be opened."""
 CALL_PREFIX = re.compile(r"^(?:[a-z0-9-]+:[A-Za-z0-9]+|Microsoft\.[\w./-]+): ")
 """The failed call at the beginning of an error."""
 VARYING_PARTS = re.compile(
@@ -112,7 +111,7 @@ def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str
 
     A cloud that couldn't even be opened has no place.
     """
-    if kinds == ["*"]:
+    if where == UNKNOWN_ACCOUNT or kinds == ["*"]:
         return f"all of {clean_line(cloud) if where == UNKNOWN_ACCOUNT else where}"
     named = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
     return f"{named} in {where}"

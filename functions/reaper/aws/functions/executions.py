@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from reaper.errors import SettingsError
+from reaper.aws.session import own_client
+from reaper.errors import CloudError, SettingsError
 
 RUN_ID = re.compile("[0-9a-f]{12}")
 UNFINISHED = {"RUNNING", "PENDING_REDRIVE"}
@@ -29,8 +29,10 @@ def run_id_of(execution: str) -> str:
 def start_execution(workflow: str, run_id: str, options: Mapping[str, Any]) -> str:
     """Start the state machine with these options; returns the execution's ARN. Raises SettingsError if it can't be started."""
     try:
-        reply = boto3.client("stepfunctions").start_execution(stateMachineArn=workflow, name=run_id, input=json.dumps(options))
-    except (ClientError, BotoCoreError) as error:
+        reply = own_client("stepfunctions", "states:StartExecution").start_execution(
+            stateMachineArn=workflow, name=run_id, input=json.dumps(options)
+        )
+    except (ClientError, BotoCoreError, CloudError) as error:
         raise SettingsError(f"REAPER_WORKFLOW={workflow}: it can't be started: {error}") from error
     return str(reply["executionArn"])
 
@@ -38,9 +40,19 @@ def start_execution(workflow: str, run_id: str, options: Mapping[str, Any]) -> s
 def is_running(execution: str) -> bool:
     """Whether an execution is still under way. One whose state can't be read counts as running; its lease ends by time."""
     try:
-        reply = boto3.client("stepfunctions").describe_execution(executionArn=execution)
+        reply = own_client("stepfunctions", "states:DescribeExecution").describe_execution(executionArn=execution)
     except ClientError as error:
         return error.response["Error"].get("Code") != "ExecutionDoesNotExist"
-    except BotoCoreError:
+    except (BotoCoreError, CloudError):
         return True
     return reply.get("status") in UNFINISHED
+
+
+def require_running(execution: str, workflow: str | None) -> None:
+    """Raises SettingsError unless this is an execution of that state machine that is known to run: any other one would hold the lease for hours."""
+    try:
+        reply = own_client("stepfunctions", "states:DescribeExecution").describe_execution(executionArn=execution)
+    except (ClientError, BotoCoreError, CloudError) as error:
+        raise SettingsError(f"execution {execution} can't be read, so it may not sweep: {error}") from error
+    if (reply.get("stateMachineArn"), reply.get("status")) != (workflow, "RUNNING"):
+        raise SettingsError(f"{execution} isn't a running execution of REAPER_WORKFLOW={workflow}, so it may not sweep")

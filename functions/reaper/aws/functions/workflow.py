@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -29,6 +30,7 @@ from reaper.workflow.stored_run import EngineState
 
 Event = Mapping[str, Any]
 MAX_REASON_CHARS = 300
+RUN_ID, NUMBER = "[0-9a-f]{12}", "[0-9]{1,9}"
 NOT_STARTED = "its step of the workflow wasn't started"
 Record = Mapping[str, Any]
 A = TypeVar("A")
@@ -37,21 +39,27 @@ A = TypeVar("A")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One phase. Raises ReaperError if it can't be carried out: the state machine repeats it, then fails or records it."""
-    phase = PHASES.get(str(event.get("phase")))
-    if phase is None:
-        raise SettingsError(
-            f"phase: {event.get('phase')!r} is none of {', '.join(PHASES)}; the state machine calls this function"
-        )
-    logger.append_keys(phase=event["phase"])
-    return phase(event, datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis()))
+    name = _text(event, "phase", "|".join(PHASES))
+    logger.append_keys(phase=name)
+    return PHASES[name](event, datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis()))
+
+
+def _text(event: Event, key: str, pattern: str = r"\S+") -> str:
+    """What the state machine set for this key. Raises SettingsError if it isn't there or isn't of that pattern."""
+    value = str(event.get(key, "")) if isinstance(event, dict) else ""
+    if not re.fullmatch(pattern, value):
+        raise SettingsError(f"{key}: {value!r:.200} doesn't match {pattern}; the state machine calls this function")
+    return value
 
 
 def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
-    from reaper.aws.functions.executions import is_running, run_id_of  # imports boto3, which would slow every cold start
+    from reaper.aws.functions import executions  # imports boto3, which would slow every cold start
 
-    execution = str(event["execution"])
-    context = _open_context(run_id_of(execution), deadline, options_of(event.get("options")))
-    answer = phases.list_targets(context, run_id_of(execution), execution, is_running)
+    execution = _text(event, "execution")
+    run_id = executions.run_id_of(execution)
+    context = _open_context(run_id, deadline, options_of(event.get("options")))
+    executions.require_running(execution, context.settings.workflow)
+    answer = phases.list_targets(context, run_id, execution, executions.is_running)
     logger.info("listed", run=answer["run"], status=answer["status"], items=answer["items"], because=answer["because"])
     if answer["status"] == "skipped":
         publish_figures(skipped_figures(), os.environ.get("REAPER_DEPLOYMENT", ""))
@@ -59,27 +67,27 @@ def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
 
 
 def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.observe_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
+    return phases.observe_item(*_under_way(event, deadline), int(_text(event, "item", NUMBER)))
 
 
 def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.decide_run(_open_context(event["run"], deadline), _engine_state(event), item_failures(event["results"]))
+    return phases.decide_run(*_under_way(event, deadline), item_failures(event.get("results")))
 
 
 def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.act_on_item(_open_context(event["run"], deadline), _engine_state(event), int(event["item"]))
+    return phases.act_on_item(*_under_way(event, deadline), int(_text(event, "item", NUMBER)))
 
 
 def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     """Send the messages, then deliver the report."""
-    context, engine = _open_context(event["run"], deadline), _engine_state(event)
-    report = phases.conclude_run(context, engine, item_failures(event["results"]))
+    context, engine = _under_way(event, deadline)
+    report = phases.conclude_run(context, engine, item_failures(event.get("results")))
     owners = current_policy(context, engine.policy_sha256)[0].owners
     stored = deliver_report(report, context.settings, owners, context.clock, context.store)
     totals = report.totals
     incomplete = sum(1 for row in report.coverage if row.status is not Status.OK)
     return {
-        "run": event["run"],
+        "run": engine.run,
         "status": "skipped" if is_skipped(report.coverage) else "concluded",
         "resources": totals.resources,
         "idle": totals.by_state["idle"],
@@ -88,14 +96,15 @@ def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
     }
 
 
-def _engine_state(event: Event) -> EngineState:
-    """What the state machine carries from step to step."""
-    return EngineState(
-        run=str(event["run"]),
-        execution=str(event["execution"]),
-        policy_sha256=str(event["policy"]),
-        listed_sha256=str(event["listed"]),
+def _under_way(event: Event, deadline: datetime) -> tuple[WorkflowContext, EngineState]:
+    """The context of a later phase, and what the state machine carries from step to step."""
+    engine = EngineState(
+        run=_text(event, "run", RUN_ID),
+        execution=_text(event, "execution"),
+        policy_sha256=_text(event, "policy"),
+        listed_sha256=_text(event, "listed"),
     )
+    return _open_context(engine.run, deadline), engine
 
 
 def _open_context(run_id: str, deadline: datetime, options: Mapping[str, Any] | None = None) -> WorkflowContext:
@@ -119,15 +128,15 @@ PHASES: Mapping[str, Callable[[Event, datetime], dict[str, Any]]] = {
 }
 
 
-def item_failures(results: Mapping[str, Any]) -> dict[int, str]:
+def item_failures(results: object) -> dict[int, str]:
     """The reason for each item of a distributed map that failed, by what the state machine wrote about it. `results`: the map's output,
     empty if the map was skipped.
 
     A child that fails outright isn't seen by the map's own states: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html
     What can't be read is logged: the items themselves are compared with their results elsewhere, so only reasons get lost.
     """
-    details = results.get("ResultWriterDetails")
-    if not details:
+    details = results.get("ResultWriterDetails") if isinstance(results, dict) else None
+    if not isinstance(details, dict):
         return {}
     failures: dict[int, str] = {}
     for status, key in _logged(partial(_result_files, details)) or ():

@@ -199,13 +199,17 @@ class DynamoStore:
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoStore:
-    """The rows in a table of the session's own region. Makes no call yet. Raises SettingsError for an invalid name or no region."""
+    """The rows in a table of the session's own region, else of the only one in REAPER_REGIONS. Makes no call yet.
+
+    Raises SettingsError for an invalid name or no region.
+    """
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
     session = new_session()
-    if not session.region_name:
-        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_DEFAULT_REGION")
-    return DynamoStore(CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name)), address)
+    region = session.region_name or environ.get("REAPER_REGIONS", "").strip()
+    if not re.fullmatch(r"[a-z0-9-]+-\d", region):
+        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_REGION")
+    return DynamoStore(CloudSession(session, Target(cloud="aws", account="unknown", region=region)), address)
 
 
 def _item_key(key: Key) -> Item:

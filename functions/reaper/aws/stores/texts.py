@@ -13,12 +13,12 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from reaper.errors import CloudError, Reason, SettingsError, named_permission
+from reaper.aws.session import own_client
+from reaper.errors import CloudError, Paging, Reason, SettingsError, named_permission
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 """What each call needs."""
@@ -35,13 +35,13 @@ def read_bytes(uri: str, most: int) -> bytes:
     """
     try:
         if uri.startswith("ssm:"):
-            reply = boto3.client("ssm").get_parameter(Name=uri.removeprefix("ssm:"), WithDecryption=True)
+            reply = own_client("ssm", "ssm:GetParameter").get_parameter(Name=uri.removeprefix("ssm:"), WithDecryption=True)
             return str(reply["Parameter"]["Value"]).encode()[:most]
         bucket, key = _bucket_and_key(uri)
         # Not by Range, which S3 refuses for an empty object.
-        with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
+        with closing(own_client("s3", "s3:GetObject").get_object(Bucket=bucket, Key=key)["Body"]) as body:
             return bytes(body.read(most))
-    except (ClientError, BotoCoreError, ResponseParserError, ValueError) as error:
+    except (ClientError, BotoCoreError, ResponseParserError, CloudError, ValueError) as error:
         raise SettingsError(f"{uri}: can't be read: {error}") from error
 
 
@@ -58,7 +58,9 @@ def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable
         with TemporaryFile() as file:
             file.writelines(chunk.encode() for chunk in chunks)
             file.seek(0)
-            boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=file, ContentType="application/json", IfNoneMatch="*")
+            own_client("s3", "s3:PutObject").put_object(
+                Bucket=bucket, Key=key, Body=file, ContentType="application/json", IfNoneMatch="*"
+            )
     except (ClientError, BotoCoreError, OSError) as error:
         if isinstance(error, ClientError) and error.response["Error"].get("Code") == "PreconditionFailed":
             return f"s3://{bucket}/{key}"
@@ -96,20 +98,22 @@ def list_texts(place: str) -> builtins.list[str]:
     bucket, prefix = _bucket_and_key_or_error(place)
     under = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     addresses: builtins.list[str] = []
+    paging = Paging("s3:ListBucket")
     more: dict[str, Any] = {}
     while True:
         page = _call_s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
         addresses += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
         if not page.get("IsTruncated"):
             return addresses
-        more = {"ContinuationToken": page["NextContinuationToken"]}
+        more = {"ContinuationToken": page.get("NextContinuationToken")}
+        paging.follow(more["ContinuationToken"], page.get("Contents") or ())
 
 
 def _call_s3(operation: str, **params: Any) -> dict[str, Any]:
     """One call; what S3 says becomes a CloudError."""
     permission = PERMISSION_OF_OPERATION[operation]
     try:
-        reply: dict[str, Any] = getattr(boto3.client("s3"), xform_name(operation))(**params)
+        reply: dict[str, Any] = getattr(own_client("s3", permission), xform_name(operation))(**params)
     except ClientError as error:
         raise _error_from_reply(permission, error, params) from error
     except (BotoCoreError, ResponseParserError) as error:

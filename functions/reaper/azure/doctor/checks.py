@@ -16,12 +16,12 @@ from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
 from reaper.azure.kinds.azureml_online_deployment import details, listing
 from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
-from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, first_line, region_key
+from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession
 from reaper.azure.workspaces import TYPE
 from reaper.doctor.channels import http_reply
 from reaper.doctor.check import CheckStatus, Right, asked_right, right_of_error
-from reaper.errors import CloudError, Reason
+from reaper.errors import NO_SIGN_IN, CloudError, Reason
 from reaper.observation import Window
 from reaper.urls import split_address
 
@@ -183,7 +183,7 @@ def _read_claims() -> Mapping[str, Any]:
     try:
         token = new_credential().get_token(hosts_from_env(os.environ).arm_scope)
     except AzureError as error:
-        raise CloudError(Reason.REFUSED, "sign in", f"no token: {first_line(error)}", code="NoToken") from error
+        raise CloudError(Reason.REFUSED, "sign in", sign_in_text(error), code=NO_SIGN_IN) from error
     return claims_of(token.token)
 
 

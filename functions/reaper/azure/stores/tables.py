@@ -243,7 +243,7 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
     """The rows in `account/table`. Makes no call yet.
 
     The account is given by its name or, outside the public cloud, by its full host name. Uses the connection string if it belongs to that
-    account, otherwise DefaultAzureCredential. Raises SettingsError.
+    account, otherwise DefaultAzureCredential. Raises SettingsError, and CloudError if the credentials there are can't be used.
     """
     parts = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
     if not parts:
@@ -259,12 +259,12 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
         if client.account_name == account.partition(".")[0]:
             return TableStore(client, f"table://{address}")
         client.close()
-    from azure.identity import DefaultAzureCredential
+    from reaper.azure.clients import new_credential  # which loads the SDK's other clients
 
     host = account if "." in account else f"{account}.{PUBLIC_SUFFIX}"
     if because := trusted_hosts.refused_because(f"https://{host}", "table"):
         raise SettingsError(f"REAPER_LEDGER=table://{address}: {because}")
-    client = TableClient(f"https://{host}", name, credential=DefaultAzureCredential(), **CLIENT_OPTIONS)
+    client = TableClient(f"https://{host}", name, credential=new_credential(), **CLIENT_OPTIONS)
     return TableStore(client, f"table://{address}")
 
 

@@ -62,7 +62,7 @@ def read_bytes(uri: str, most: int) -> bytes:
         # Not by an explicit range, which Azure refuses for an empty blob. The SDK's first request is for this many bytes.
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
-    except (AzureError, ValueError) as error:
+    except (AzureError, CloudError, ValueError) as error:
         raise SettingsError(f"{without_signature(uri)}: can't be read: {first_line(error, None)}") from error
 
 

@@ -16,11 +16,12 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from reaper.errors import CloudError, ReaperError, Reason, SettingsError
+from reaper.errors import NO_SIGN_IN, CloudError, ReaperError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs, Sns
 from reaper.text import validation_text
+from reaper.urls import ca_bundle
 
 MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
@@ -222,12 +223,12 @@ def _admins_only(spec: Acs | Sns) -> Acs | Sns:
 
 
 def tls_context() -> ssl.SSLContext:
-    """A context that checks certificates and host names, with the file or folder in REQUESTS_CA_BUNDLE, else Python's own certificates.
-
-    https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification
+    """A context that checks certificates and host names, with the file or folder that REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or AWS_CA_BUNDLE names,
+    else Python's own certificates. Raises CloudError for one that can't be used.
     """
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE")
-    if not bundle:
-        return ssl.create_default_context()
-    folder = Path(bundle).is_dir()
-    return ssl.create_default_context(capath=bundle if folder else None, cafile=None if folder else bundle)
+    bundle = ca_bundle(os.environ)
+    is_folder = bundle is not None and Path(bundle).is_dir()
+    try:
+        return ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
+    except OSError as error:
+        raise CloudError(Reason.REFUSED, "tls", f"{bundle}: no certificates to trust: {error}", code=NO_SIGN_IN) from error
