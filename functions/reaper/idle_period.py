@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import AnnouncedAction, Memory, Result, State, StepName, Verdict
+from reaper.model import AnnouncedAction, Memory, Resource, Result, State, StepName, Verdict
 
 HOUR = timedelta(hours=1)
 MAX_CLOCK_SKEW = timedelta(minutes=10)
@@ -26,6 +26,10 @@ MIN_VALID_FOR = timedelta(days=14)
 """A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
 """Replaces the digest of a void enrolment. The time of its last mail stays and decides when the next one may be sent."""
+
+
+NATIVE = "native"
+"""The `stop_by` of an idle shutdown. A notice of it announces no stop."""
 
 
 def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -136,6 +140,11 @@ def wrong_hour(case: Case, memory: Memory) -> datetime | None:
 def without_claim(memory: Memory) -> Memory:
     """The memory without what its last notice called idle."""
     return replace(memory, claimed_since=None, claimed_until=None, claimed_to=None)
+
+
+def shape(resource: Resource) -> str | None:
+    """What its owner is notified about, next to which resource it is: its fingerprint, or that its own idle shutdown is to stop it."""
+    return resource.fingerprint or (NATIVE if resource.stop_by == NATIVE else None)
 
 
 def last_notice_at(memory: Memory) -> datetime | None:

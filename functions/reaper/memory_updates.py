@@ -28,7 +28,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     action = possible_actions.strongest_action(case, now) if acting else None
     is_enrolled = dates.enrolled_since(case, memory) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
-    fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
+    fingerprint = memory.notified_fingerprint if is_enrolled else idle_period.shape(case.resource)
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
     is_new = not is_enrolled and memory.reminded_at != now
     named = dates.forced_stop_at(case, memory, now) if is_enrolled else action and dates.reminded_at(case, memory, now, action)
@@ -62,7 +62,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         reminded_at=None,
         notice_receipt=receipt,
         notified_owner=case.owner.address,
-        notified_fingerprint=case.resource.fingerprint,
+        notified_fingerprint=idle_period.shape(case.resource),
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
         act_not_before=dates.earliest_action_at(case, now, action) if action else None,
         enrolment_digest=dates.hours_digest(hours) if enrols and hours else None,

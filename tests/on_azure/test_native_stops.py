@@ -146,3 +146,10 @@ def test_it_saves_nothing_for_a_month(server: Server, vision: Workspace):
         scene.one.later(days=10)
         savings = scene.one.sweep().savings
         assert not (savings and savings.has_any)
+
+
+def test_a_notice_of_an_idle_shutdown_is_none_of_a_stop(server: Server, vision: Workspace):
+    scene = to_stop_natively(server, vision)
+    scene.one.due().stop_by = "stop"
+    assert scene.one.finding().step.name is StepName.WARN
+    assert scene.thing.body["properties"]["properties"]["state"] == "Running"

@@ -93,8 +93,9 @@ def _idle_period_over_because(case: Case, memory: Memory, sent: datetime, now: d
     """What voids a notice of idleness, but no enrolment."""
     if case.verdict.state is State.ACTIVE or idle_period.has_ended(case, memory, sent, now):
         return "it was used or changed since"
-    told, present = memory.notified_fingerprint, case.resource.fingerprint
-    return "its settings were others then" if told is not None and present not in {None, told} else None
+    told, present = memory.notified_fingerprint, idle_period.shape(case.resource)
+    is_unread = present is None and told != idle_period.NATIVE
+    return "its settings were others then" if told not in {None, present} and not is_unread else None
 
 
 def _is_after(when: datetime | None, sent: datetime) -> bool:
