@@ -22,6 +22,7 @@ from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, erro
 from reaper.handover import Decision, no_time_to_act
 from reaper.ledger.ledger import comparable_id
 from reaper.ledger.rows import HistoryEntry
+from reaper.ledger.update import update_memory
 from reaper.memory_updates import BegunAction
 from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, Run, StepName
 from reaper.pending import intents, lost, unfinished
@@ -291,6 +292,8 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
 
     try:
         intents.update_intent(ledger, own_intent.hint, change, now)
+        for host_id in intents.host_ids(task.decision.case.resource):  # its silence, too, counts from here
+            update_memory(ledger, host_id, lambda memory: memory_updates.after_call(memory, now), now)
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intents.record_owner_told(ledger, own_intent.hint, now)
         what = participle(task.decision.case.resource, task.action) if done else "failed"
