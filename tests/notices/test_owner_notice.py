@@ -374,15 +374,6 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     assert report(part).totals.acted.saves_usd_per_hour == 0
 
 
-def test_a_components_owner_gets_mail_when_it_goes_with_its_endpoint():
-    host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(
-        owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion())
-    )
-    assert message.subject.startswith("1 idle ML resource was deleted")
-    assert f"ask your admins to run `reaper restore {host}`" in message.text
-
-
 # --- office hours
 
 

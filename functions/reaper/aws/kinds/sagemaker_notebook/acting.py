@@ -76,7 +76,7 @@ ACTS = ActionFunctions(
     read_undo_state=read_undo_state,
     perform=perform,
     undo=undo,
-    undo_permissions=("sagemaker:StartNotebookInstance",),
+    undo_permissions=("sagemaker:DescribeNotebookInstance", "sagemaker:StartNotebookInstance"),
     undo_members={StepName.STOP: any_members(*SAVED_KEYS)},
     id_pattern=acting.arn_pattern("notebook-instance/(?P<name>.+)"),
 )
