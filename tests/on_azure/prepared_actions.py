@@ -99,12 +99,11 @@ class PreparedAction:
         own_intent = Intent(before=Memory(), written=self.written, hint=hint)
         return CallPermit(
             resource=one,
-            memories={},
             own_intent=own_intent,
             ledger=ledger,
             clock=lambda: NOW,
             read=lambda: self.functions.read_now(self.cloud.without_cache(), one),
-            look_again=lambda now, memories: None,
+            look_again=lambda now: None,
             require_lease=lambda: None,
         )
 

@@ -22,11 +22,11 @@ from reaper_sandbox.aws.server import Server
 LOWER, RESIZE = "RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"
 
 
-def dying_after(deployment: AwsDeployment, operation: str) -> None:
-    """The run dies once that call was made, before its next permit."""
+def dying_after(deployment: AwsDeployment, operation: str, times: int = 1) -> None:
+    """The run dies once that call was made so often, before its next permit."""
 
     def fail_on(call: str, name: str) -> None:
-        if call == "row" and operation in deployment.changes():
+        if call == "row" and deployment.changes().count(operation) >= times:
             deployment.ledger.fail_on = lambda call, name: None
             raise Killed
 
