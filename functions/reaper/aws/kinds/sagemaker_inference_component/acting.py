@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reaper.acting.contract import (
@@ -36,7 +37,7 @@ from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
     merged,
     numbers_set,
 )
-from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
+from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back_minimum
 from reaper.aws.kinds.sagemaker_inference_component import blocked
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, tags_parameter, to_plain_json
 from reaper.aws.session import CloudSession
@@ -105,7 +106,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = _fetch(cloud, resource.name)
     return {
-        "born": _first_created(cloud, row),
+        "born": acting.first_created(row, tags.read_tags_now(cloud, row["InferenceComponentArn"])),
         "made_of": _specifications_of(row),
         "on": _placement(row),
         "copies": blocked.copy_count(row),
@@ -149,7 +150,7 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
 
 def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
     """See the module of that name."""
-    return put_back_minima(cloud, _fetch(cloud, resource.name), interrupted)
+    return put_back_minimum(cloud, partial(_fetch, cloud, resource.name), component_settings, interrupted)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -226,11 +227,6 @@ def _find(cloud: CloudSession, name: str) -> dict[str, Any] | None:
 def _status_of(row: Mapping[str, Any]) -> str:
     """What a description says."""
     return str(row.get("InferenceComponentStatus", ""))
-
-
-def _first_created(cloud: CloudSession, row: Mapping[str, Any]) -> str:
-    """Which incarnation of its name a description is of."""
-    return acting.first_created(row, tags.read_tags_now(cloud, row["InferenceComponentArn"]))
 
 
 def _recreate(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:

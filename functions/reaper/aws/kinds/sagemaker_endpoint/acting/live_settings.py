@@ -72,8 +72,7 @@ def autoscaling_settings(saved: SavedAutoscaling, ids: Collection[str]) -> tuple
 
 def merged(parts: Sequence[tuple[Settings, Numbers]]) -> dict[str, Any]:
     """The `settings` and `numbers` of all parts, as fields of a resource's details."""
-    settings, numbers = ChainMap(*(part[0] for part in reversed(parts))), ChainMap(*(part[1] for part in reversed(parts)))
-    return {"settings": dict(settings), "numbers": dict(numbers)}
+    return {"settings": dict(ChainMap(*(part[0] for part in parts))), "numbers": dict(ChainMap(*(part[1] for part in parts)))}
 
 
 def _without(row: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
     def as_before(now: Resource) -> Resource:
         numbers = {**now.details.numbers}
         numbers |= {change.what: change.before for change in made if numbers.get(change.what) == change.ours}
-        return _with_details(now, numbers=numbers)
+        return replace(now, details=replace(now.details, numbers=numbers))
 
     return as_before
 
@@ -94,10 +93,6 @@ def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
 def being_deleted(before: Resource) -> OwnChanges:
     """Takes out everything, if the resource is being deleted, and is still the same."""
     return lambda now: before if now.status == "Deleting" and now.created == before.created else now
-
-
-def _with_details(resource: Resource, **changes: Any) -> Resource:
-    return replace(resource, details=replace(resource.details, **changes))
 
 
 def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[SideChange, ...]:
@@ -119,9 +114,7 @@ def lower_minimum(cloud: CloudSession, manifest: Manifest, permit: Permit) -> li
     return made
 
 
-def raise_minimum(
-    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
-) -> list[str]:
+def raise_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int]) -> list[str]:
     """Raise the minimum of those targets if it is still as it was lowered. Returns what couldn't be raised.
 
     `chosen`: counts by resource ID that were changed since. A minimum above them would scale them up, so it stays lowered.
@@ -132,7 +125,7 @@ def raise_minimum(
         current, resource_id = now.get(target_key(target)), target["ResourceId"]
         if current is None:
             lost.append(f"The scalable target of {resource_id} is gone.")
-        elif chosen and (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
+        elif (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
             text = f"restoring {target['MinCapacity']} would override the count of {number} set since"
             lost.append(f"The autoscaling minimum of {resource_id} stays at {current['MinCapacity']}: {text}.")
         else:
