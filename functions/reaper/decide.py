@@ -35,7 +35,6 @@ from reaper.pending.recall import (
     recall_to_read,
     take_leases,
     take_resource_leases,
-    with_lost_actions,
 )
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import breaker, coming, dates, holding, possible_actions, quiet
@@ -79,8 +78,8 @@ class DecideContext:
 class _Phase:
     """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
 
-    `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts;
-    `unlisted_because`: why nothing is stopped or deleted if they couldn't be listed.
+    `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts. None if they
+    couldn't be listed: then nothing is stopped or deleted.
     """
 
     run: Run
@@ -90,8 +89,7 @@ class _Phase:
     leases: RunLeases | None
     failures: list[Coverage]
     opens_at: datetime | None = None
-    stored: Sequence[StoredManifest] = ()
-    unlisted_because: str | None = None
+    stored: Sequence[StoredManifest] | None = ()
 
     @property
     def announces(self) -> bool:
@@ -152,8 +150,7 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
         ensure_format(ledger, now)
     except ReaperError as error:
         return replace(phase, leases=leases, ledger=None, failures=[failure_row("ledger", error)])
-    stored = list_manifests(context.archive, now, phase.failures)
-    return replace(phase, leases=leases, stored=stored or (), unlisted_because=UNLISTED if stored is None else None)
+    return replace(phase, leases=leases, stored=list_manifests(context.archive, now, phase.failures))
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -216,18 +213,18 @@ def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
 
 def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     """Plan what is in the targets that this run gets."""
-    run, targets = phase.run, take_leases(part, leases, phase.now, phase.failures)
+    targets = take_leases(part, leases, phase.now, phase.failures)
     left = [case for case in part.cases if case.resource.target not in targets]
     leased = [case for case in part.cases if case.resource.target in targets]
     others = replace(_left_alone(left, OTHER_RUN), meets_other_run=bool(left))
-    recalled = recall_and_close(leased, targets, leases.ledger, run.id, phase.now, phase.failures)
-    recalled = recalled and with_lost_actions(recalled, leased, phase.stored, leases.ledger, phase.now, phase.failures)
+    recalled = recall_and_close(leased, targets, phase.stored or (), leases, phase.now, phase.failures)
     if recalled is None:
         leases.give_back(targets)
         return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
-    if not run.mode.acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
+    acts = phase.run.mode.acts
+    if not acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
         add_failure_row(phase.failures, failure_row("acts", error))
-    untold = tuple(action for action in recalled.untold if not (action.is_open and run.mode.acts))
+    untold = tuple(action for action in recalled.untold if not (action.is_open and acts))
     planned = _plan_cases(leased, recalled.memories, phase)
     return _joined([others, replace(planned, untold=untold, interrupted=recalled.interrupted)])
 
@@ -267,7 +264,7 @@ def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
     step = plan.plan_step(reported, memory, now, acting=phase.announces)
     because = _interrupted_because(case, memories, phase.run.id)
-    because = because or (phase.unlisted_because if step.name in ENDING_ACTIONS else None)
+    because = because or (UNLISTED if phase.stored is None and step.name in ENDING_ACTIONS else None)
     if because and step.name is not StepName.START:
         step = Step(name=StepName.NONE, because=because)
     decision = Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version)
@@ -302,7 +299,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         failures.append(skipped_row())
     untold = whole.untold
     if leases and phase.ledger and not phase.context.notices_only:
-        untold += recall_left_targets(whole.coverage, leases, phase.run.id, phase.now, failures)
+        untold += recall_left_targets(whole.coverage, leases, phase.now, failures)
     limited = _apply_limits(whole, phase)
     planned = [replace(each, decision=_with_reminders(each, phase)) for each in limited.planned]
     planned = quiet.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)

@@ -146,9 +146,8 @@ class Paging:
     def follow(self, token: object, rows: Iterable[object]) -> None:
         """Before the next page, by this token, after one with these rows. Raises CloudError."""
         if not isinstance(token, str) or token in self._tokens:
-            raise CloudError(
-                Reason.UNREADABLE, self._operation, "the same page came twice, or its token for the next one is invalid"
-            )
+            text = "the same page came twice, or its token for the next one is invalid"
+            raise CloudError(Reason.UNREADABLE, self._operation, text)
         self._tokens.add(token)
         names = {_row_name(row) for row in rows} - self._rows
         self._rows |= names
@@ -210,12 +209,9 @@ def named_permission(text: str) -> str | None:
 
 def obstacle_advice(text: str, missing: str) -> str | None:
     """What to do about a refusal that no grant mends; None if a grant may."""
-    named = OBSTACLE.search(text)
-    return (
-        f"No grant helps, because of what the refusal names: {named[0]}. Ask those who manage that to allow {missing}."
-        if named
-        else None
-    )
+    if named := OBSTACLE.search(text):
+        return f"No grant helps, because of what the refusal names: {named[0]}. Ask those who manage that to allow {missing}."
+    return None
 
 
 def refused_resource(text: str) -> str:

@@ -132,21 +132,8 @@ def manifest_reference(memory: Memory) -> ManifestReference | None:
 
 def without_intent(memory: Memory, before: Memory) -> Memory:
     """The memory without an intent that led to no call: what it recorded about the previous action."""
-    return replace(
-        memory,
-        last_action=before.last_action,
-        last_action_at=before.last_action_at,
-        manifest_address=before.manifest_address,
-        manifest_sha256=before.manifest_sha256,
-        last_action_run=before.last_action_run,
-        last_action_result=before.last_action_result,
-        last_action_because=before.last_action_because,
-        last_action_part=before.last_action_part,
-        last_action_told_at=before.last_action_told_at,
-        last_action_changes=before.last_action_changes,
-        last_action_created=before.last_action_created,
-        last_call_at=before.last_call_at,
-    )
+    fields = [name for name in Memory.__dataclass_fields__ if name.startswith(("last_action", "last_call", "manifest_"))]
+    return replace(memory, **{name: getattr(before, name) for name in fields})
 
 
 def with_result(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:

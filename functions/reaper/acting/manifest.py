@@ -58,13 +58,13 @@ class Archive:
         text = manifest_json(manifest)
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
-    def has_run(self, run: str) -> bool:
-        """Whether a run with exactly that ID stored a manifest. Raises CloudError if they can't be listed."""
-        return bool(self._addresses_of_run(run))
+    def addresses_of_run(self, run: str) -> list[str]:
+        """Of every manifest of the run with exactly that ID. Raises CloudError if they can't be listed."""
+        return [address for address in self.store.list_texts(self.place.rstrip("/")) if _name_parts(address)[-2:-1] == [run]]
 
     def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
-        return [self._manifest_or_error(address) for address in self._addresses_of_run(run)]
+        return [self._manifest_or_error(address) for address in self.addresses_of_run(run)]
 
     def stored_since_yesterday(self, now: datetime) -> list[StoredManifest]:
         """The manifests of today and yesterday, by UTC, the oldest day first. Raises CloudError if they can't be listed."""
@@ -115,10 +115,6 @@ class Archive:
             and not {".", ".."} & set(parts)
             and "?" not in address
         )
-
-    def _addresses_of_run(self, run: str) -> list[str]:
-        """Earlier versions stored them under the run, without a day."""
-        return [address for address in self.store.list_texts(self.place.rstrip("/")) if _name_parts(address)[-2:-1] == [run]]
 
     def _manifest_or_error(self, address: str) -> tuple[ManifestReference, Manifest | CloudError]:
         try:

@@ -127,7 +127,7 @@ def run_id_of(wanted: str, context: RestoreContext) -> str:
     """The run that is named by its ID, or by a beginning that only one has. Raises SettingsError for an invalid ID, and if it fits several."""
     if not RUN_ID.fullmatch(wanted):
         raise SettingsError(f"--run {wanted!r}: not a run ID; find it in a report as run.id, such as 3f2a9c01b7de")
-    like = [] if context.archive.has_run(wanted) else context.ledger.runs_like(wanted)
+    like = [] if context.archive.addresses_of_run(wanted) else context.ledger.runs_like(wanted)
     if len(like) > 1:
         raise SettingsError(
             f"--run {wanted!r} fits {len(like)} runs, and nothing was undone: {', '.join(like[: lookup.MAX_CANDIDATES])}"

@@ -52,15 +52,17 @@ def update_memory(
 
 def update_row(
     ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], now: datetime, subject: str | None = None
-) -> None:
-    """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Raises CloudError.
+) -> Mapping[str, str]:
+    """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Returns its values. Raises CloudError.
 
     `subject` names the row in that error, if not its own name.
     """
 
-    def attempt() -> bool | None:
+    def attempt() -> Mapping[str, str] | None:
         row = ledger.read_row(name)
         values = change(row)
-        return values is None or ledger.write_row(name, values, row.version, now) or None
+        if values is None:
+            return row.values
+        return values if ledger.write_row(name, values, row.version, now) else None
 
-    write_until_accepted(attempt, subject or f"the row {name!r}")
+    return write_until_accepted(attempt, subject or f"the row {name!r}")

@@ -128,11 +128,8 @@ def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> t
         if has_admins if to == ADMINS else usable:
             allowed.append(to if to == ADMINS else usable[0].lower())
         elif addresses:
-            why = (
-                f"its value is {SEVERAL}"
-                if any(each.count("@") > 1 for each in addresses)
-                else "its address is not in owners.domains"
-            )
+            are_several = any(each.count("@") > 1 for each in addresses)
+            why = f"its value is {SEVERAL}" if are_several else "its address is not in owners.domains"
             why = "no channel is for them" if to == ADMINS else why
             refused.append(f"to {to}, because {why}")
         else:

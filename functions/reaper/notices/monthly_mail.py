@@ -65,9 +65,8 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
             return []
         rows = read_saved(ledger, since, until)
         saved = {by: summarize(rows, since, until, by) for by in (grouping(policy.report.tags), "kind")}
-        is_news = bool(
-            saved["kind"].lines or ((report.idle or gaps) and any(day.day <= until.date().isoformat() for day in trend))
-        )
+        is_known = any(day.day <= until.date().isoformat() for day in trend)
+        is_news = bool(saved["kind"].lines or ((report.idle or gaps) and is_known))
         if not _is_claimed(month, latest, mails):
             return []
     except ReaperError as error:
@@ -88,17 +87,16 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
 
 def _is_claimed(month: str, latest: str, mails: NoticeRound) -> bool:
     """Whether this run is the one that sends it. Raises CloudError."""
-    now, won = mails.context.clock(), False
+    now = mails.context.clock()
+    mine = f"{mails.run.id} {sortable_time(now)}"
 
     def claimed(row: NamedRow) -> Mapping[str, str] | None:
-        nonlocal won
         run, _, since = row.values.get(CLAIM_COLUMN, "").partition(" ")
         is_sending = sortable_time(now - CLAIM_LASTS) < since <= sortable_time(now + MAX_CLOCK_SKEW) and run != mails.run.id
-        won = not is_sending and not month <= row.values.get(MONTH_COLUMN, "") <= latest
-        return {**row.values, CLAIM_COLUMN: f"{mails.run.id} {sortable_time(now)}"} if won else None
+        is_over = month <= row.values.get(MONTH_COLUMN, "") <= latest
+        return None if is_sending or is_over else {**row.values, CLAIM_COLUMN: mine}
 
-    update_row(mails.ledger, MONTHLY_ROW, claimed, mails.now)
-    return won
+    return update_row(mails.ledger, MONTHLY_ROW, claimed, mails.now).get(CLAIM_COLUMN) == mine
 
 
 def _gaps(report: Report, trend: Sequence[TrendDay]) -> str:

@@ -206,9 +206,8 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
     except ValueError:
         bits = b""
     known = {topic for topic in exact if _topic_mark(topic) in marks}
-    return frozenset(
-        known | {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
-    )
+    known |= {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
+    return frozenset(known)
 
 
 def _bloom_filter(topics: Collection[str]) -> bytes:

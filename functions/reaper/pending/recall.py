@@ -6,7 +6,7 @@ Each function adds what fails to `rows`, the rows of the coverage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -85,12 +85,19 @@ def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: l
 
 
 def recall_and_close(
-    cases: Sequence[Case], targets: set[Target], ledger: Ledger, run_id: str, now: datetime, rows: list[Coverage]
+    cases: Sequence[Case],
+    targets: set[Target],
+    stored: Sequence[StoredManifest],
+    leases: RunLeases,
+    now: datetime,
+    rows: list[Coverage],
 ) -> RecalledTargets | None:
     """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails.
 
-    The run's own actions stay open: if a workflow repeats decide, they may be under way.
+    The run's own actions stay open: if a workflow repeats decide, they may be under way. Actions that the ledger doesn't know, by the manifests
+    that are `stored`, are in the memories too; a row reports them until they are settled.
     """
+    ledger, run_id = leases.ledger, leases.run_id
     listed = {case.resource.id: case for case in cases}
     try:
         hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
@@ -100,12 +107,15 @@ def recall_and_close(
         closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
         memories, left = unfinished.reopen_left_stopped(listed, closed.memories, ledger, now)
         memories, untold = unfinished.settle_told_actions([*closed.hints, *left], listed, memories, ledger, now)
+        memories = lost.note_lost_actions(cases, memories, stored, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
     _add_unreadable(memories.errors, rows)
     if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
+    if unsettled := lost.lost_actions_error(memories):
+        rows.append(failure_row("acts", unsettled))
     untold += unfinished.open_actions(closed.interrupted, memories)
     return RecalledTargets(memories=memories, untold=tuple(untold), interrupted=closed.interrupted)
 
@@ -119,27 +129,8 @@ def list_manifests(archive: Archive | None, now: datetime, rows: list[Coverage])
         return None
 
 
-def with_lost_actions(
-    recalled: RecalledTargets,
-    cases: Sequence[Case],
-    stored: Sequence[StoredManifest],
-    ledger: Ledger,
-    now: datetime,
-    rows: list[Coverage],
-) -> RecalledTargets | None:
-    """The same with the actions that the ledger doesn't know in the memories; a row reports them until they are settled. None if that fails."""
-    try:
-        memories = lost.note_lost_actions(cases, recalled.memories, stored, ledger, now)
-    except ReaperError as error:
-        rows.append(failure_row("ledger", error))
-        return None
-    if unsettled := lost.lost_actions_error(memories):
-        rows.append(failure_row("acts", unsettled))
-    return replace(recalled, memories=memories)
-
-
 def recall_left_targets(
-    coverage: Iterable[Coverage], leases: RunLeases, run_id: str, now: datetime, rows: list[Coverage]
+    coverage: Iterable[Coverage], leases: RunLeases, now: datetime, rows: list[Coverage]
 ) -> tuple[UntoldAction, ...]:
     """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
     swept = {target_of_row(row) for row in coverage if not row.is_own}
@@ -148,9 +139,7 @@ def recall_left_targets(
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return ()
-    recalled = (
-        recall_and_close([], left, leases.ledger, run_id, now, rows) if left else RecalledTargets(memories=Recalled({}, {}))
-    )
+    recalled = recall_and_close([], left, (), leases, now, rows) if left else RecalledTargets(memories=Recalled({}, {}))
     if recalled is None:
         leases.give_back(left)
         return ()

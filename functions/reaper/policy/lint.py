@@ -60,8 +60,7 @@ def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = N
 
 def _unreachable_rules(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
-        earlier = next((earlier for earlier in policy.rules[:index] if covers_match(earlier.match, spec.match)), None)
-        if earlier:
+        if earlier := next((rule for rule in policy.rules[:index] if covers_match(rule.match, spec.match)), None):
             because = f"rule {earlier.name!r} above it matches everything it could"
             yield ("rules", index), f"rule {spec.name!r} never matches: {because}"
 
@@ -283,10 +282,8 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
     action, is_set, then = policy.defaults.action, "act_on" in policy.defaults.model_fields_set, policy.defaults.then
     kinds = [kind for kind in registry.kinds() if not (action is Ceiling.DELETE and StepName.DELETE in kind.actions)]
     stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and is_deleted_by_then(kind))]
-    unaffected = [kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where]
-    if unaffected:
-        names = ", ".join(unaffected)
-        yield f"stop has no effect on some {names} resources, which cost as before; a rule that names the kind shows why"
+    if unaffected := ", ".join(kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where):
+        yield f"stop has no effect on some {unaffected} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
     if setups and not is_set:
         yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
@@ -324,9 +321,8 @@ def _fits_any(name: str, globs: Iterable[str]) -> bool:
 def _missing_domains(policy: Policy) -> Iterator[Problem]:
     owners = policy.owners
     if owners.tags and not owners.domains and "owners" in policy.model_fields_set:
-        consequence = (
-            "notices go to owners.fallback" if owners.fallback else "no owner gets mail, since owners.fallback is empty, too"
-        )
+        no_mail = "no owner gets mail, since owners.fallback is empty, too"
+        consequence = "notices go to owners.fallback" if owners.fallback else no_mail
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
     by_tag = [to for to in (policy.escalate.to if policy.escalate else ()) if to.startswith(TAG_ADDRESSEE)]
     if by_tag and not owners.domains:
@@ -336,10 +332,9 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
 def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
     for_owners = [(index, spec) for index, spec in enumerate(policy.channels) if Audience.OWNERS in spec.readers]
     if for_owners and all(isinstance(spec, Room) for _, spec in for_owners):
-        because = (
-            "an owner may not be in that room, and a post may be lost although it was accepted; add a mail channel for owners"
-        )
-        yield ("channels", for_owners[0][0]), f"owners get notices only by {for_owners[0][1].type}: {because}"
+        because = "an owner may not be in that room, and a post may be lost although it was accepted"
+        only = f"owners get notices only by {for_owners[0][1].type}"
+        yield ("channels", for_owners[0][0]), f"{only}: {because}; add a mail channel for owners"
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
@@ -389,9 +384,8 @@ def _calendar_problems(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath,
         if because := unreadable.get(name):
             yield path, f"{because}. Until then its freezes hold, its days off are working days, and its business days don't end"
         elif calendar := policy.resolved.get(name):
-            yield from (
-                (path, f"calendar {name!r} {problem}") for problem in _problems_of_calendar(calendar, name in freezes, now)
-            )
+            for problem in _problems_of_calendar(calendar, name in freezes, now):
+                yield path, f"calendar {name!r} {problem}"
 
 
 def _problems_of_calendar(calendar: Calendar, is_freeze: bool, now: datetime) -> Iterator[str]:

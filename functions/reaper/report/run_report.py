@@ -139,10 +139,8 @@ def _with_host_share(finding: Finding, prices: Mapping[str, Price | None]) -> Fi
     host = prices.get((resource.host_id or "").lower())
     if host is None or resource.host_share is None:
         return finding
-    usd, source = (
-        round(host.usd_per_hour * resource.host_share, 6),
-        f"{resource.host_share:.0%} of its host's price: {host.source}",
-    )
+    usd = round(host.usd_per_hour * resource.host_share, 6)
+    source = f"{resource.host_share:.0%} of its host's price: {host.source}"
     return replace(finding, host_share=replace(host, usd_per_hour=usd, source=source))
 
 

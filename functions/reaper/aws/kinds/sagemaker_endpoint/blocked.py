@@ -154,7 +154,7 @@ def endpoint_details(
     return EndpointDetails(
         copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in rows.items()}},
         scale_in=plan,
-        parts_after_stop=_parts_after_scale_in(endpoint, plan),
+        parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
         parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(region.autoscaling, resource.name)),
         unrestorable=_unrestorable(resource, endpoint, region.deleted_models),
     )
@@ -168,11 +168,6 @@ def _unrestorable(resource: Resource, endpoint: EndpointDescription, deleted: Co
         return Blocked(because=because)
     missing = sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
     return Blocked(because=missing) if missing else None
-
-
-def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> tuple[BilledPart, ...] | None:
-    """What is still paid for after the next action."""
-    return _parts_at_most(endpoint, plan.first_variant)
 
 
 def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:

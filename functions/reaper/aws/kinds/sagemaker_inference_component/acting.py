@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reaper.acting.contract import (
@@ -36,7 +37,7 @@ from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
     merged,
     numbers_set,
 )
-from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
+from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back_minimum
 from reaper.aws.kinds.sagemaker_inference_component import blocked
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, tags_parameter, to_plain_json
 from reaper.aws.session import CloudSession
@@ -67,25 +68,16 @@ UNDO_MEMBERS = {
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, merged with its endpoint's as `discover` does, and its autoscaling; and all others on that endpoint."""
     row = _fetch(cloud, resource.name)
-    component = _with_tags(cloud, row)
+    component = kind.resource_from_row(
+        cloud, row, tags.read_tags_now(cloud, row["InferenceComponentArn"], kind.endpoint_arn(cloud, row))
+    )
     details, id_ = blocked.details_of(component), autoscaling.component_resource_id(component.name)
     parts = [component_settings(row), autoscaling_settings(saved_autoscaling.read_autoscaling_state(cloud, {id_}), {id_})]
     hosted = kind.list_rows(cloud, NAME_KEYS[0], EndpointNameEquals=details.endpoint_name)
     names = sorted({one[NAME_KEYS[0]] for one in hosted} - {component.name})
-    siblings = cloud.map_concurrently(lambda name: _read_sibling(cloud, name), names)
-    known = replace(details, siblings=tuple(filter(None, siblings)), **merged(parts))
-    return replace(component, details=known)
-
-
-def _with_tags(cloud: CloudSession, row: Mapping[str, Any]) -> Resource:
-    return kind.resource_from_row(
-        cloud, row, tags.read_tags_now(cloud, row["InferenceComponentArn"], kind.endpoint_arn(cloud, row))
-    )
-
-
-def _read_sibling(cloud: CloudSession, name: str) -> Resource | None:
-    row = _find(cloud, name)
-    return _with_tags(cloud, row) if row else None
+    found = cloud.map_concurrently(partial(_find, cloud), names)
+    siblings = tuple(kind.resource_from_row(cloud, sibling, None) for sibling in found if sibling)
+    return replace(component, details=replace(details, siblings=siblings, **merged(parts)))
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
@@ -105,7 +97,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = _fetch(cloud, resource.name)
     return {
-        "born": _first_created(cloud, row),
+        "born": acting.first_created(row, tags.read_tags_now(cloud, row["InferenceComponentArn"])),
         "made_of": _specifications_of(row),
         "on": _placement(row),
         "copies": blocked.copy_count(row),
@@ -149,7 +141,7 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
 
 def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
     """See the module of that name."""
-    return put_back_minima(cloud, _fetch(cloud, resource.name), interrupted)
+    return put_back_minimum(cloud, partial(_fetch, cloud, resource.name), component_settings, interrupted)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -191,26 +183,18 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     status, was_created = _recreate(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:
         raise _undo_refusal(f"the status of {name} is {status}")
-    waits = bool(saved["scaling"]["targets"]) and status != "InService"
+    later: list[str] = []
     if saved["scaling"]["targets"]:
-        later = (
-            [_waiting_sentence(status)]
-            if waits
-            else saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], {autoscaling.component_resource_id(name)})
-        )
-        lost, waits = [*later, *lost], bool(later)
         lost.append("The tags of its autoscaling are lost.")
-    return UndoResult(
-        because="it was recreated" if was_created else f"its status is {status}", not_restored=tuple(lost), run_again=waits
-    )
+        later.append(f"Not restored yet: autoscaling. Its status is {status}; run this again once it is in service.")
+        if status == "InService":
+            later = saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], {autoscaling.component_resource_id(name)})
+    because = "it was recreated" if was_created else f"its status is {status}"
+    return UndoResult(because=because, not_restored=(*later, *lost), run_again=bool(later))
 
 
 def _undo_refusal(text: str) -> CloudError:
     return CloudError(Reason.REFUSED, "sagemaker:CreateInferenceComponent", text)
-
-
-def _waiting_sentence(status: str) -> str:
-    return f"Not restored yet: autoscaling. Its status is {status}; run this again once it is in service."
 
 
 def _fetch(cloud: CloudSession, name: str) -> dict[str, Any]:
@@ -226,11 +210,6 @@ def _find(cloud: CloudSession, name: str) -> dict[str, Any] | None:
 def _status_of(row: Mapping[str, Any]) -> str:
     """What a description says."""
     return str(row.get("InferenceComponentStatus", ""))
-
-
-def _first_created(cloud: CloudSession, row: Mapping[str, Any]) -> str:
-    """Which incarnation of its name a description is of."""
-    return acting.first_created(row, tags.read_tags_now(cloud, row["InferenceComponentArn"]))
 
 
 def _recreate(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:

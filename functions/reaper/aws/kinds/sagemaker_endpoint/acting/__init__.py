@@ -6,6 +6,7 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from reaper.acting.contract import (
     ActionFunctions,
@@ -29,7 +30,7 @@ from reaper.aws.kinds.sagemaker_endpoint.acting.live_settings import (
     endpoint_settings,
     merged,
 )
-from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back as put_back_minima
+from reaper.aws.kinds.sagemaker_endpoint.acting.put_back import put_back_minimum
 from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails
 from reaper.aws.session import CloudSession
 from reaper.model import Resource, SideChange, StepName
@@ -71,7 +72,7 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
 
 def put_back(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
     """See the module of that name."""
-    return put_back_minima(cloud, delete.fetch_endpoint(cloud, resource.name), interrupted)
+    return put_back_minimum(cloud, partial(delete.fetch_endpoint, cloud, resource.name), endpoint_settings, interrupted)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:

@@ -116,24 +116,15 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     now = autoscaling.read_autoscaling(cloud)
     lost: list[str] = []
     present = {target_key(row) for row in now.targets}
-    _restore_each(
-        lost,
-        (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present),
-        lambda row: register_target(cloud.call, row, **row),
-    )
+    gone = [t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present]
+    _restore_each(lost, gone, lambda row: register_target(cloud.call, row, **row))
     policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
-    missing = [
-        p
-        for p in _saved_rows(saved, "policies", ids)
-        if not _has_all_alarms(policies.get((*target_key(p), p["PolicyName"])), p, saved)
-    ]
+    before = [(policies.get((*target_key(p), p["PolicyName"])), p) for p in _saved_rows(saved, "policies", ids)]
+    missing = [policy for present, policy in before if not _has_all_alarms(present, policy, saved)]
     _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
-    actions = (
-        {(*target_key(row), row["ScheduledActionName"]) for row in _read_scheduled_actions(cloud)}
-        if _saved_rows(saved, "actions", ids)
-        else set()
-    )
-    absent = [a for a in _saved_rows(saved, "actions", ids) if (*target_key(a), a["ScheduledActionName"]) not in actions]
+    wanted = _saved_rows(saved, "actions", ids)
+    actions = {(*target_key(row), row["ScheduledActionName"]) for row in (_read_scheduled_actions(cloud) if wanted else ())}
+    absent = [row for row in wanted if (*target_key(row), row["ScheduledActionName"]) not in actions]
     _restore_each(
         lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
     )

@@ -10,7 +10,7 @@ https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterSca
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,14 +44,10 @@ def endpoint_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
     shown |= {key: [_without(one, COUNT_KEYS) for one in row.get(key) or ()] for key in VARIANT_KEYS}
     pending = (shown.pop("PendingDeploymentSummary", None) or {}).get("EndpointConfigName")
     variants = [one for key in VARIANT_KEYS for one in row.get(key) or ()]
-    counts = {
-        autoscaling.variant_resource_id(name, one["VariantName"]): one.get(
-            "DesiredInstanceCount", one.get("CurrentInstanceCount")
-        )
-        for one in variants
-    }
+    counts = [(one["VariantName"], one.get("DesiredInstanceCount", one.get("CurrentInstanceCount"))) for one in variants]
+    numbers = {autoscaling.variant_resource_id(name, variant): int(count) for variant, count in counts if count is not None}
     is_pending = pending not in {None, row.get("EndpointConfigName")}
-    return {name: digest([shown, is_pending])}, {id_: int(count) for id_, count in counts.items() if count is not None}
+    return {name: digest([shown, is_pending])}, numbers
 
 
 def component_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
@@ -62,18 +58,13 @@ def component_settings(row: Mapping[str, Any]) -> tuple[Settings, Numbers]:
 
 def autoscaling_settings(saved: SavedAutoscaling, ids: Collection[str]) -> tuple[Settings, Numbers]:
     """Of the autoscaling of those resource IDs."""
-    minima = {
-        MINIMUM + target["ResourceId"]: int(target["MinCapacity"])
-        for target in saved["targets"]
-        if target["ScalableDimension"] in autoscaling.CAPACITY_DIMENSIONS
-    }
+    minima = {MINIMUM + row["ResourceId"]: int(row["MinCapacity"]) for row in _of_capacity(saved["targets"])}
     return {SCALING + id_: autoscaling_digest(saved, id_) for id_ in ids}, minima
 
 
 def merged(parts: Sequence[tuple[Settings, Numbers]]) -> dict[str, Any]:
     """The `settings` and `numbers` of all parts, as fields of a resource's details."""
-    settings, numbers = ChainMap(*(part[0] for part in reversed(parts))), ChainMap(*(part[1] for part in reversed(parts)))
-    return {"settings": dict(settings), "numbers": dict(numbers)}
+    return {"settings": dict(ChainMap(*(part[0] for part in parts))), "numbers": dict(ChainMap(*(part[1] for part in parts)))}
 
 
 def _without(row: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
@@ -86,7 +77,7 @@ def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
     def as_before(now: Resource) -> Resource:
         numbers = {**now.details.numbers}
         numbers |= {change.what: change.before for change in made if numbers.get(change.what) == change.ours}
-        return _with_details(now, numbers=numbers)
+        return replace(now, details=replace(now.details, numbers=numbers))
 
     return as_before
 
@@ -94,10 +85,6 @@ def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
 def being_deleted(before: Resource) -> OwnChanges:
     """Takes out everything, if the resource is being deleted, and is still the same."""
     return lambda now: before if now.status == "Deleting" and now.created == before.created else now
-
-
-def _with_details(resource: Resource, **changes: Any) -> Resource:
-    return replace(resource, details=replace(resource.details, **changes))
 
 
 def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[SideChange, ...]:
@@ -108,20 +95,17 @@ def minimum_changes(saved: SavedAutoscaling, least: Mapping[str, int]) -> tuple[
     )
 
 
-def lower_minimum(cloud: CloudSession, manifest: Manifest, permit: Permit) -> list[SideChange]:
-    """Lower the minimum as the manifest says, one call each, so that autoscaling does not undo what follows. Returns what was changed."""
+def lower_minimum(cloud: CloudSession, manifest: Manifest, permit: Permit) -> Sequence[SideChange]:
+    """Lower the minimum as the manifest says, so that autoscaling does not undo what follows. Returns what was changed."""
     saved, least = manifest.undo_state["scaling"], manifest.undo_state["least"]
-    made: list[SideChange] = []
-    for target, change in zip(_targets_to_lower(saved, least), minimum_changes(saved, least), strict=True):
-        with permit(numbers_set(made)):
+    changes = minimum_changes(saved, least)
+    for target, change in zip(_targets_to_lower(saved, least), changes, strict=True):
+        with permit():
             register_target(cloud.change, target, MinCapacity=change.ours)
-        made.append(change)
-    return made
+    return changes
 
 
-def raise_minimum(
-    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
-) -> list[str]:
+def raise_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int]) -> list[str]:
     """Raise the minimum of those targets if it is still as it was lowered. Returns what couldn't be raised.
 
     `chosen`: counts by resource ID that were changed since. A minimum above them would scale them up, so it stays lowered.
@@ -132,7 +116,7 @@ def raise_minimum(
         current, resource_id = now.get(target_key(target)), target["ResourceId"]
         if current is None:
             lost.append(f"The scalable target of {resource_id} is gone.")
-        elif chosen and (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
+        elif (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
             text = f"restoring {target['MinCapacity']} would override the count of {number} set since"
             lost.append(f"The autoscaling minimum of {resource_id} stays at {current['MinCapacity']}: {text}.")
         else:
@@ -159,17 +143,15 @@ def _raise_target_minimum(
 def _targets_to_lower(saved: SavedAutoscaling, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
     """The recorded targets whose minimum is above what `least` says by resource id."""
     return [
-        target
-        for target in saved["targets"]
-        if target["ScalableDimension"] in CAPACITY_DIMENSIONS
-        and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
+        row for row in _of_capacity(saved["targets"]) if row["MinCapacity"] > least.get(row["ResourceId"], row["MinCapacity"])
     ]
 
 
 def maximum_by_id(cloud: CloudSession) -> dict[str, int]:
     """The maximum by resource id that autoscaling allows now."""
-    return {
-        row["ResourceId"]: int(row["MaxCapacity"])
-        for row in autoscaling.read_autoscaling(cloud).targets
-        if row["ScalableDimension"] in CAPACITY_DIMENSIONS
-    }
+    return {row["ResourceId"]: int(row["MaxCapacity"]) for row in _of_capacity(autoscaling.read_autoscaling(cloud).targets)}
+
+
+def _of_capacity(targets: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that scale instances or copies."""
+    return [row for row in targets if row["ScalableDimension"] in CAPACITY_DIMENSIONS]

@@ -58,7 +58,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     endpoint = description.describe_endpoint(cloud, resource.name)
     plan = plan_scale_in(resource, endpoint, autoscaling.read_autoscaling(cloud))
     if plan.blocked:
-        raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
+        raise CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: {plan.blocked.because}")
     same = _endpoint_identity(cloud, endpoint)
     part = _part(earlier, same, plan)
     numbers = _counts_before_and_after(resource.name, endpoint, plan)
@@ -74,21 +74,10 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
 
 def _counts_before_and_after(name: str, endpoint: EndpointDescription, plan: ScaleInPlan) -> dict[str, Any]:
     """Instances before and after, and by resource id what autoscaling's minimum must not be above."""
-    counts = {
-        row["VariantName"]: int(row["CurrentInstanceCount"])
-        for row in production_variants(endpoint)
-        if row["VariantName"] in plan.first_variant
-    }
-    least = {autoscaling.variant_resource_id(name, one): count for one, count in plan.first_variant.items()}
-    return {
-        "counts": counts,
-        "variants": plan.first_variant,
-        "least": least,
-    }
-
-
-def _scale_in_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", text)
+    counts = {row["VariantName"]: int(row["CurrentInstanceCount"]) for row in production_variants(endpoint)}
+    first = plan.first_variant
+    least = {autoscaling.variant_resource_id(name, variant): count for variant, count in first.items()}
+    return {"counts": {variant: counts[variant] for variant in first}, "variants": first, "least": least}
 
 
 def _endpoint_identity(cloud: CloudSession, endpoint: EndpointDescription) -> dict[str, Any]:
@@ -226,11 +215,8 @@ def _restore_instances(
     for saved in records:
         for variant, before in saved["counts"].items():
             _add_count(name, variant, (before, saved["variants"][variant]), now.get(variant), progress)
-    wanted = {
-        id_.split("/")[-1]: number.count_to_request
-        for id_, number in progress.counts.items()
-        if number.count_to_request is not None
-    }
+    requests = {id_.split("/")[-1]: number.count_to_request for id_, number in progress.counts.items()}
+    wanted = {variant: count for variant, count in requests.items() if count is not None}
     calls = [[{"VariantName": variant, "DesiredInstanceCount": count}] for variant, count in wanted.items()]
     refused: dict[str, CloudError] = {}
     later = call_while_in_service(cloud, name, calls, refused)
