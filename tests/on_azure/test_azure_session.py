@@ -173,7 +173,7 @@ def test_a_filter_is_quoted_in_the_url():
     call = ArmRequest(
         permission="Microsoft.Insights/metrics/read", path="/x", query={"metricnames": "Active Nodes", "$filter": "a eq '*'"}
     )
-    assert call.url == "/x?metricnames=Active%20Nodes&%24filter=a%20eq%20%27%2A%27&api-version=2024-02-01"
+    assert call.url == "/x?api-version=2024-02-01&metricnames=Active%20Nodes&%24filter=a%20eq%20%27%2A%27"
 
 
 @pytest.mark.parametrize(

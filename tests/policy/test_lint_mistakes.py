@@ -125,7 +125,10 @@ def test_lint_warns_about_a_stop_without_effect(shape: str, rule: str, message: 
         pytest.param(
             "defaults: {act_on: proven}\nrules: [{name: a, action: stop, match: {kind: '*-notebook'}}]", id="for all rules"
         ),
-        pytest.param("rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]", id="delete ends what stop cannot"),
+        pytest.param(
+            "rules: [{name: a, action: delete, match: {kind: [sagemaker-endpoint, sagemaker-inference-component]}}]",
+            id="delete ends what stop cannot",
+        ),
         pytest.param("rules: [{name: a, action: stop, match: {kind: azureml-compute-cluster}}]", id="stop always does something"),
         pytest.param("rules: [{name: a, action: stop, match: {usd_per_hour: '>= 5'}}]", id="no kind is named"),
         pytest.param("rules: [{name: a, action: stop, match: {kind: '*'}}]", id="every kind"),
