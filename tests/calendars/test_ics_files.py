@@ -43,6 +43,8 @@ def day(when: str, *lines: str, title: str = "Company holiday") -> str:
         pytest.param(day("20261224"), ["24"], id="without an end it is one day"),
         pytest.param(day("20261224", "DTEND;VALUE=DATE:20261224"), ["24"], id="an end on the same day"),
         pytest.param(day("20261224", "DURATION:P2D"), ["24", "25"], id="a length"),
+        pytest.param(day("20261224", "DURATION:PT36H"), ["24", "25"], id="a part of a day is a day"),
+        pytest.param(day("20261224", "DURATION:P1DT1M"), ["24", "25"], id="a day and a minute are two days"),
         pytest.param(day("20261224", "TRANSP:TRANSPARENT"), ["24"], id="transparent, as in public feeds"),
         pytest.param(day("20261224", "X-MICROSOFT-CDO-BUSYSTATUS:FREE"), ["24"], id="free, as Outlook writes"),
         pytest.param("DTSTART:20261224T000000\nDTEND:20261225T000000", ["24"], id="a floating time is in the calendar's zone"),

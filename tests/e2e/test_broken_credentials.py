@@ -34,6 +34,10 @@ PROFILES = {
     "an open quote": ("credential_process = /nope/hel'per", "No closing quotation"),
     "no such profile below": ("role_arn = arn:aws:iam::123456789012:role/x\nsource_profile = gone", '"gone"'),
     "no session of SSO": (f"sso_session = s\nsso_account_id = 123456789012\nsso_role_name = r\n{SESSION}", "SSO Token"),
+    "no number of attempts": (
+        "aws_access_key_id = a\naws_secret_access_key = b\nmax_attempts = few",
+        "invalid literal for int() with base 10:",
+    ),
     "no token file": ("role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /nope/token", "/nope/token"),
 }
 Broken = Callable[..., Any]

@@ -134,6 +134,22 @@ def test_blanks_at_an_end_are_an_error(text: str, line: int, word: str):
     assert "U+0020 (SPACE), can't be seen" in said
 
 
+@pytest.mark.parametrize("word", ["👩\u200d💻", "❤\ufe0f", "می\u200cخواهم"])
+def test_the_advice_on_what_cannot_be_seen_leads_to_a_word_that_matches(word: str):
+    said = problems(ignored(f"{{tags: {{team: {word!a}}}}}".replace("'", '"')))
+    assert "can't be seen; remove it, or write ? for it in a glob" in said
+    glob = "".join("?" if each in "\u200d\ufe0f\u200c" else each for each in word)
+    assert ruled(ignored(f"{{tags: {{team: '{glob}'}}}}"), tags={"team": word}).action is Ceiling.IGNORE
+
+
+@pytest.mark.parametrize("key", ["cloud", "kind", "name", "account", "subscription", "region", "tags", "size", "usd_per_hour"])
+@pytest.mark.parametrize("text", ["rules:\n  - name: a\n    match:\n      {}:\n      # - demo-*", "{}: accept"])
+def test_a_key_whose_words_are_all_commented_out_matches_nothing(text: str, key: str):
+    acceptance = f"accept:\n  - {{match: {{kind: sagemaker-notebook, {key}: }}, until: 2027-01-31, reason: a, by: b}}"
+    said = problems(acceptance.replace("kind: sagemaker-notebook, kind", "kind") if "accept" in text else text.format(key))
+    assert f"{key} is empty, and would match everything" in said
+
+
 def test_blanks_inside_and_other_scripts_are_fine():
     policy = parse(ignored('{tags: {"cost center": ["Größe 1", "東京", ""]}, name: "a b"}'))
     assert policy.rules[0].match.tags == {"cost center": ["Größe 1", "東京", ""]}
@@ -182,7 +198,7 @@ def test_lookalikes_are_a_warning(word: str, named: str):
         '{account: "?*"}',
         '{account: ["????????????", "*-*-*"]}',
         '{region: "[a-z]*"}',
-        "{tags: {}, name: '*'}",
+        "{name: '*', region: '*'}",
         "{}",
     ],
 )

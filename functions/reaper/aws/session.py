@@ -294,16 +294,14 @@ class _Clients:
     def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
         factory: Any = session._session.get_component("response_parser_factory")
         factory.set_parser_defaults(timestamp_parser=parse_moment)
-        self._session = session
-        self._config = _client_config(session).merge(limits) if limits else _client_config(session)
-        self._region = region
+        self._session, self._region, self._limits = session, region, limits or Config()
         self._made: dict[tuple[str, bool], Any] = {}
 
     def method(self, service: str, operation: str, *, sends_once: bool) -> Callable[..., Any]:
         """The SDK's method. `sends_once`: it has no retries, so it has no rate limiter either."""
         with CLIENT_LOCK:
             if (service, sends_once) not in self._made:
-                config = self._config.merge(SEND_ONCE) if sends_once else self._config
+                config = _client_config(self._session).merge(self._limits).merge(SEND_ONCE if sends_once else Config())
                 client = self._session.client(service, region_name=self._region, config=config)  # type: ignore[call-overload]
                 self._made[service, sends_once] = client
         method: Callable[..., Any] = getattr(self._made[service, sends_once], xform_name(operation))

@@ -169,7 +169,7 @@ def _start(event: Any, zone: tzinfo) -> When:
 
 
 def _length(event: Any, start: When) -> timedelta:
-    """How long the event is by the clock on the wall. Its end doesn't count. If it has no end, a day lasts a day, and a time no time."""
+    """How long the event is by the clock on the wall. Its end doesn't count. If it has no end, a day lasts a day, and a time no time. A part of a day counts as a day."""
     end = next(_written(event, "DTEND"), (start, ""))[0]
     if isinstance(start, datetime) != isinstance(end, datetime):
         raise ValueError("it begins with a day and ends with a time, or the other way round")
@@ -179,7 +179,7 @@ def _length(event: Any, start: When) -> timedelta:
         return (end.astimezone(start.tzinfo) if end.tzinfo else end.replace(tzinfo=start.tzinfo)) - start
     else:
         length = end - start
-    return length if isinstance(start, datetime) or length < timedelta(0) else max(length, DAY)
+    return length if isinstance(start, datetime) or length < timedelta(0) else max(-(-length // DAY) * DAY, DAY)
 
 
 def _occurrences(event: Any, first: tuple[When, timedelta], utc: tzinfo, now: datetime, steps: Steps) -> Iterator[When]:

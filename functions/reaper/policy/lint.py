@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -24,7 +24,7 @@ from reaper.model import Ceiling, StepName
 from reaper.notices.message import Audience
 from reaper.policy.accepted import expiry_notes
 from reaper.policy.channel_settings import Room
-from reaper.policy.match import ACCOUNT, Match
+from reaper.policy.match import ACCOUNT, Match, matches_any
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec, all_matches
 from reaper.policy.two_timers import is_deleted_by_then
@@ -97,7 +97,7 @@ def _tag_covers(wide_values: list[str] | None, key: str, narrow_tags: dict[str, 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
     for path, who, match in all_matches(policy):
         never = f"{who} never matches"
-        clouds = {kind.cloud for kind in registry.kinds() if _fits_any(kind.name, match.kind or ())}
+        clouds = {kind.cloud for kind in registry.kinds() if matches_any(match.kind or (), kind.name)}
         if match.cloud and clouds and not clouds & set(match.cloud):
             yield (*path, "match"), f"{never}: its kinds are not in cloud {first_few(match.cloud)}"
         if match.account and match.subscription and not set(match.account) & set(match.subscription):
@@ -310,12 +310,8 @@ def _kind_names(match: Match) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def _names_by_globs(clouds: tuple[str, ...], globs: tuple[str, ...]) -> frozenset[str]:
     """The names of the kinds in one of the clouds that fit one of the globs."""
-    kinds = [kind for kind in registry.kinds() if _fits_any(kind.cloud, clouds)]
-    return frozenset(kind.name for kind in kinds if _fits_any(kind.name, globs))
-
-
-def _fits_any(name: str, globs: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)
+    kinds = [kind for kind in registry.kinds() if matches_any(clouds, kind.cloud)]
+    return frozenset(kind.name for kind in kinds if matches_any(globs, kind.name))
 
 
 def _missing_domains(policy: Policy) -> Iterator[Problem]:
@@ -332,9 +328,8 @@ def _missing_domains(policy: Policy) -> Iterator[Problem]:
 def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
     for_owners = [(index, spec) for index, spec in enumerate(policy.channels) if Audience.OWNERS in spec.readers]
     if for_owners and all(isinstance(spec, Room) for _, spec in for_owners):
-        because = "an owner may not be in that room, and a post may be lost although it was accepted"
-        only = f"owners get notices only by {for_owners[0][1].type}"
-        yield ("channels", for_owners[0][0]), f"{only}: {because}; add a mail channel for owners"
+        because = "an owner may not be in that room, and a post may be lost although accepted; add a mail channel for owners"
+        yield ("channels", for_owners[0][0]), f"owners get notices only by {for_owners[0][1].type}: {because}"
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:

@@ -45,6 +45,12 @@ class Match(Section):
     size: Words | None = Field(None, description="globs on the size", examples=["ml.p5.*", ["Standard_NC*", "Standard_ND*"]])
     usd_per_hour: Comparison | None = Field(None, description="a comparison in US dollars an hour", examples=[">= 5"])
 
+    @model_validator(mode="after")
+    def _names_what_it_covers(self) -> Self:
+        if empty := [key for key in sorted(self.model_fields_set) if not getattr(self, key)]:
+            raise ValueError(f"{empty[0]} is empty, and would match everything; say what it matches, or remove the key")
+        return self
+
     def matches(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
         """Whether the rule matches; None if that depends on an unknown price or size."""
         results = self.conditions(resource, usd_per_hour).values()

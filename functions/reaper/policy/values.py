@@ -114,7 +114,9 @@ def _require_visible(text: str) -> str:
         is_blank_at_end = character == " " and position in (1, len(text))
         if is_blank_at_end or not character.isprintable() or HIDDEN.match(character):
             name = unicodedata.name(character, "a control character")
-            raise ValueError(f"character {position}, U+{ord(character):04X} ({name}), can't be seen; remove it")
+            raise ValueError(
+                f"character {position}, U+{ord(character):04X} ({name}), can't be seen; remove it, or write ? for it in a glob"
+            )
     return text
 
 
