@@ -213,3 +213,17 @@ def test_an_acceptance_that_ends_before_office_hours_uses_up_the_enrolment(accep
         deployment.sweep()
         stopped += [when for move, _, when in deployment.cloud.log if move is StepName.STOP]
     assert bool(stopped) is not accepted
+
+
+@pytest.mark.parametrize("rules", ["", OFFICE], ids=["without office hours", "under office hours"])
+def test_a_void_enrolment_keeps_no_notice_from_an_owner_in_notify(rules: str):
+    deployment = FakeDeployment(policy=policy(POLICY + OFFICE), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
+    deployment.cloud.add("churn", tags={"reaper:owner": "lee@example.com"})
+    assert step(deployment) is StepName.WARN
+    deployment.policy = policy(POLICY + rules)
+    seen({"reaper:keep": "true"}, POLICY + rules, Mode.NOTIFY)(deployment, deployment.cloud.things["churn"])
+    steps = [step(deployment, Mode.NOTIFY, DAY) for _ in range(14)]
+    assert StepName.NONE in steps
+    assert {StepName.WARN, StepName.REMIND} & set(steps)
+    assert "on or after" not in deployment.channel.messages[-1].text
