@@ -188,6 +188,20 @@ def test_a_keep_that_only_the_look_before_an_action_saw_uses_up_its_notice():
     assert step(deployment, after=3 * DAY) is StepName.STOP
 
 
+def test_a_snooze_of_its_host_that_only_the_look_saw_uses_up_its_notice():
+    deployment, thing = deployed("house")
+    deployment.now += 3 * DAY
+
+    def snooze(call: str, name: str) -> None:
+        if call == "look":
+            snoozed("house")(deployment, thing)
+
+    deployment.cloud.before_call = snooze
+    deployment.sweep()
+    assert deployment.cloud.log == []
+    assert deployment.memory("churn").warned_at is None
+
+
 OFFICE = """rules:
   - {name: nights, match: {name: "*"}, grace: 2d, action: stop, hours: {on: "mon-fri 07:00-19:00", tz: UTC, start: ours, force: true}}
 """
