@@ -188,6 +188,20 @@ def test_a_keep_that_only_the_look_before_an_action_saw_uses_up_its_notice():
     assert step(deployment, after=3 * DAY) is StepName.STOP
 
 
+def test_a_snooze_of_its_host_that_only_the_look_saw_uses_up_its_notice():
+    deployment, thing = deployed("house")
+    deployment.now += 3 * DAY
+
+    def snooze(call: str, name: str) -> None:
+        if call == "look":
+            snoozed("house")(deployment, thing)
+
+    deployment.cloud.before_call = snooze
+    deployment.sweep()
+    assert deployment.cloud.log == []
+    assert deployment.memory("churn").warned_at is None
+
+
 OFFICE = """rules:
   - {name: nights, match: {name: "*"}, grace: 2d, action: stop, hours: {on: "mon-fri 07:00-19:00", tz: UTC, start: ours, force: true}}
 """
@@ -213,3 +227,17 @@ def test_an_acceptance_that_ends_before_office_hours_uses_up_the_enrolment(accep
         deployment.sweep()
         stopped += [when for move, _, when in deployment.cloud.log if move is StepName.STOP]
     assert bool(stopped) is not accepted
+
+
+@pytest.mark.parametrize("rules", ["", OFFICE], ids=["without office hours", "under office hours"])
+def test_a_void_enrolment_keeps_no_notice_from_an_owner_in_notify(rules: str):
+    deployment = FakeDeployment(policy=policy(POLICY + OFFICE), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
+    deployment.cloud.add("churn", tags={"reaper:owner": "lee@example.com"})
+    assert step(deployment) is StepName.WARN
+    deployment.policy = policy(POLICY + rules)
+    seen({"reaper:keep": "true"}, POLICY + rules, Mode.NOTIFY)(deployment, deployment.cloud.things["churn"])
+    steps = [step(deployment, Mode.NOTIFY, DAY) for _ in range(14)]
+    assert StepName.NONE in steps
+    assert {StepName.WARN, StepName.REMIND} & set(steps)
+    assert "on or after" not in deployment.channel.messages[-1].text

@@ -10,6 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted
+from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW, VOID_ENROLMENT
 from reaper.memory_updates import after_judging
@@ -32,6 +33,7 @@ STOP = Memory(
     notified_owner=LEE,
     notified_fingerprint="min 2",
 )
+TAGGED = replace(HOURS, by_rule=False)
 HOURLY = replace(STOP, announced_action=AnnouncedAction.HOURS, enrolment_digest=hours_digest(HOURS))
 TOUCH = timedelta(microseconds=1)
 DELETE = replace(STOP, announced_action=AnnouncedAction.DELETE)
@@ -44,6 +46,12 @@ def judged(state: State = State.IDLE, hours: bool = False, **fields: Any) -> Cas
     return replace(
         of, owner=Owner(address=owner, source="tag"), resource=replace(of.resource, **{"fingerprint": "min 2", **thing})
     )
+
+
+def with_hours(hours: Hours, **fields: Any) -> Case:
+    """The same with these hours."""
+    of = judged(**fields)
+    return replace(of, rule=replace(of.rule, hours=hours))
 
 
 def is_void(of: Case, memory: Memory, now: datetime = NOW, **seen: Any) -> bool:
@@ -78,6 +86,14 @@ def is_void(of: Case, memory: Memory, now: datetime = NOW, **seen: Any) -> bool:
         pytest.param({"owner": SAM, "state": State.UNKNOWN}, {}, False, False, id="an owner that a partial look found"),
         pytest.param({"owner": SAM, "thing": {"tags": None}}, {}, False, False, id="an owner found without tags"),
         pytest.param({}, {"disowned_by": LEE, "disowned_at": LAST + HOUR}, True, True, id="not mine"),
+        pytest.param(
+            {"owner": None},
+            {"disowned_by": LEE, "disowned_at": FIRST - TOUCH},
+            True,
+            True,
+            id="not mine, said too late for the mail",
+        ),
+        pytest.param({}, {"disowned_by": SAM, "disowned_at": LAST + HOUR}, False, False, id="not mine, says an earlier owner"),
         pytest.param({"protected_because": "kept"}, {}, True, True, id="protected now"),
         pytest.param({"protected_because": "kept", "state": State.EXEMPT}, {}, True, True, id="exempt for that"),
         pytest.param({"protected_because": "accepted", "in_doubt": True}, {}, False, False, id="perhaps protected"),
@@ -134,6 +150,8 @@ def test_a_snooze_of_an_earlier_resource_voids_nothing():
         pytest.param(DELETE, judged(), True, id="no delete any more"),
         pytest.param(DELETE, judged(action=Ceiling.DELETE), False, id="the delete"),
         pytest.param(DELETE, judged(delete_after=DAY), False, id="the delete by then"),
+        pytest.param(DELETE, with_hours(TAGGED, action=Ceiling.DELETE), True, id="hours by tag, which only stop"),
+        pytest.param(STOP, with_hours(TAGGED), False, id="hours by tag, which only delay"),
         pytest.param(STOP, judged(action=Ceiling.DELETE), False, id="a delete as well"),
         pytest.param(replace(STOP, announced_action=None), judged(action=Ceiling.NOTIFY), False, id="nothing was announced"),
     ],

@@ -82,7 +82,8 @@ def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
 def has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice that still counts announced an action."""
     notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory)
-    return notified_at is not None and memory.announced_action is not None
+    is_void = memory.enrolment_digest == idle_period.VOID_ENROLMENT
+    return notified_at is not None and memory.announced_action is not None and not is_void
 
 
 def follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
