@@ -40,7 +40,6 @@ from reaper.errors import (
     CloudError,
     Paging,
     Reason,
-    SettingsError,
     named_permission,
     odd_replies_as_errors,
 )
@@ -67,15 +66,13 @@ CLIENT_LOCK = threading.Lock()
 
 
 def new_session() -> boto3.Session:
-    """A session with the process's own credentials and region. Raises SettingsError for a profile that doesn't exist and for a
+    """A session with the process's own credentials and region. Raises CloudError for a profile that doesn't exist and for a
     configuration that can't be read.
 
     All sessions share what the SDK knows about AWS's services. Otherwise each would take 7 MB and 40 ms of its own.
     """
-    try:
+    with loading_errors("sts:GetCallerIdentity"):
         session = boto3.Session(region_name=own_region())
-    except BotoCoreError as error:
-        raise SettingsError(f"AWS: {error}") from error
     inner: Any = session._session
     inner.register_component("data_loader", _service_descriptions())
     return session

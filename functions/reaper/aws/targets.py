@@ -204,7 +204,7 @@ def has_credentials() -> bool:
     """Whether there are any AWS credentials at all, also broken ones, which a sweep reports. No call is made to AWS."""
     try:
         return new_session().get_credentials() is not None
-    except (SettingsError, BotoCoreError, *ODD_REPLY_ERRORS):
+    except (CloudError, BotoCoreError, *ODD_REPLY_ERRORS):
         return True
 
 
@@ -223,7 +223,7 @@ def check_regions(regions: Sequence[str], progress: Callable[[str], None]) -> No
     """Tell of regions that the SDK doesn't know. Makes no call to AWS. Raises SettingsError for a misspelled one."""
     try:
         session = new_session()
-    except SettingsError:  # which `list_accounts` raises, too
+    except CloudError:  # which `list_accounts` raises, too
         return
     if "all" not in regions and (regions or session.region_name):
         for name in {*_named_regions(session, regions)} - {*known_regions(session)}:
