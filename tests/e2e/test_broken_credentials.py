@@ -38,6 +38,7 @@ PROFILES = {
         "aws_access_key_id = a\naws_secret_access_key = b\nmax_attempts = few",
         "invalid literal for int() with base 10:",
     ),
+    "half a file": ("[half", "Unable to parse config file"),
     "no token file": ("role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /nope/token", "/nope/token"),
 }
 Broken = Callable[..., Any]
@@ -85,6 +86,13 @@ def test_the_other_cloud_is_swept_all_the_same(failing: Broken):
     done = failing("sweep", "--format", "json", AZURE_TOKEN_CREDENTIALS="bogus", AZURE_CLIENT_SECRET="x")
     rows = json.loads(done.stdout)["coverage"]
     assert (done.returncode, {row["cloud"] for row in rows}) == (3, {"aws", "azure"})
+
+
+def test_a_profile_that_does_not_exist_is_no_cloud_to_leave_out(tmp_path: Path):
+    missing = broken_with(tmp_path, "", "gone")
+    done = missing("sweep", "--format", "json", AWS_PROFILE="gone", AZURE_TOKEN_CREDENTIALS="bogus", AZURE_CLIENT_SECRET="x")
+    assert (done.returncode, {row["cloud"] for row in json.loads(done.stdout)["coverage"]}) == (3, {"aws", "azure"})
+    assert missing("doctor", "--cloud", "aws", AWS_PROFILE="gone").returncode == 1
 
 
 @pytest.mark.parametrize("command", [["plan"], ["explain", "x"], ["explain", ENDPOINT]], ids=" ".join)
