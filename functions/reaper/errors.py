@@ -38,6 +38,8 @@ Any other exception ends the run, MemoryError above all: no result after it coul
 
 NO_SIGN_IN = "NoSignIn"
 """The code of a failure to sign in: the credentials are there, and can't be used."""
+RECREATED = "Recreated"
+"""The code of the refusal to undo an action on a resource that has been recreated since: running it again changes nothing."""
 NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
 """How AWS names what it refuses: the permission, and the resource that it is about."""
 

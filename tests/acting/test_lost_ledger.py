@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from acting.test_interruption import Killed, killed_at, mails, nothing
 from fakes.builders import DAY, HOUR
+from fakes.fake_cloud import ACTS
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.memory_ledger import InMemoryLedger
 from reaper.acting import restore
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.acting.contract import Manifest, UndoResult
+from reaper.errors import RECREATED, CloudError, Reason, SettingsError
 from reaper.ledger.store import Key, Row
 from reaper.model import Mode, StepName
 
@@ -75,6 +78,34 @@ def test_a_restore_settles_an_action_of_a_lost_ledger(lose: Callable[[FakeDeploy
     assert failures(deployment) == []
     assert finding_of(deployment.sweep_after(hours=5), "churn").step.name is StepName.WARN
     assert deployment.memory("churn").lost_manifest is None
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_settled"),
+    [
+        pytest.param(CloudError(Reason.REFUSED, "restore", "it is another one now", code=RECREATED), True, id="recreated"),
+        pytest.param(CloudError(Reason.GONE, "restore", "it is gone"), True, id="gone"),
+        pytest.param(CloudError(Reason.REFUSED, "restore", "run this again once it is in service"), False, id="not yet"),
+        pytest.param(CloudError(Reason.DENIED, "restore", "no"), False, id="denied"),
+    ],
+)
+def test_a_lost_action_ends_with_the_resource_that_it_was_about(refusal: CloudError, is_settled: bool):
+    deployment = half_done()
+    assert failures(deployment)
+
+    def undo(cloud: object, manifest: Manifest) -> UndoResult:
+        raise refusal
+
+    context = replace(deployment.restore_context(), action_functions=lambda name: replace(ACTS, undo=undo))
+    result = restore.restore_resource(deployment.cloud.id("churn"), context, is_trusted=True)
+    assert (result.error, failures(deployment) == []) == (refusal, is_settled)
+
+
+@pytest.mark.parametrize(("days", "is_found"), [(3, True), (5, False)], ids=["after a weekend", "too late"])
+def test_a_lost_action_is_found_after_a_weekend_without_runs(days: int, is_found: bool):
+    deployment = half_done()
+    deployment.now += days * DAY
+    assert bool(failures(deployment)) is is_found
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE])

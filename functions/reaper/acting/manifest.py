@@ -66,9 +66,9 @@ class Archive:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
         return [self._manifest_or_error(address) for address in self.addresses_of_run(run)]
 
-    def stored_since_yesterday(self, now: datetime) -> list[StoredManifest]:
-        """The manifests of today and yesterday, by UTC, the oldest day first. Raises CloudError if they can't be listed."""
-        days = (_day(now - timedelta(days=1)), _day(now))
+    def stored_lately(self, now: datetime) -> list[StoredManifest]:
+        """The manifests of today and the three days before (UTC), since a schedule may rest at weekends. Raises CloudError if they can't be listed."""
+        days = [_day(now - timedelta(days=ago)) for ago in (3, 2, 1, 0)]
         addresses = [address for day in days for address in self.store.list_texts(f"{self.place.rstrip('/')}/{day}")]
         parts = [(address, *_name_parts(address)[-2:]) for address in addresses]
         return [StoredManifest(address=address, run=run, digest=name.partition("-")[0]) for address, run, name in parts]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reaper import memory_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
-from reaper.errors import CloudError, Reason, SettingsError, odd_replies_as_errors
+from reaper.errors import RECREATED, CloudError, Reason, SettingsError, odd_replies_as_errors
 from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
@@ -174,6 +174,10 @@ def _restore(manifest: Manifest, address: str, context: RestoreContext) -> Resto
             undone = _undo_action(manifest, context)
         _record_undo(manifest, address, undone, context)
     except CloudError as error:
+        if error.reason is Reason.GONE or error.code == RECREATED:  # nothing is left of what that run may have half done
+            now = context.clock()
+            lost.record_known(context.ledger, manifest.id, manifest.run, now, f"settled by {context.by}: {error}")
+            update_memory(context.ledger, manifest.id, lambda memory: replace(memory, lost_manifest=None), now)
         return RestoreResult(id=manifest.id, error=error)
     return RestoreResult(id=manifest.id, undone=undone)
 

@@ -22,7 +22,7 @@ from reaper.model import Memory
 BEGAN = "began"
 """In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
 MAX_ENTRIES = 200
-"""The last entries of a resource's history among which that of an action of the last two days is looked for."""
+"""The last entries of a resource's history among which that of an action of the last days is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

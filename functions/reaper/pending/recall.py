@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
-UNLISTED = "the manifests of the last two days couldn't be listed"
+UNLISTED = "the manifests of the last days couldn't be listed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +121,9 @@ def recall_and_close(
 
 
 def list_manifests(archive: Archive | None, now: datetime, rows: list[Coverage]) -> Sequence[StoredManifest] | None:
-    """The manifests of today and yesterday, none without an archive. None if they can't be listed."""
+    """The manifests of the last days, none without an archive. None if they can't be listed."""
     try:
-        return archive.stored_since_yesterday(now) if archive else ()
+        return archive.stored_lately(now) if archive else ()
     except CloudError as error:
         rows.append(failure_row("acts", error.reworded(f"{UNLISTED}: {error}")))
         return None

@@ -18,11 +18,9 @@ from typing import Any
 from reaper.aws import tags
 from reaper.aws.sagemaker import RESTORED_TAG, no_room_for_tag_because, to_plain_json
 from reaper.aws.session import CloudSession
-from reaper.errors import CloudError, Reason
+from reaper.errors import RECREATED, CloudError, Reason
 
 RECREATED_TEXT = "has been recreated since, so the reaper left it alone"
-RECREATED_CODE = "MadeAnew"
-"""The code of the error that says so: running it again changes nothing."""
 
 
 def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
@@ -37,7 +35,7 @@ def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, firs
 
 def recreated_error(operation: str, name: str) -> CloudError:
     """The error that says that something else has the name now."""
-    return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED_CODE)
+    return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED)
 
 
 def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dict[str, str]:

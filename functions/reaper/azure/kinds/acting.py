@@ -20,7 +20,7 @@ from azure.mgmt.core.tools import parse_resource_id
 from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
-from reaper.errors import CloudError, Reason
+from reaper.errors import RECREATED, CloudError, Reason
 from reaper.model import Resource
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
         changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
         because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
     if because:
-        raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone")
+        is_another = was_created is not None and created is not None and was_created != created
+        code = RECREATED if is_another else ""
+        raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone", code=code)
 
 
 def _created_at(row: Mapping[str, Any]) -> Any:
