@@ -162,8 +162,7 @@ class ReadRows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
     """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. `asked`: their signals were read.
-    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them showed no use. `acted`: runs of the last
-    hours stopped or deleted them, and they count as idle.
+    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply showed no use. `acted`: idle until a run ended them.
     """
 
     total: int = 0
