@@ -23,7 +23,7 @@ RECENT = f"the last {COUNTED_FOR // timedelta(hours=1)} hours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedOn:
-    """A resource with a stop or delete, as a short digest of its ID, and where it is. `started`: when the run that acted on it began; None if it is only due.
+    """A resource with a stop or delete, as a short digest of its ID, and its target. `started`: when the run that acted on it began; None if it is only due.
 
     `by_hours`: the office hours of its rule asked for it. `usd_per_hour`: what it cost then, if known.
     """
