@@ -69,6 +69,47 @@ def test_a_signal_that_breaks_hour_by_hour_trips_the_breaker(every: timedelta):
     assert len(jumped_places(deployment)) == 1
 
 
+@pytest.mark.parametrize("broken", [24, 8], ids=["every signal", "a third of them"])
+@pytest.mark.parametrize(("every", "most"), [(DAY, 0), (HOUR, 6)], ids=["daily", "hourly"])
+def test_what_was_just_stopped_still_counts_as_idle_for_a_jump(every: timedelta, most: int, broken: int):
+    """Without a share as a cap and with a short grace, an hourly sweep sees two idle things at a time."""
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
+    for index in range(24):
+        until = DAYS_BEFORE if index < broken else 30
+        deployment.cloud.add(f"t-{index:02}", uses=[NOW + day * DAY + index * HOUR for day in range(-20, until)])
+    sweep_for(deployment, (DAYS_BEFORE + 1) * DAY, every)
+    assert len(ended(deployment)) <= most
+    [row] = holds.standing_rows(deployment.ledger, deployment.now).values()
+    words = " or were acted on in the last 22 hours, up from 0%" if every == HOUR else ", up from 0%"
+    assert f"sagemaker-endpoint resources are idle{words}" in row.jumps[0].because
+
+
+def test_what_office_hours_ended_is_no_jump():
+    hours = "rules: [{name: office, match: {name: 'desk-*'}, hours: {on: 'mon-fri 01:00-02:00', tz: UTC}}]\n"
+    deployment = deployment_of(0, "max_acts: 2, max_share: 100%", hours)
+    deployment.cloud.kind_name = STARTABLE
+    used_daily(deployment, 10, until_day=30)
+    sweep_for(deployment, DAYS_BEFORE * DAY, DAY)
+    for index in range(6):
+        deployment.cloud.add(f"desk-{index}")
+    sweep_for(deployment, DAY, 3 * HOUR)
+    assert len(set(ended(deployment))) == 6
+    assert jumped_places(deployment) == set()
+
+
+def test_a_narrow_run_sees_no_jump_where_earlier_runs_stopped_something():
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%", regions=("us-east-1", "eu-west-1"))
+    used_daily(deployment, 20, until_day=30)
+    sweep_for(deployment, DAYS_BEFORE * DAY, DAY)
+    for index in range(5):
+        deployment.cloud.add(f"idle-{index}")
+    sweep_for(deployment, 4 * HOUR, 2 * HOUR)
+    assert len(ended(deployment)) == 5
+    deployment.now += HOUR
+    deployment.sweep(regions=("eu-west-1",))
+    assert jumped_places(deployment) == set()
+
+
 def test_an_hourly_schedule_stops_what_is_idle_within_the_caps_of_a_day():
     deployment = deployment_of(5, "max_acts: 2, max_share: 100%, max_jump: 100%")
     for name in list(deployment.cloud.things):
@@ -420,14 +461,14 @@ def test_no_schedule_exceeds_a_cap_in_any_22_hours(idle: list[int], steps: list[
         assert together <= min(most, allowed), Counter(times)
 
 
-def first_jump(every: int, uses: Sequence[Sequence[float]], lost: int, days: int) -> timedelta | None:
+def first_jump(every: int, uses: Sequence[Sequence[float]], lost: int, days: int, mode: Mode) -> timedelta | None:
     """When a schedule sees a jump: so many hours between sweeps, and no use is known from the hour that the signal is lost."""
-    deployment = deployment_of(0, "max_acts: 50")
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
     for index, hours in enumerate(uses):
         deployment.cloud.add(f"t-{index}", uses=[NOW + h * HOUR for h in hours if h < lost])
     while deployment.now < NOW + days * DAY:
         deployment.now += every * HOUR
-        deployment.sweep(Mode.ANNOUNCE)
+        deployment.sweep(mode)
         if jumped_places(deployment):
             return deployment.now - NOW
     return None
@@ -439,11 +480,12 @@ def first_jump(every: int, uses: Sequence[Sequence[float]], lost: int, days: int
     lost=st.integers(4 * 24, 5 * 24),
     slow=st.sampled_from([6, 12, 24]),
     fast=st.sampled_from([2, 3]),
+    mode=st.sampled_from([Mode.ANNOUNCE, Mode.ENFORCE]),
 )
-def test_a_faster_schedule_trips_the_breaker_no_later(phases: list[tuple[int, int]], lost: int, slow: int, fast: int):
+def test_a_faster_schedule_trips_the_breaker_no_later(phases: list[tuple[int, int]], lost: int, slow: int, fast: int, mode: Mode):
     uses = [[hour + n * every for n in range(-30, 24)] for hour, every in phases]
-    slowly = first_jump(slow, uses, lost, 8)
+    slowly = first_jump(slow, uses, lost, 8, mode)
     if slowly is not None:
-        quickly = first_jump(fast, uses, lost, 8)
+        quickly = first_jump(fast, uses, lost, 8, mode)
         assert quickly is not None
         assert quickly <= slowly

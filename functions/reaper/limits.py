@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import floor, inf
 from typing import TYPE_CHECKING
 
 from reaper.case import Case, Step
 from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
-from reaper.pending.acted import COUNTED_FOR, ActedOn, acted_on, without
+from reaper.pending.acted import RECENT, ActedOn, acted_on, without
 from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_stopped_by_hours
@@ -120,17 +120,21 @@ def _rows_after_limits(
     return {**after, **rows_with_holds(run_row, {ALL_ACCOUNTS: over_run}, scope)}
 
 
+def ended_lately(cases: Iterable[Case], scope: RunScope) -> dict[str, list[ActedOn]]:
+    """What runs of the last hours acted on, by account, without what may be idle again and what office hours asked for."""
+    there = _counted(case for case in cases if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
+    return {key: [each for each in without(acted, there) if not each.by_hours] for key, acted in scope.acted.items()}
+
+
 def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) -> dict[str, Counter[str]]:
     """How many resources of each kind a share is of, by account and over the run: those that may be idle, and those acted on that are so no more."""
     bases: dict[str, Counter[str]] = defaultdict(Counter)
     for place, count in counts.items():
         for key in (holds.key_of_place(place), ALL_ACCOUNTS):
             bases[key][place[1]] += count.seen
-    there = _counted(case for case, _ in planned if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
-    for account, acted in scope.acted.items():
-        for each in (each for each in without(acted, there) if not each.by_hours):
-            for key in (account, ALL_ACCOUNTS):
-                bases[key][each.kind] += 1
+    for account, acted in ended_lately((case for case, _ in planned), scope).items():
+        for key in (account, ALL_ACCOUNTS):
+            bases[key].update(each.kind for each in acted)
     return bases
 
 
@@ -223,8 +227,8 @@ def _due_in(counted: Sequence[ActedOn]) -> int:
 
 def _both(counted: Sequence[ActedOn]) -> str:
     """Both numbers, if earlier runs acted, too."""
-    due, hours = _due_in(counted), COUNTED_FOR // timedelta(hours=1)
-    return f" ({due} due, {len(counted) - due} in the last {hours} hours)" if due < len(counted) else ""
+    due = _due_in(counted)
+    return f" ({due} due, {len(counted) - due} in {RECENT})" if due < len(counted) else ""
 
 
 def _over_count(counted: Sequence[ActedOn], key: str, most: float, caps: _Caps) -> str:

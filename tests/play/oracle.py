@@ -43,6 +43,7 @@ class Oracle:
     releases: list[tuple[datetime, datetime]] = field(default_factory=list)
     raised: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     names_on_hold: set[str] = field(default_factory=set)
+    counted: list[tuple[datetime, Thing]] = field(default_factory=list)
     untold: dict[str, datetime] = field(default_factory=dict)
     unread: dict[str, Act] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
@@ -324,27 +325,33 @@ class Oracle:
     def _limits(self, scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         if scene.verb not in {"sweep", "apply"}:
             return
-        things = [self.things[a.name] for a in acts if a.what != "start" and not self._released(a, scene)]
-        for account in sorted({account_of(thing) for thing in things}):
-            yield from self._account_limits(account, [thing for thing in things if account_of(thing) == account], scene)
-        ordinary = sum(1 for thing in things if not thing.terms.hours)
-        if ordinary > scene.caps.run_acts:
-            yield f"{ordinary} were stopped in one run, more than run.max_acts {scene.caps.run_acts}"
+        new = {a.name: self.things[a.name] for a in acts if a.what != "start" and not self._released(a, scene)}
+        self.counted += [(scene.began, thing) for thing in new.values()]
+        recent = {thing.name: thing for at, thing in self.counted if at > scene.began - 22 * HOUR}
+        self.counts["caps that earlier runs filled"] += bool(new) and len(recent) > len(new)
+        for account in sorted({account_of(thing) for thing in new.values()}):
+            yield from self._account_limits(account, [t for t in recent.values() if account_of(t) == account], new, scene)
+        ordinary = sum(1 for thing in recent.values() if not thing.terms.hours)
+        if ordinary > scene.caps.run_acts and any(not thing.terms.hours for thing in new.values()):
+            yield f"{ordinary} were stopped in 22 hours, more than run.max_acts {scene.caps.run_acts}"
 
-    def _account_limits(self, account: str, things: Sequence[Thing], scene: Scene) -> Iterator[str]:
+    def _account_limits(self, account: str, things: Sequence[Thing], new: Mapping[str, Thing], scene: Scene) -> Iterator[str]:
+        """`things`: what runs of the last 22 hours stopped there; `new`: what this one did. Only what is new exceeds a cap."""
         ordinary, caps = [t for t in things if not t.terms.hours], scene.caps
-        if len(ordinary) > caps.acts:
-            yield f"{len(ordinary)} were stopped in one run in {account}, more than max_acts {caps.acts}"
-        if len(things) - len(ordinary) > caps.scheduled:
-            yield f"{len(things) - len(ordinary)} were stopped by hours in one run in {account}, more than {caps.scheduled}"
+        by_hours = [t for t in things if t.terms.hours]
+        if len(ordinary) > caps.acts and any(t.name in new for t in ordinary):
+            yield f"{len(ordinary)} were stopped in 22 hours in {account}, more than max_acts {caps.acts}"
+        if len(by_hours) > caps.scheduled and any(t.name in new for t in by_hours):
+            yield f"{len(by_hours)} were stopped by hours in 22 hours in {account}, more than {caps.scheduled}"
         usd = sum(self.prices.get(t.name, 0.0) for t in things)
         if usd > caps.usd + 0.001:
-            yield f"what costs ${usd:.2f} an hour was stopped in one run in {account}, more than max_usd_per_hour {caps.usd:g}"
+            yield f"what costs ${usd:.2f} an hour was stopped in 22 hours in {account}, more than max_usd_per_hour {caps.usd:g}"
         for kind, count in Counter(t.kind for t in ordinary).items():
             there = [t for t in self.things.values() if t.kind == kind and account_of(t) == account and not t.terms.hours]
-            candidates = [t for t in there if scene.before[t.name].exists]
-            if count > max(1, int(caps.share * len(candidates))):
-                yield f"{count} of {len(candidates)} {kind} were stopped in one run in {account}, more than max_share"
+            candidates = [t for t in there if scene.before[t.name].exists or t in ordinary]
+            is_new = any(t.name in new for t in ordinary if t.kind == kind)
+            if is_new and count > max(1, int(caps.share * len(candidates))):
+                yield f"{count} of {len(candidates)} {kind} were stopped in 22 hours in {account}, more than max_share"
 
     def _released(self, act: Act, scene: Scene) -> bool:
         """Whether a person released it: its date, or the end of its hours, had come when they did."""

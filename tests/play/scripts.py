@@ -9,6 +9,10 @@ from random import Random
 SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
 """When a day's sweeps are, give or take some minutes."""
 
+HOURLY = tuple((hour, 10) for hour in range(24))
+HALF_HOURLY = tuple((hour, minute) for hour in range(24) for minute in (10, 40))
+"""Fast schedules: caps are of a day, and a signal that breaks is seen hour by hour."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -53,6 +57,8 @@ SPECIALS = (
     (Script(mode="apply"),),
     (Script(outage="permission"),),
     (Script(silence="aws"), Script(silence="aws")),
+    (Script(silence="azure aws", sweeps=HOURLY), Script(silence="azure aws", sweeps=HOURLY, outage="mail")),
+    (Script(caps="few", sweeps=HALF_HOURLY),),
     (LATE_AWS, LATE_BOTH, LATE_BOTH),
     (Script(accident="kill", outage="mail"),),
     (Script(outage="mail"),),
@@ -62,7 +68,7 @@ SPECIALS = (
 )
 """What comes about on one day, or on some days in a row: a silence lasts for days, or nothing would be due before it ends."""
 DAYS, CALM = 5 + sum(len(one) for one in SPECIALS), 4
-"""How long a season is, and how many days at its end are calm: three weeks, and a day or two."""
+"""How long a season is, and how many days at its end are calm: nearly four weeks."""
 FEW, FEWER = ((1, 10), (8, 20), (18, 40), (21, 50)), ((1, 10), (8, 20), (18, 40))
 """When a day's sweeps are in the excerpt."""
 EXCERPT = (

@@ -65,6 +65,7 @@ SOMETIMES = (
     "held by max_usd_per_hour",
     "held by max_scheduled",
     "held by max_jump",
+    "caps that earlier runs filled",
 )
 """What must have come about in three weeks."""
 

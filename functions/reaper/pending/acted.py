@@ -12,23 +12,25 @@ from hashlib import sha256
 
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import comparable_id
+from reaper.ledger.ledger import comparable_id, target_text
 from reaper.ledger.rows import adapter
 from reaper.planning.possible_actions import is_stopped_by_hours
 
 COUNTED_FOR = timedelta(hours=22)
 """How long a run's actions count, from its start: a day, but for what a daily run may be late."""
+RECENT = f"the last {COUNTED_FOR // timedelta(hours=1)} hours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedOn:
-    """A resource with a stop or delete, as a short digest of its ID. `started`: when the run that acted on it began; None if it is only due.
+    """A resource with a stop or delete, as a short digest of its ID, and its target. `started`: when the run that acted on it began; None if it is only due.
 
     `by_hours`: the office hours of its rule asked for it. `usd_per_hour`: what it cost then, if known.
     """
 
     digest: str
     kind: str
+    target: str = ""
     started: datetime | None = None
     usd_per_hour: float | None = None
     by_hours: bool = False
@@ -39,6 +41,7 @@ def acted_on(case: Case, started: datetime | None = None) -> ActedOn:
     return ActedOn(
         digest=sha256(comparable_id(case.resource.id).encode()).hexdigest()[:10],
         kind=case.resource.kind,
+        target=target_text(case.resource.target),
         started=started,
         usd_per_hour=case.usd_per_hour,
         by_hours=is_stopped_by_hours(case),

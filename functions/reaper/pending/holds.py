@@ -162,7 +162,7 @@ class ReadRows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
     """One place in one run: the resources that are idle, active, young or unknown, and that no office hours stop. `asked`: their signals were read.
-    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply about them showed no use.
+    `spared`: they weren't, because an earlier run saw a use. `unanswered`: an incomplete reply showed no use. `acted`: idle until a run ended them.
     """
 
     total: int = 0
@@ -171,6 +171,7 @@ class PlaceCount:
     asked: int = 0
     spared: int = 0
     unanswered: int = 0
+    acted: int = 0
 
     @property
     def in_doubt(self) -> int:

@@ -20,6 +20,7 @@ from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Memory, Run, State
 from reaper.pending import holds
+from reaper.pending.acted import RECENT, ActedOn
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
 from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
 from reaper.policy.rules import effective_rule
@@ -71,6 +72,13 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
         sums[place] = PlaceCount(**{f.name: getattr(before, f.name) + getattr(count, f.name) for f in fields(PlaceCount)})
 
 
+def with_acted_on(counts: PlaceCounts, acted: Iterable[ActedOn]) -> PlaceCounts:
+    """The counts of the places that were read with what runs of the last hours ended there: a fast schedule may never see as much idle at once."""
+    sums, counted = dict(counts), Counter((each.target, each.kind) for each in acted)
+    add_counts(sums, {place: PlaceCount(total=n, idle=n, acted=n) for place, n in counted.items() if place in counts})
+    return sums
+
+
 def counts_over_run(counts: PlaceCounts, jumping: Collection[KindInTarget] = ()) -> dict[KindInTarget, PlaceCount]:
     """Each kind over the run, if it has several places, without those in `jumping`: their own breaker holds them."""
     sums: dict[KindInTarget, PlaceCount] = {}
@@ -102,7 +110,7 @@ def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str =
     for place, now in counts.items():
         usual = shares.get(place)
         if usual and now.idle > usual.idle + MIN_FOR_JUMP and now.idle / now.seen > usual.share + limits.max_jump:
-            subject = f"{now.idle} of {now.seen} {place[1]} resources{where} are idle"
+            subject = f"{now.idle} of {now.seen} {place[1]} resources{where} are idle{f' or were acted on in {RECENT}' if now.acted else ''}"
             jumps[place] = f"{subject}, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
     return jumps
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import idle_period, limits, plan
@@ -83,8 +84,10 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
         if swept.notices_only:
             return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
         scope = replace(swept.scope, acted=read.acted, idle=idle)
-        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(counts, caps, read.rows), read.rows, now)
-        rows: HoldRows = breaker.rows_with_jumps(counts, swept.policy, shares, read.rows, scope)
+        ended = limits.ended_lately((each.decision.reported_case for each in planned if each.is_known), scope)
+        idle_or_ended = breaker.with_acted_on(counts, chain.from_iterable(ended.values()))
+        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, caps, read.rows), read.rows, now)
+        rows: HoldRows = breaker.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
         after = _after_jumps(planned, rows, swept)
         if swept.announces:
             after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
