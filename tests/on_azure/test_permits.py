@@ -48,11 +48,11 @@ def withdrawn_at(one: PreparedAction, call: int) -> Permit:
 
     class WithdrawnPermit(CallPermit):
         @contextmanager
-        def __call__(self, own_changes: OwnChanges = unchanged, inside: str | None = None) -> Iterator[None]:
+        def __call__(self, own_changes: OwnChanges = unchanged) -> Iterator[None]:
             entered.append(1)
             if len(entered) == call:
                 raise ActionWithdrawn("it was snoozed a moment ago")
-            with CallPermit.__call__(self, own_changes, inside):
+            with CallPermit.__call__(self, own_changes):
                 yield
 
     real = one.permit()
@@ -64,8 +64,8 @@ def noting_permit(one: PreparedAction, note: Callable[[], None]) -> Permit:
 
     class NotingPermit(CallPermit):
         @contextmanager
-        def __call__(self, own_changes: OwnChanges = unchanged, inside: str | None = None) -> Iterator[None]:
-            with CallPermit.__call__(self, own_changes, inside):
+        def __call__(self, own_changes: OwnChanges = unchanged) -> Iterator[None]:
+            with CallPermit.__call__(self, own_changes):
                 note()
                 yield
 

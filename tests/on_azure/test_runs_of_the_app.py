@@ -164,16 +164,13 @@ def test_a_run_that_is_stuck_is_ended_replaced_and_reported(deployed_app: Deploy
     assert [e["kind"] for e in events(caplog) if e["event"] == "coverage incomplete"] == ["runs"]
 
 
-def test_a_run_that_another_deployment_holds_up_is_skipped(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
-    other = body(deployed_app.post())["run"]
-    deployed_app.engine.faults = {(DECIDE_RUN, None): ["hang"]}
-    assert deployed_app.run().status == "Failed"  # it still has the lease of the ledger
+def test_a_run_with_the_ledger_of_another_deployment_is_refused(deployed_app: Deployment, monkeypatch: pytest.MonkeyPatch):
+    deployed_app.post()
+    assert deployed_app.run().status == "Completed"
     monkeypatch.setenv("REAPER_DEPLOYMENT", "/subscriptions/x/another/app")
-    run = body(deployed_app.post())["run"]
+    deployed_app.post()
     instance = deployed_app.run()
-    assert (instance.status, instance.output["status"]) == ("Completed", "skipped")
-    status, answer = deployed_app.ask(run)
-    assert (status, f"run {other} is still under way" in answer["error"]) == (409, True)
+    assert (instance.status, "the ledger belongs to the deployment /subscriptions/x/" in str(instance.output)) == ("Failed", True)
 
 
 def test_the_timer_deletes_the_history_of_runs_that_ended_long_ago(deployed_app: Deployment):

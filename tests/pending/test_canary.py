@@ -86,12 +86,12 @@ def test_what_is_let_in_later_gets_a_whole_grace():
     assert only(deployment.sweep_after(hours=1)).outcome.result is Result.DONE
 
 
-def test_a_reminder_of_what_was_left_out_voids_its_announcement():
+def test_what_is_left_out_gets_a_notice_without_a_date():
     deployment = FakeDeployment(policy=policy(POLICY))
     deployment.cloud.add("churn")
     deployment.sweep()
     deployment.policy = policy(CANARY)
-    assert only(deployment.sweep_after(days=7)).step.name is StepName.REMIND
+    assert only(deployment.sweep_after(days=7)).step.name is StepName.WARN
     assert deployment.memory("churn").announced_action is None
     deployment.policy = policy(POLICY)
     assert only(deployment.sweep_after(hours=1)).step.name is StepName.WARN

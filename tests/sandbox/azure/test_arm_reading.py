@@ -52,7 +52,7 @@ def test_computes_come_page_by_page_in_all_their_types(server: Server, vision: W
 
 def test_an_instance_shows_what_the_service_shows(server: Server, vision: Workspace, now: Any) -> None:
     vision.instance("ada", started=now - timedelta(hours=3)).tagged({"team": "vision"})
-    one = sdk.ml(server).compute.get("ML", "Vision", "ADA")
+    one = sdk.ml(server, api_version="2026-03-01").compute.get("ML", "Vision", "ADA")
     inner = one.properties.properties
     assert (inner.state, inner.vm_size, one.tags) == ("Running", "STANDARD_DS3_V2", {"team": "vision"})
     assert inner.last_operation.operation_time == now - timedelta(hours=3)
