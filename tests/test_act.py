@@ -136,6 +136,8 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "row",
         "look",
         "row",
+        "note",
+        "noted",
         "manifest",
         "begin",
         "began",

@@ -106,16 +106,6 @@ def test_what_was_never_told_is_never_stopped():
     assert (mails(deployment), stopped(deployment)) == ([], False)
 
 
-def test_a_host_waits_for_the_owner_of_what_lives_inside():
-    deployment = under(FLOOR)
-    deployment.cloud.add("host", tags=ANA)
-    deployment.cloud.add("inner", host="host", instance=SMALL, tags=LEE)
-    assert steps(deployment.sweep()) == {"host": "warn", "inner": "none"}
-    refused = finding_of(deployment.sweep_after(days=4), "host").outcome
-    assert "inner inside it belongs to another owner, who has not been notified" in str(refused.because)
-    assert not stopped(deployment)
-
-
 def test_reminders_and_outcomes_go_on_below_the_floor():
     deployment = under()
     deployment.cloud.add("a", instance=SMALL, tags=ANA)

@@ -86,7 +86,7 @@ def test_what_is_let_in_later_gets_a_whole_grace():
     assert only(deployment.sweep_after(hours=1)).outcome.result is Result.DONE
 
 
-def test_what_is_left_out_gets_a_notice_without_a_date():
+def test_a_notice_of_what_was_left_out_voids_its_announcement():
     deployment = FakeDeployment(policy=policy(POLICY))
     deployment.cloud.add("churn")
     deployment.sweep()
