@@ -142,7 +142,7 @@ class Paging:
     def __init__(self, operation: str) -> None:
         self._operation = operation
         self._tokens: set[object] = set()
-        self._rows: set[str] = set()
+        self._rows: set[int] = set()
         self._without_news = 0
 
     def follow(self, token: object, rows: Iterable[object]) -> None:
@@ -151,7 +151,7 @@ class Paging:
             text = "the same page came twice, or its token for the next one is invalid"
             raise CloudError(Reason.UNREADABLE, self._operation, text)
         self._tokens.add(token)
-        names = {_row_name(row) for row in rows} - self._rows
+        names = {hash(_row_name(row)) for row in rows} - self._rows
         self._rows |= names
         self._without_news = 0 if names else self._without_news + 1
         if self._without_news >= MAX_PAGES_WITHOUT_NEWS:

@@ -192,11 +192,6 @@ def without_reminders(memory: Memory) -> Memory:
     return replace(memory, reminders=None, escalated_at=None, escalated_to=None)
 
 
-def after_void_notice(memory: Memory) -> Memory:
-    """The memory once its notice is void: any action needs another notice."""
-    return replace(memory, enrolment_digest=VOID_ENROLMENT) if notice_was_about_hours(memory) else without_notice(memory)
-
-
 def own_change_at(case: Case, memory: Memory) -> datetime | None:
     """When it last changed, if the reaper's own action did that, and the mail about it is the last notice."""
     acted_at, changed = memory.last_action_at, case.resource.changed

@@ -223,7 +223,8 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     too, and their rows may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= valid_until(case, memory.snoozed_until)
-    stays = counts and registry.hosts_others(case.resource.kind) and not possible_actions.is_recreated(case, memory)
+    may_host = any(kind.host == case.resource.kind for kind in registry.kinds())
+    stays = counts and may_host and not possible_actions.is_recreated(case, memory)
     return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
 
 

@@ -54,11 +54,6 @@ def can_be_started(name: str) -> bool:
     return found is not None and found.can_be_started
 
 
-def hosts_others(name: str) -> bool:
-    """Whether resources of another kind may live on one of that kind."""
-    return any(kind.host == name for kind in kinds())
-
-
 def has_price(name: str) -> bool:
     """Whether resources of that kind have a price of their own. Those of a kind that this version doesn't know may have one."""
     found = find_kind(name)

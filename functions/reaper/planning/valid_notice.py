@@ -7,6 +7,7 @@ the action, or can't be read, doesn't.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
@@ -28,8 +29,10 @@ def without_void_notice(
     """
     memory = idle_period.without_wrong_notice(case, memory, now)
     is_void = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
-    stays = not is_void or idle_period.dated_ahead_because(memory, now)
-    return memory if stays else idle_period.after_void_notice(memory)
+    if not is_void or idle_period.dated_ahead_because(memory, now):
+        return memory
+    is_enrolment = idle_period.notice_was_about_hours(memory)
+    return replace(memory, enrolment_digest=idle_period.VOID_ENROLMENT) if is_enrolment else idle_period.without_notice(memory)
 
 
 def void_because(

@@ -149,8 +149,7 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
         changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
         because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
     if because:
-        is_another = was_created is not None and created is not None and was_created != created
-        code = RECREATED if is_another else ""
+        code = RECREATED if was_created and created and was_created != created else ""
         raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone", code=code)
 
 
