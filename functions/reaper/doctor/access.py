@@ -14,18 +14,7 @@ from datetime import timedelta
 from reaper import registry
 from reaper.case import Coverage
 from reaper.coverage import UNKNOWN_ACCOUNT
-from reaper.doctor.check import (
-    SIGN_IN,
-    SSO_ERRORS,
-    Check,
-    missing_permission,
-    ok,
-    rights_checks,
-    sign_in_advice,
-    to_fix,
-    unknown,
-    unreachable_advice,
-)
+from reaper.doctor.check import Check, missing_permission, ok, rights_checks, sign_in_advice, to_fix, unknown, unreachable_advice
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
 from reaper.errors import CloudError, Reason, SettingsError
@@ -56,7 +45,7 @@ def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
         except SettingsError as error:
             checks.append(to_fix(f"credentials.{cloud}", str(error), install_command(cloud)))
     if not clouds and not checks:
-        checks.append(to_fix("credentials", "no credentials were found for any cloud", SIGN_IN))
+        checks.append(to_fix("credentials", "no credentials were found for any cloud", sign_in_advice("")))
     return clouds, checks
 
 
@@ -75,7 +64,7 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
     try:
         yield ok(name, doctor_of(cloud).describe_caller([session.for_kind() for session in sessions], settings.role))
     except CloudError as error:
-        yield to_fix(name, str(error), SIGN_IN, error.missing)
+        yield to_fix(name, str(error), sign_in_advice(str(error)), error.missing)
     yield ok(f"targets.{cloud}", _targets_text(sessions))
     if cloud == "aws" and settings.exclude_accounts:
         yield from _exclusion_checks(settings)
@@ -103,8 +92,7 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
         advice = _advice(cloud, missing, text, role)
         if UNKNOWN_ACCOUNT in names:
             found = missing is not None or has_credentials(cloud)
-            is_over = SSO_ERRORS.search(text) is not None
-            yield to_fix(f"credentials.{cloud}", text, advice if found and not is_over else sign_in_advice(text), missing)
+            yield to_fix(f"credentials.{cloud}", text, sign_in_advice(text, advice if found else None), missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
             yield to_fix(f"targets.{cloud}", because, advice, missing)

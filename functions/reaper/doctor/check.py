@@ -100,10 +100,10 @@ def unreachable_advice(error: BaseException | None) -> str:
     return NETWORK_ADVICE
 
 
-def sign_in_advice(text: str) -> str:
-    """How to sign in: again, if the text says that a session of IAM Identity Center has ended."""
+def sign_in_advice(text: str, otherwise: str | None = None) -> str:
+    """How to sign in: again, if the text says that a session of IAM Identity Center has ended. `otherwise`: what to do if it doesn't."""
     profile = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
-    return f"aws sso login --profile {quote(profile)}" if SSO_ERRORS.search(text) else SIGN_IN
+    return f"aws sso login --profile {quote(profile)}" if SSO_ERRORS.search(text) else otherwise or SIGN_IN
 
 
 def exit_status(checks: Iterable[Check]) -> int:
