@@ -87,7 +87,7 @@ SILENT_METRICS = 2.5
 """More for each silent endpoint in every further sweep of the day. What is in use isn't asked about again, if rules wait a day or more."""
 USE_KILOBYTES = 0.022
 """What a sweep writes about the last use of each resource. DynamoDB counts kilobytes."""
-READS, READS_MORE = 1.2, 20
+READS, READS_MORE = 1.2, 24
 """Ledger items read for each resource, and for each account."""
 WRITES = 5
 """Ledger items written for each region, once what is idle is known."""

@@ -45,6 +45,7 @@ VALUES = {
 BESIDE: Mapping[str, Mapping[str, str]] = {
     "REAPER_SNOOZE_KEYS": {"REAPER_SNOOZE_URL": "https://page.example.com"},
     "AZURE_CLIENT_ID": {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_SECRET": "s"},
+    "AZURE_AUTHORITY_HOST": {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"},
 }
 """What else is set, with and without the variable."""
 
@@ -61,6 +62,10 @@ def aws_address(environ: Mapping[str, str]) -> object:
 def azure_sign_in(environ: Mapping[str, str]) -> object:
     """Whether DefaultAzureCredential has what it needs to sign in as a client."""
     return new_credential().credentials[0]._credential is not None
+
+
+def azure_authority(environ: Mapping[str, str]) -> object:
+    return new_credential().credentials[0]._credential._authority
 
 
 def snooze_links(environ: Mapping[str, str]) -> object:
@@ -83,6 +88,7 @@ READERS: Mapping[str, Callable[[Mapping[str, str]], object]] = {
     **dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"), aws_region),
     "AWS_ENDPOINT_URL": aws_address,
     "AZURE_CLIENT_ID": azure_sign_in,
+    "AZURE_AUTHORITY_HOST": azure_authority,
 }
 """What reads a variable, if it isn't among the settings themselves."""
 

@@ -23,7 +23,7 @@ rules:
     match: {{tags: {{env: [prod, production]}}}}
     action: ignore
   - name: drafts may go
-    match: {{kind: sagemaker-endpoint, name: "draft-*"}}
+    match: {{kind: [sagemaker-endpoint, sagemaker-inference-component], name: "draft-*"}}
     action: delete
 """
 HUB = "123456789012"
