@@ -97,7 +97,7 @@ def deployed(bundle, libraries, cloudformation, target_template, monkeypatch: py
     return scene
 
 
-SELF = {"REAPER_ACCOUNTS": None, "REAPER_RUNS": None}
+SELF = {"REAPER_ACCOUNTS": None, "REAPER_RUNS": None, "REAPER_WORKFLOW": None}
 ORGANIZATION = {"REAPER_EXTERNAL_ID": "x-1", "REAPER_RUNS": None, "REAPER_WORKFLOW": NAMES["Workflow"]}
 
 

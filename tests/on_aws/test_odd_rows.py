@@ -331,5 +331,5 @@ def test_a_next_page_without_a_token_is_a_failed_call(account: Account, server: 
     account.notebook("nb")
     server.rules.append(on("ListNotebookInstances", Fault(rewrite=lambda call, data: data | {"NextToken": token})))
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    with pytest.raises(CloudError, match="invalid next token"):
+    with pytest.raises(CloudError, match="its token for the next one is invalid"):
         list(cloud.paged_rows("sagemaker", "ListNotebookInstances", "NotebookInstances"))

@@ -152,7 +152,7 @@ def _with_platform(cloud: CloudSession, observation: Observation, cached: Cached
     known = cached.body if cached and cached.revision == revision_of(resource.created, resource.changed) else None
     row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
     if isinstance(row, CloudError):
-        return replace(observation, is_gone=row.reason is Reason.GONE)
+        return observation
     details, revision = details_from_row(row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
     to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: details.platform}) if revision else None
     return replace(observation, resource=replace(resource, details=details), to_cache=to_cache)
