@@ -241,3 +241,12 @@ def test_a_void_enrolment_keeps_no_notice_from_an_owner_in_notify(rules: str):
     assert StepName.NONE in steps
     assert {StepName.WARN, StepName.REMIND} & set(steps)
     assert "on or after" not in deployment.channel.messages[-1].text
+
+
+def test_a_protection_counts_even_while_the_row_is_dated_ahead():
+    deployment, thing = deployed()
+    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, reminders=1), NOW + 4 * DAY)
+    before, thing.tags = thing.tags, {**(thing.tags or {}), "reaper:keep": "true"}
+    assert step(deployment, after=HOUR) is StepName.NONE
+    thing.tags = before
+    assert step(deployment, after=5 * DAY) is StepName.WARN

@@ -12,7 +12,7 @@ from reaper import idle_period, registry
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, possible_actions
-from reaper.planning.valid_notice import valid_until, without_void_notice
+from reaper.planning.valid_notice import stays_dated_ahead, valid_until, without_void_notice
 from reaper.policy import owners
 
 
@@ -204,7 +204,7 @@ def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None
     only touched once they are over, or if a snooze was for an earlier resource with this ID. "Not mine" ends once another owner is found. A row
     that is dated ahead stays, so that later runs see it.
     """
-    if idle_period.dated_ahead_because(memory, now):
+    if stays_dated_ahead(case, memory, now):
         return memory
     memory = without_void_notice(case, memory, now, host, announces=announces)
     found = case.owner.disowned_by or case.owner.address

@@ -166,7 +166,9 @@ def test_a_story_snooze_lasts_until_it_ends(story: Story):
     assert "exempt churn-model: snoozed until 2026-11-07 10:00 UTC by tom@example.com" in story.day("Tuesday 3 November")
     assert "churn-model: $22.13 a day" in story.day("Monday 9 November")
     assert "on or after Thu 12 Nov 2026" in story.day("Monday 9 November")
-    assert story.memory("churn-model").snoozed_until == datetime(2026, 11, 7, 10, tzinfo=UTC), "it may host components, which it kept, too"
+    assert story.memory("churn-model").snoozed_until == datetime(2026, 11, 7, 10, tzinfo=UTC), (
+        "it may host components, which it kept, too"
+    )
 
 
 def test_use_before_the_date_voids_a_notice(story: Story):

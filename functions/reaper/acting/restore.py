@@ -175,9 +175,8 @@ def _restore(manifest: Manifest, address: str, context: RestoreContext) -> Resto
         _record_undo(manifest, address, undone, context)
     except CloudError as error:
         if error.reason is Reason.GONE or error.code == RECREATED:  # nothing is left of what that run may have half done
-            now = context.clock()
-            lost.record_known(context.ledger, manifest.id, manifest.run, now, f"settled by {context.by}: {error}")
-            update_memory(context.ledger, manifest.id, lambda memory: replace(memory, lost_manifest=None), now)
+            lost.record_known(context.ledger, manifest.id, manifest.run, context.clock(), f"settled by {context.by}: {error}")
+            update_memory(context.ledger, manifest.id, lambda memory: replace(memory, lost_manifest=None), context.clock())
         return RestoreResult(id=manifest.id, error=error)
     return RestoreResult(id=manifest.id, undone=undone)
 

@@ -29,7 +29,7 @@ def without_void_notice(
     """
     memory = idle_period.without_wrong_notice(case, memory, now)
     is_void = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
-    if not is_void or idle_period.dated_ahead_because(memory, now):
+    if not is_void or stays_dated_ahead(case, memory, now):
         return memory
     is_enrolment = idle_period.notice_was_about_hours(memory)
     return replace(memory, enrolment_digest=idle_period.VOID_ENROLMENT) if is_enrolment else idle_period.without_notice(memory)
@@ -99,6 +99,12 @@ def _idle_period_over_because(case: Case, memory: Memory, sent: datetime, now: d
     told, present = memory.notified_fingerprint, idle_period.shape(case.resource)
     is_unread = present is None and told != idle_period.NATIVE
     return "its settings were others then" if told not in {None, present} and not is_unread else None
+
+
+def stays_dated_ahead(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether its row stays, because it shows that a clock is wrong. A protection takes its notice away all the same."""
+    is_ahead = idle_period.dated_ahead_because(memory, now) is not None
+    return is_ahead and (case.rule.protected_because is None or case.rule.in_doubt)
 
 
 def _is_after(when: datetime | None, sent: datetime) -> bool:
