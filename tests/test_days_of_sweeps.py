@@ -77,11 +77,25 @@ def test_what_was_just_stopped_still_counts_as_idle_for_a_jump(every: timedelta,
     for index in range(24):
         until = DAYS_BEFORE if index < broken else 30
         deployment.cloud.add(f"t-{index:02}", uses=[NOW + day * DAY + index * HOUR for day in range(-20, until)])
-    sweep_for(deployment, (DAYS_BEFORE + 1) * DAY, every)
+    sweep_for(deployment, (DAYS_BEFORE + 5) * DAY, every)
     assert len(ended(deployment)) <= most
     [row] = holds.standing_rows(deployment.ledger, deployment.now).values()
-    words = " or were acted on in the last 22 hours, up from 0%" if every == HOUR else ", up from 0%"
+    words = " or were just acted on, up from 0%" if every == HOUR else ", up from 0%"
     assert f"sagemaker-endpoint resources are idle{words}" in row.jumps[0].because
+
+
+def test_a_jump_is_over_once_what_is_left_is_used_again():
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
+    used_daily(deployment, 8, until_day=DAYS_BEFORE)
+    used_daily(deployment, 1, until_day=30)
+    sweep_for(deployment, (DAYS_BEFORE + 2) * DAY, HOUR)
+    assert len(jumped_places(deployment)) == 1
+    for thing in deployment.cloud.things.values():
+        thing.uses = [*thing.uses, *(deployment.now + hour * HOUR for hour in range(48))]
+    stopped = len(ended(deployment))
+    sweep_for(deployment, 2 * DAY, HOUR)
+    assert jumped_places(deployment) == set()
+    assert len(ended(deployment)) == stopped
 
 
 def test_what_office_hours_ended_is_no_jump():

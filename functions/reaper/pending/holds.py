@@ -77,7 +77,7 @@ class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
     `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
-    the idle resources were protected until shortly before the jump, in words.
+    the idle resources were protected until shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
     """
 
     target: str
@@ -88,6 +88,7 @@ class Breaker:
     lapsed_at: datetime | None = None
     usual_since: datetime | None = None
     ended: str = ""
+    acted: tuple[ActedOn, ...] = ()
 
     @property
     def place(self) -> KindInTarget:
@@ -136,7 +137,8 @@ HoldRows = Mapping[str, HoldRow]
 class RunScope:
     """A run, its time, and the places that it read (`ok` or `partial`).
 
-    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place.
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: what runs ended in the last
+    hours, or shortly before a jump that still stands, and isn't there again.
     """
 
     run: str
@@ -144,6 +146,7 @@ class RunScope:
     read_places: frozenset[KindInTarget]
     acted: Mapping[str, Sequence[ActedOn]] = field(default_factory=dict)
     idle: Mapping[KindInTarget, Sequence[tuple[Case, Memory]]] = field(default_factory=dict)
+    ended: Sequence[ActedOn] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +274,8 @@ def _settled_row(row: HoldRow, run_release: Release | None, now: datetime) -> Ho
     given_at = [release.given_at for release in (row.release, run_release) if release and release.given_at <= now]
     ended_at = max(given_at, default=LONG_AGO)
     holds = (replace(hold, since=min(hold.since, now)) for hold in row.holds)
-    breakers = (_breaker_up_to(breaker, now) for breaker in row.breakers)
+    times = ("since", "lapsed_at", "usual_since")
+    breakers = [replace(b, **{name: min(at, now) for name in times if (at := getattr(b, name))}) for b in row.breakers]
     return replace(
         row,
         holds=tuple(hold for hold in holds if hold.since > ended_at),
@@ -279,17 +283,10 @@ def _settled_row(row: HoldRow, run_release: Release | None, now: datetime) -> Ho
     )
 
 
-def _breaker_up_to(breaker: Breaker, now: datetime) -> Breaker:
-    """The breaker, with no time later than now."""
-    times = {name: min(time, now) for name in ("since", "lapsed_at", "usual_since") if (time := getattr(breaker, name))}
-    return replace(breaker, **times)
-
-
 def ended_breaker(breaker: Breaker, at: datetime, *, released: bool = False) -> Breaker:
     """The breaker once its jump is over."""
-    return replace(
-        breaker, since=None, run="", because="", ended="", lapsed_at=at, usual_since=at if released else breaker.usual_since
-    )
+    usual_since = at if released else breaker.usual_since
+    return Breaker(target=breaker.target, kind=breaker.kind, lapsed_at=at, usual_since=usual_since)
 
 
 def with_places(row: HoldRow, more: Collection[KindInTarget]) -> HoldRow:

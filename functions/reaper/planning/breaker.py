@@ -20,7 +20,7 @@ from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Memory, Run, State
 from reaper.pending import holds
-from reaper.pending.acted import RECENT, ActedOn
+from reaper.pending.acted import ActedOn
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
 from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
 from reaper.policy.rules import effective_rule
@@ -72,9 +72,9 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
         sums[place] = PlaceCount(**{f.name: getattr(before, f.name) + getattr(count, f.name) for f in fields(PlaceCount)})
 
 
-def with_acted_on(counts: PlaceCounts, acted: Iterable[ActedOn]) -> PlaceCounts:
-    """The counts of the places that were read with what runs of the last hours ended there: a fast schedule may never see as much idle at once."""
-    sums, counted = dict(counts), Counter((each.target, each.kind) for each in acted)
+def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn]) -> PlaceCounts:
+    """The counts of the places that were read with what runs ended there: a fast schedule may never see as much idle at once."""
+    sums, counted = dict(counts), Counter((each.target, each.kind) for each in ended)
     add_counts(sums, {place: PlaceCount(total=n, idle=n, acted=n) for place, n in counted.items() if place in counts})
     return sums
 
@@ -110,8 +110,8 @@ def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str =
     for place, now in counts.items():
         usual = shares.get(place)
         if usual and now.idle > usual.idle + MIN_FOR_JUMP and now.idle / now.seen > usual.share + limits.max_jump:
-            subject = f"{now.idle} of {now.seen} {place[1]} resources{where} are idle{f' or were acted on in {RECENT}' if now.acted else ''}"
-            jumps[place] = f"{subject}, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
+            what = f"{place[1]} resources{where} are idle{' or were just acted on' if now.acted else ''}"
+            jumps[place] = f"{now.idle} of {now.seen} {what}, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
     return jumps
 
 
@@ -195,7 +195,8 @@ def _tripped(breaker: Breaker, because: str, policy: Policy, scope: RunScope) ->
     ends = Counter(filter(None, (_protected_until(*each, policy, since - RECENTLY) for each in idle)))
     ended = "; ".join(f"{n} of them {'was' if n == 1 else 'were'} {text}" for text, n in ends.most_common(3))
     because = f"{because}; {ended}" if ended else because
-    return replace(breaker, because=because, since=since, run=breaker.run or scope.run, ended=ended)
+    acted = tuple(a for a in scope.ended if breaker.place in {(place := (a.target, a.kind)), holds.run_place(place)})
+    return replace(breaker, because=because, since=since, run=breaker.run or scope.run, ended=ended, acted=acted)
 
 
 def _protected_until(case: Case, memory: Memory, policy: Policy, then: datetime) -> str | None:

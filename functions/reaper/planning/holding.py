@@ -83,9 +83,11 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
-        scope = replace(swept.scope, acted=read.acted, idle=idle)
-        ended = limits.ended_lately((each.decision.reported_case for each in planned if each.is_known), scope)
-        idle_or_ended = breaker.with_acted_on(counts, chain.from_iterable(ended.values()))
+        known = [each.decision.reported_case for each in planned if each.is_known]
+        before_jumps = [each for row in read.rows.values() for jump in row.jumps for each in jump.acted]
+        ended = chain.from_iterable(limits.ended_lately(known, {**read.acted, "": before_jumps}).values())
+        scope = replace(swept.scope, acted=read.acted, idle=idle, ended=tuple({each.digest: each for each in ended}.values()))
+        idle_or_ended = breaker.with_ended(counts, scope.ended)
         shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, caps, read.rows), read.rows, now)
         rows: HoldRows = breaker.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
         after = _after_jumps(planned, rows, swept)
