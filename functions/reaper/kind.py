@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from reaper.case import Blocked
 from reaper.model import BilledPart, Resource, StepName
@@ -54,10 +54,87 @@ class ActionSpec:
     participle: str
     effect: str
     undo: str
-    permissions: tuple[str, ...]
+    permissions: tuple[str, ...] = ()
     no_effect_where: str = ""
     still_billed: str = ""
     noun: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undo:
+    """The call that undoes a start or stop. `needs`: the statuses in which it can be sent. `done`: those in which nothing is left to undo."""
+
+    call: str
+    because: str
+    needs: Collection[str]
+    done: Collection[str] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStop(ActionSpec):
+    """One call on one resource, sent once. `because`: what it does, once it was sent.
+
+    `allowed`: the statuses in which it can be sent. `done`: those in which nothing is left to do, each with its clause. `label` names the line
+    that people can paste. `left_because(resource)`: why it is left alone all the same.
+    """
+
+    call: str
+    because: str
+    allowed: Collection[str]
+    done: Mapping[str, str]
+    label: str = ""
+    undo_call: Undo | None = None
+    left_because: Callable[[Resource], str | None] = lambda resource: None
+
+
+def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
+    """Why it can't be sent now."""
+    if resource.status in action.allowed:
+        because = action.left_because(resource)
+        return Blocked(because=because) if because else None
+    done = action.done.get(resource.status)
+    return Blocked(because=done or f"its status is {resource.status or 'missing'}", already_done=done is not None)
+
+
+Effect = Literal["free", "in_use", "changing", "unknown"]
+When = Collection[str] | Callable[[Resource], object]
+"""Statuses, or a question about the resource. What a question returns stands in the clause as `{0}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRule:
+    """What statuses mean: the resource is free, in use or changing, or nothing can be proven; and the clause for people."""
+
+    effect: Effect
+    when: When
+    because: str
+
+
+def status_rule(effect: Effect, when: When, because: str = "its status is {status}") -> StatusRule:
+    """One row of a kind's `states`. `{status}` in the clause is the resource's."""
+    return StatusRule(effect=effect, when=when, because=because)
+
+
+def none_of(*statuses: str) -> Callable[[Resource], object]:
+    """Any other status."""
+    return lambda resource: resource.status not in statuses
+
+
+def by_status(observation: Observation, rules: Sequence[StatusRule]) -> Observation:
+    """The observation with what the first rule that applies says; unchanged if only signals can tell."""
+    resource = observation.resource
+    for rule in rules:
+        answer = rule.when(resource) if callable(rule.when) else resource.status in rule.when
+        if answer:
+            changes: dict[str, Any] = {f"{rule.effect}_because": rule.because.format(answer, status=resource.status or "missing")}
+            return replace(observation, **changes)
+    return observation
+
+
+def is_decided(observation: Observation) -> bool:
+    """Whether the resource's own state says enough, so that no signal needs to be read."""
+    return any(getattr(observation, f"{effect}_because") for effect in get_args(Effect))
 
 
 def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
