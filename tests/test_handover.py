@@ -9,7 +9,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
 from reaper import handover, registry
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize

@@ -29,13 +29,18 @@ def is_pasteable(*texts: str) -> bool:
 
 
 def no_line(resource: Resource) -> str | None:
-    """The default for a kind without such a line or address."""
+    """The default for a kind without such a line, address or reason."""
     return None
 
 
 def no_keep_line(resource: Resource, key: str, value: str) -> str | None:
     """The default for a kind that no tool can tag."""
     return None
+
+
+def no_note(resource: Resource) -> str:
+    """The default for a line that needs no explanation."""
+    return ""
 
 
 def account_of(resource: Resource) -> str:
@@ -49,6 +54,8 @@ class ActionSpec:
 
     `participle` completes "It will be ...". `noun`: what it is called, if not by its name. `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
     `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then. `still_billed`: what a stop may leave to pay for.
+    `call`: the cloud's operation. `label` names the line that people can paste to make it, with `note(resource)` after it; `arguments(resource)` are
+    the options of that line, None if there can be none.
     """
 
     participle: str
@@ -58,34 +65,39 @@ class ActionSpec:
     no_effect_where: str = ""
     still_billed: str = ""
     noun: str = ""
+    call: str = ""
+    label: str = ""
+    note: Callable[[Resource], str] = no_note
+    arguments: Callable[[Resource], Mapping[str, str] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
-    """The call that undoes a start or stop. `needs`: the statuses in which it can be sent. `done`: those in which nothing is left to undo."""
+    """The call that undoes a start or stop. `needs`: the statuses in which it can be sent. `done`: those in which nothing is left to undo.
+    `lost`: what it doesn't bring back. `left_because(resource)`: why it isn't sent all the same.
+    """
 
     call: str
     because: str
     needs: Collection[str]
     done: Collection[str] = ()
     lost: tuple[str, ...] = ()
+    left_because: Callable[[Resource], str | None] = no_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartStop(ActionSpec):
     """One call on one resource, sent once. `because`: what it does, once it was sent.
 
-    `allowed`: the statuses in which it can be sent. `done`: those in which nothing is left to do, each with its clause. `label` names the line
-    that people can paste. `left_because(resource)`: why it is left alone all the same.
+    `allowed`: the statuses in which it can be sent. `done`: those in which nothing is left to do, each with its clause. `left_because(resource)`:
+    why it is left alone all the same.
     """
 
-    call: str
     because: str
     allowed: Collection[str]
     done: Mapping[str, str]
-    label: str = ""
     undo_call: Undo | None = None
-    left_because: Callable[[Resource], str | None] = lambda resource: None
+    left_because: Callable[[Resource], str | None] = no_line
 
 
 def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
@@ -142,6 +154,16 @@ def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     return {}
 
 
+def no_resources(cloud: object) -> tuple[Resource, ...]:
+    """Of a table that its cloud's reader hasn't completed."""
+    return ()
+
+
+def no_observations(cloud: object, resources: Sequence[Resource], window: Window) -> tuple[Observation, ...]:
+    """Of a table that its cloud's reader hasn't completed."""
+    return ()
+
+
 def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...]:
     """What is still paid for after an action that ends all cost."""
     return ()
@@ -156,7 +178,7 @@ def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
 
-    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
+    `states`: what its statuses mean, the first that applies. `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
@@ -182,12 +204,13 @@ class Kind(Generic[C]):
     cloud: str
     title: str
     docs: str
-    permissions: tuple[str, ...]
+    permissions: tuple[str, ...] = ()
     activity: str
     heartbeat: str
     without_proof: str
-    discover: Callable[[C], Iterable[Resource]]
-    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
+    states: Sequence[StatusRule] = ()
+    discover: Callable[[C], Iterable[Resource]] = no_resources
+    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = no_observations
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
     parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts

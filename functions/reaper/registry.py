@@ -22,12 +22,11 @@ def kinds(cloud: str | None = None) -> tuple[Kind[Any], ...]:
     if cloud is None:
         return tuple(kind for name in CLOUDS for kind in kinds(name))
     package = import_module(f"reaper.{cloud}.kinds")
-    names = (
-        module.name
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
-        if not module.name.endswith(".acting")
-    )
-    modules = map(import_module, names)
+    modules = [
+        import_module(m.name)
+        for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        if not m.name.endswith(".acting")
+    ]
     return tuple(sorted((m.KIND for m in modules), key=lambda kind: str(kind.name)))
 
 
@@ -69,12 +68,15 @@ def action_noun(name: str, action: StepName, stop_by: str = "stop") -> str:
     return (spec.noun if spec else "") or action.value
 
 
+@cache
 def action_functions(name: str) -> ActionFunctions[Any]:
     """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
-    module = f"reaper.{kind(name).cloud}.kinds.{name.replace('-', '_')}.acting"
     if not kind(name).actions:
         raise KeyError(name)
-    functions: ActionFunctions[Any] = import_module(module).ACTS
+    if kind(name).cloud == "azure":
+        return import_module(f"reaper.azure.kinds.{name.replace('-', '_')}.acting").ACTS
+    executor = import_module(f"reaper.{kind(name).cloud}.executor")
+    functions: ActionFunctions[Any] = executor.functions_of(kind(name))
     return functions
 
 

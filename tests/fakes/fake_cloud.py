@@ -28,8 +28,8 @@ from reaper.acting.contract import (
     UndoResult,
     any_members,
 )
-from reaper.aws.kinds.acting import arn_pattern
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.aws.executor import arn_pattern
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind

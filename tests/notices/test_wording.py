@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
 from reaper import registry
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
-from reaper.aws.kinds.sagemaker_inference_component.blocked import ComponentDetails
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.case import Blocked, Case, Finding, Outcome, Step
 from reaper.cli import sample

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from on_aws.actions.stage import Stage
 from on_aws.conftest import NOW, Sweep
 from reaper import registry
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
-from reaper.aws.kinds.sagemaker_inference_component.blocked import ComponentDetails
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.case import Blocked
 from reaper.model import BilledPart

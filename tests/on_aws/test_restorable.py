@@ -7,11 +7,10 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws import sagemaker
+from reaper.aws import sagemaker, saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
-from reaper.aws.kinds.sagemaker_endpoint.acting import autoscaling as saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, endpoint_unrestorable_because
-from reaper.aws.kinds.sagemaker_inference_component import blocked as component
+from reaper.aws.kinds.sagemaker_inference_component import description as component
 from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account
@@ -30,7 +29,7 @@ SHOWN = [
         "ShadowProductionVariants",
         {*description.VARIANT_MEMBERS, *description.VARIANT_SERVICE_MEMBERS},
     ),
-    ("sagemaker", "DescribeInferenceComponent", "", {*component.COMPONENT_MEMBERS, *component.COMPONENT_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeInferenceComponent", "", {*component.MEMBERS, *component.SERVICE_MEMBERS}),
     ("sagemaker", "DescribeInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "DescribeInferenceComponent", "Specifications", {*SPECIFIED, "InstanceType"}),
     ("sagemaker", "DescribeInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "DeployedImage"}),
@@ -61,7 +60,7 @@ SHOWN = [
 ]
 TAKEN = [
     ("sagemaker", "CreateEndpointConfig", "", {*description.CONFIG_MEMBERS, "EndpointConfigName"}),
-    ("sagemaker", "CreateInferenceComponent", "", set(component.COMPONENT_MEMBERS)),
+    ("sagemaker", "CreateInferenceComponent", "", set(component.MEMBERS)),
     ("sagemaker", "CreateInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "Image"}),
     ("cloudwatch", "PutMetricAlarm", "", set(saved_autoscaling.ALARM_MEMBERS)),
@@ -140,11 +139,8 @@ def test_an_endpoint_with_unknown_members_is_not_restorable(description: Endpoin
 )
 def test_a_component_with_unknown_members_is_not_restorable(row: dict[str, Any]):
     name = {"InferenceComponentName": "one"}
-    assert (
-        component.component_unrestorable_because(name | row)
-        == "the component one has QuantumConfig, which this version can't restore"
-    )
-    assert component.component_unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
+    assert component.unrestorable_because(name | row) == "the component one has QuantumConfig, which this version can't restore"
+    assert component.unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
 
 
 @pytest.fixture

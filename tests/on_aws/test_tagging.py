@@ -62,7 +62,7 @@ def test_each_failed_call_for_tags_protects_its_resource(account: Account, serve
 def test_the_regions_are_those_of_the_kinds_services():
     services = {kind.permissions[0].partition(":")[0] for kind in registry.kinds("aws")}
     known = {name for service in services for name in boto3.Session().get_available_regions(service)}
-    assert services == {"sagemaker"}
+    assert services == {"bedrock", "sagemaker"}
     assert known <= {*targets.known_regions()}
 
 

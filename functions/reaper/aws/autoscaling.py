@@ -37,6 +37,7 @@ PERMISSIONS = (
     "application-autoscaling:DescribeScalingPolicies",
     "cloudwatch:DescribeAlarms",
 )
+SCHEDULE_PERMISSION = "application-autoscaling:DescribeScheduledActions"
 Row = Mapping[str, Any]
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote as escape
 
 from reaper.aws import metrics
 from reaper.evidence import is_recent, point_count
+from reaper.kind import Command
 from reaper.model import Resource, Role
 from reaper.observation import Observation, Reading, Window
 
@@ -63,6 +64,11 @@ def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
     """A call of the AWS CLI in the resource's region: `aws sagemaker stop-notebook-instance --region ... --notebook-instance-name ...`."""
     named = "".join(f" --{name.replace('_', '-')} {quote(value)}" for name, value in options.items())
     return f"aws sagemaker {operation} --region {quote(resource.region)}{named}"
+
+
+def stop_command(operation: str, option: str, resource: Resource) -> Command:
+    """The line that stops what the reaper itself doesn't, by the option that names it."""
+    return Command(label=in_account(resource, "Stop it now"), line=sagemaker_line(resource, operation, **{option: resource.name}))
 
 
 def in_account(resource: Resource, text: str) -> str:

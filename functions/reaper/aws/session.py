@@ -136,6 +136,10 @@ class CloudSession:
         """`aws`, `aws-cn` or `aws-us-gov`, for building ARNs."""
         return str(self._session.get_partition_for_region(self.region))
 
+    def sagemaker_arn(self, below: str, name: str) -> str:
+        """The ARN of a resource here, such as `endpoint` and its name."""
+        return f"arn:{self.partition}:sagemaker:{self.region}:{self.target.account}:{below}/{name}"
+
     def for_kind(self) -> CloudSession:
         """The same target with fresh counters."""
         return CloudSession(self._session, self.target, self._clients)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from reaper.aws.kinds.sagemaker_endpoint.blocked import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH

@@ -44,7 +44,7 @@ def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, sta
     ]
     assert order == ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"]
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (0, 0)
-    assert message == "its 3 copies are scaling to zero; a request scales it up again"
+    assert message == "its 3 copies are scaling to zero; a request scales it up again; the autoscaling minimum was lowered first"
     stage.undo(manifest)
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 

@@ -251,7 +251,7 @@ def test_unknown_members_do_not_prevent_a_scale_in(account: Account, stage: Stag
     record = registry.action_functions(KIND).read_undo_state(
         Newer(stage.cloud(), "DescribeAlarms"), resource, StepName.STOP, NOTHING_EARLIER
     )  # type: ignore[arg-type]
-    assert record["variants"] == {"blue": 1}
+    assert record["wanted"] == {"endpoint/e/variant/blue": 1}
 
 
 @pytest.mark.parametrize(

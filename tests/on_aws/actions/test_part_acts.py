@@ -118,7 +118,7 @@ def test_variants_without_a_price_come_last_and_then_by_name(account: Account, s
     odd = [Variant(name=name, count=9, instance="ml.unheard-of.large") for name in ("b", "a")]
     account.endpoint("e", variants=[*odd, Variant(name="z", count=2)])
     parts = all_parts(account, stage, archive)
-    assert [list(manifest.undo_state["variants"]) for _, manifest in parts] == [["z"], ["a"], ["b"]]
+    assert [[id_.rpartition("/")[2] for id_ in manifest.undo_state["wanted"]] for _, manifest in parts] == [["z"], ["a"], ["b"]]
 
 
 def test_undoing_the_last_part_restores_every_variant(account: Account, stage: Stage, archive: Archive):
@@ -236,7 +236,10 @@ def test_a_manifest_of_two_variants_restores_both(account: Account, stage: Stage
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b", count=2)])
     resource = stage.again(stage.resource("e")).resource
     old = stage.manifest(resource, StepName.STOP)
-    old.undo_state.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
+    old.undo_state.update(
+        before={"endpoint/e/variant/a": 3, "endpoint/e/variant/b": 2},
+        wanted={"endpoint/e/variant/a": 1, "endpoint/e/variant/b": 1},
+    )
     for variant in account.contents.endpoints["e"].variants:
         variant.count = 1
     server.world.settle_after = MINUTES

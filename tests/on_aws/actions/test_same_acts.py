@@ -269,7 +269,7 @@ def test_a_woken_component_keeps_its_copies(account: Account, part: Stage):
     undone = part.undo(manifest)
     assert account.contents.components["one"].copies == 1
     assert account.contents.scalable["inference-component/one", autoscaling.COPIES].least == 0
-    assert (undone.because, len(undone.not_restored)) == ("its copies stay as they are", 2)
+    assert (undone.because, len(undone.not_restored)) == ("none of its copies changed", 2)
 
 
 def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, part: Stage):

@@ -2,223 +2,228 @@
 
 Metrics and their dimensions: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 Asynchronous endpoints publish no Invocations: https://docs.aws.amazon.com/sagemaker/latest/dg/async-inference-monitor.html
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, metrics, sagemaker, tags
-from reaper.aws.kinds.sagemaker_endpoint import blocked, description, look
-from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, STEADY_STATUSES, EndpointDetails
-from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_endpoint.look import CloserLook
-from reaper.aws.metrics import MetricQuery, MetricResult
-from reaper.errors import CloudError
-from reaper.evidence import is_recent, last_used
-from reaper.kind import Kind
+from reaper.aws import autoscaling, sagemaker
+from reaper.aws.autoscaling import variant_resource_id
+from reaper.aws.kinds import sagemaker_inference_component as component
+from reaper.aws.kinds.sagemaker_endpoint import description, look, scale_in
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, details_of
+from reaper.aws.reader import completed
+from reaper.aws.table import Deletion, Goal, Listing, Row, Scaling, Table
+from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
-from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
-
-NAME = "sagemaker-endpoint"
-
-
-def discover(cloud: CloudSession) -> Iterator[Resource]:
-    """Every endpoint of the region, whatever its state."""
-    rows = list(cloud.paged_rows("sagemaker", "ListEndpoints", "Endpoints", MaxResults=100))
-    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint") if rows else {}
-
-    def parse(row: Mapping[str, Any]) -> Resource:
-        return resource_from_row(cloud, {"EndpointName": None, **row}, tags.tags_of(by_arn, row["EndpointArn"]))
-
-    return cloud.each("sagemaker:ListEndpoints", rows, parse)
+AVAILABILITY_WARNING = "one instance per variant is below the usual two for availability"
+VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
+UNCOMPARED_KEYS = {"EndpointStatus", "LastModifiedTime", "FailureReason"}
+"""Compared as a field of the resource, or of no matter."""
+COUNT_KEYS = {"CurrentInstanceCount", "DesiredInstanceCount", "VariantStatus"}
+VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
 
 
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
-    """A row of the list, or a description, with its tags."""
-    return sagemaker.listed_resource(cloud, "Endpoint", row, own_tags, NAME)
+def with_components(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
+    """With the names of the components on it, right before an action."""
+    rows = component.list_rows(cloud, *component.HAS_NAME, EndpointNameEquals=resource.name)
+    hosted = [one[component.NAME_KEY] for one in rows]
+    details = EndpointDetails(copies=dict.fromkeys(sorted(hosted)))
+    return replace(resource, details=details, fingerprint=look.fingerprint(hosted))
 
 
-def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk, but of those known from an earlier sweep. Only silent endpoints are described, and then every signal that could
-    show their use is read.
-    """
-    unknown = [r for r in resources if r.id not in window.known]
-    variants = _recent_variants(cloud) if unknown else {}
-    queries = {
-        r.id: look.traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
+def numbers_of(row: Row) -> dict[str, int]:
+    """The instances of each variant, as a description has them."""
+    variants = [one for key in VARIANT_KEYS for one in row.get(key) or ()]
+    counts = [(one["VariantName"], one.get("DesiredInstanceCount", one.get("CurrentInstanceCount"))) for one in variants]
+    return {variant_resource_id(row["EndpointName"], name): int(count) for name, count in counts if count is not None}
+
+
+def settings_of(row: Row) -> list[object]:
+    """Everything else that a person may change. A pending deployment counts if it is of another configuration."""
+    shown = {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
+    for key in VARIANT_KEYS:
+        shown[key] = [{name: value for name, value in one.items() if name not in COUNT_KEYS} for one in row.get(key) or ()]
+    pending = (shown.pop("PendingDeploymentSummary", None) or {}).get("EndpointConfigName")
+    return [shown, pending not in {None, row.get("EndpointConfigName")}]
+
+
+def scale_in_goal(cloud: CloudSession, resource: Resource) -> Goal:
+    """Fewer instances, by variant. Raises CloudError if nothing can be scaled in."""
+    endpoint = description.describe_endpoint(cloud, resource.name)
+    plan = scale_in.plan_scale_in(resource, endpoint, autoscaling.read_autoscaling(cloud))
+    if plan.blocked:
+        raise CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: {plan.blocked.because}")
+    rows = scale_in.production_variants(endpoint)
+    return Goal(
+        row=endpoint.reply,
+        same=_made_of(endpoint),
+        before={variant_resource_id(resource.name, row["VariantName"]): int(row["CurrentInstanceCount"]) for row in rows},
+        wanted={variant_resource_id(resource.name, name): count for name, count in plan.instances_by_variant.items()},
+    )
+
+
+def described(cloud: CloudSession, name: str) -> tuple[Row, Row]:
+    """Its description, and what it is made of."""
+    endpoint = description.describe_endpoint(cloud, name)
+    return endpoint.reply, _made_of(endpoint)
+
+
+def _made_of(endpoint: description.EndpointDescription) -> dict[str, Any]:
+    kinds = {v.name: [kind for kind, _ in v.instances] for v in endpoint.variants}
+    return {"config": endpoint.reply.get("EndpointConfigName"), "instances": kinds}
+
+
+def is_same(saved: Row, now: Row) -> bool:
+    """Whether it has the same configuration, and no variant runs other types; where its configuration is gone, then or now, its name must do."""
+    before, types = saved["instances"], now["instances"]
+    others = any(None not in [*kinds, *types[v]] and kinds != types[v] for v, kinds in before.items() if v in types)
+    return bool(saved["config"] == now["config"]) and not others
+
+
+def variant_of(id_: str) -> str:
+    """The variant that autoscaling calls so."""
+    return id_.rpartition("/")[2]
+
+
+def capacity_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
+    """Of the call that sets the instances of one variant. It takes the capacity of only one."""
+    return {
+        "EndpointName": name,
+        "DesiredWeightsAndCapacities": [{"VariantName": variant_of(id_), "DesiredInstanceCount": count}],
     }
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
-    silent = []
-    for resource in resources:
-        readings = window.known.get(resource.id) or _to_readings(queries.get(resource.id, {}), traffic)
-        observation = Observation(resource=resource, readings=readings)
-        if settled := _settled_without_look(observation, window):
-            yield settled
-        else:
-            silent.append(observation)
-    del queries, traffic  # the closer look needs the memory
-    yield from _observe_silent(cloud, silent, window)
 
 
-def _observe_silent(cloud: CloudSession, silent: Sequence[Observation], window: Window) -> Iterator[Observation]:
-    """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
-    cached = window.read_cached([one.resource.id for one in silent]) if silent else {}
-    described: list[CloserLook] = []
-    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), silent):
-        if isinstance(closer, Observation):
-            yield closer
-        else:
-            described.append(closer)
-    looks = look.with_endpoint_details(cloud, look.with_component_queries(cloud, described), window)
-    results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
-    for one in looks:
-        yield _to_observation(one, _to_readings(one.queries, results), window)
+def scaled_in_text(saved: Row) -> str:
+    """What the scaling did."""
+    changes = [f"{variant_of(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items()]
+    return f"it is scaling in: {', '.join(changes)}"
 
 
-def _settled_without_look(observation: Observation, window: Window) -> Observation | None:
-    """What needs no description: in use or so new that no rule can call it idle, or in a status that decides."""
-    status = observation.resource.status
-    if status == "Deleting":
-        return replace(observation, free_because="it is being deleted")
-    if status in CHANGING_STATUSES:
-        return replace(observation, changing_because=f"its status is {status}")
-    if is_recent(observation, window):
-        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
-    return None
+def number_text(id_: str) -> str:
+    """How people call the instances of a variant."""
+    return f"number of instances of {variant_of(id_)}"
 
 
-def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
-    """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of a description each."""
-    variants: dict[str, list[str]] = {}
-    series = metrics.published_dimensions(cloud, look.INSTANCE_NAMESPACE, "CPUUtilization")
-    for pairs in cloud.read_or_none("cloudwatch:ListMetrics", lambda: list(series)) or ():
-        if pairs.keys() == {"EndpointName", "VariantName"}:
-            variants.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
-    return variants
+def deleted_text(saved: Row, is_all: bool) -> str:
+    """What a deletion did."""
+    with_it = " with its autoscaling" if saved["scaling"]["targets"] and is_all else ""
+    return f"it is being deleted{with_it}; its configuration {saved['config']['name']} stays"
 
 
-def _look_closer(
-    cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
-) -> CloserLook | Observation:
-    resource = observation.resource
-    described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
-    if isinstance(described, CloudError):
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
-    return _settled_as_described(observation, described, window) or described
-
-
-def _settled_as_described(observation: Observation, closer: CloserLook, window: Window) -> Observation | None:
-    """The observation of what was used within the `idle_after` of the rule for what it turned out to run: no other signal can make it idle.
-
-    None for what has signals of another sort, or isn't steady.
-    """
-    endpoint, used = closer.described, last_used(observation)
-    if used is None or endpoint is None or endpoint.status != description.STEADY_STATUS:
+def scale_in_arguments(resource: Resource) -> Mapping[str, str] | None:
+    """Of the line that scales in one variant."""
+    plan = details_of(resource).scale_in
+    variant, count = next(iter(plan.first_variant.items()), ("", 0)) if plan else ("", 0)
+    if not VARIANT_NAME.fullmatch(variant):
         return None
-    recent = None if endpoint.may_host_components or endpoint.is_asynchronous else window.recent_since_of(closer.resource)
-    return (
-        replace(observation, resource=closer.resource, to_cache=closer.to_cache)
-        if recent and used > recent.under_some_rule
-        else None
+    wanted = f"VariantName={variant},DesiredInstanceCount={count:d}"
+    return {"endpoint-name": resource.name, "desired-weights-and-capacities": wanted}
+
+
+def delete_arguments(resource: Resource) -> Mapping[str, str] | None:
+    """Of the line that deletes it. There is none for an endpoint with components on it: these have to go first."""
+    return None if details_of(resource).copies else {"endpoint-name": resource.name}
+
+
+def delete_note(resource: Resource) -> str:
+    """What a deletion leaves, unless the configuration wasn't read."""
+    unrestorable = details_of(resource).unrestorable
+    return "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
+
+
+KIND = completed(
+    Table(
+        name="sagemaker-endpoint",
+        cloud="aws",
+        title="SageMaker endpoint",
+        docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
+        listing=Listing(
+            list="ListEndpoints",
+            rows="Endpoints",
+            prefix="Endpoint",
+            describe="DescribeEndpoint",
+            want="EndpointStatus",
+            tag_types=("sagemaker:endpoint",),
+        ),
+        states=look.STATES,
+        details=EndpointDetails,
+        now=with_components,
+        first_look=look.first_look,
+        closer_looks=(look.closer_look,),
+        look_permissions=(
+            "sagemaker:DescribeEndpoint",
+            "sagemaker:DescribeEndpointConfig",
+            "sagemaker:ListInferenceComponents",
+            "sagemaker:DescribeInferenceComponent",
+            "sagemaker:ListModels",
+        ),
+        blocked_actions=scale_in.blocked_actions,
+        parts_after=scale_in.parts_after,
+        parts_anyway=scale_in.parts_anyway,
+        actions={
+            StepName.STOP: Scaling(
+                call="UpdateEndpointWeightsAndCapacities",
+                goal=scale_in_goal,
+                numbers=numbers_of,
+                settings=settings_of,
+                parameters=capacity_parameters,
+                told=scaled_in_text,
+                what="instance counts",
+                number=number_text,
+                parts="variants",
+                described=described,
+                is_same=is_same,
+                same_text="configuration",
+                label="Scale it in now",
+                arguments=scale_in_arguments,
+                participle="scaled in",
+                noun="scale-in",
+                effect="scales in: an asynchronous endpoint to no instances if a step scaling policy would wake it again, else to one instance per "
+                f"variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves most first, each with a notice of its own; lowers the "
+                "autoscaling minimum first; never a host of inference components, whose instances SageMaker releases once it has no copies",
+                undo="restores the instance counts and the autoscaling minimum, if they are still as the stop left them and "
+                "the endpoint is the same; several variants one after the other, each once the endpoint is in service (run it again then)",
+                no_effect_where="one that runs one instance per variant, and is not asynchronous with a policy that would wake it, stays and costs as "
+                "before; `then: {action: delete, after: 14d}` or `action: delete` ends that",
+                still_billed="one instance per variant, unless a request would wake it from zero",
+            ),
+            StepName.DELETE: Deletion(
+                call="DeleteEndpoint",
+                told=deleted_text,
+                recreated_by="reaper.aws.kinds.sagemaker_endpoint.recreation",
+                has_autoscaling=True,
+                permissions=("sagemaker:DescribeModel",),
+                label="Delete it now",
+                note=delete_note,
+                arguments=delete_arguments,
+                participle="deleted",
+                effect="deletes the endpoint and its autoscaling; the configuration and the models stay; never one with inference components on it, nor "
+                "with tags that AWS reserves, such as those of a CloudFormation stack",
+                undo="recreates it from the stored manifest: the configuration if it is gone, the endpoint with its tags, and once it "
+                "is in service (run it again then) autoscaling and instance counts; the tags of its autoscaling are lost; what is "
+                "recreated gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
+            ),
+        },
+        id_below="endpoint/(?P<name>.+)",
+        page="endpoints",
+        keep_line=sagemaker.keep_line,
+        price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
+        spares_known=True,
+        activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
+        "processed and failed invocations, model latency",
+        heartbeat="CPUUtilization samples of every variant that runs instances",
+        without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
+        "components is judged by its heartbeat alone, from its last change",
     )
-
-
-def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
-    endpoint = description.describe_endpoint(cloud, resource.name, lambda row: description.cached_types(resource, cached, row))
-    described = replace(
-        resource,
-        status=endpoint.status,
-        changed=endpoint.reply.get("LastModifiedTime") or resource.changed,
-        parts=description.billed_parts(endpoint),
-        size=description.size_text(endpoint),
-    )
-    to_cache = description.description_to_cache(resource, endpoint)
-    return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
-
-
-def _to_readings(queries: look.Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    return tuple(
-        Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
-        for query, (role, signal, subject) in queries.items()
-    )
-
-
-def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
-    observation = Observation(
-        resource=closer.resource, readings=readings, unknown_because=closer.unknown_because, to_cache=closer.to_cache
-    )
-    endpoint, status = closer.described, closer.resource.status
-    if endpoint is None:
-        return observation
-    if status == "Deleting":
-        return replace(observation, free_because="it is being deleted")
-    if status in CHANGING_STATUSES or closer.changing_because:
-        return replace(observation, changing_because=closer.changing_because or f"its status is {status}")
-    if closer.unknown_because:
-        return observation
-    if status not in STEADY_STATUSES:
-        return replace(observation, unknown_because=f"this version doesn't recognize its status {status}")
-    if not endpoint.variants and status != "Failed":
-        return replace(observation, unknown_because=f"its status is {status}, but its description lists no variants")
-    return _with_idle_cost(observation, endpoint, window)
-
-
-def _with_idle_cost(observation: Observation, endpoint: EndpointDescription, window: Window) -> Observation:
-    """Serverless and scaled-in endpoints cost nothing while idle, except for provisioned concurrency."""
-    if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in endpoint.variants):
-        because = "no invocations, but provisioned concurrency is billed; serverless endpoints publish no heartbeat"
-        return replace(observation, indirect_evidence=IndirectEvidence(since=window.start, because=because))
-    if endpoint.variants and all(v.serverless for v in endpoint.variants):
-        return replace(observation, free_because="it is serverless and costs nothing while idle")
-    if not any(v.instance_count for v in endpoint.variants):
-        because = f"its status is {endpoint.status} and it runs no instances, so it costs nothing"
-        return replace(observation, free_because=because)
-    return observation
-
-
-def console_url(resource: Resource) -> str | None:
-    """Its page in the SageMaker console."""
-    return sagemaker.console_url(resource, "endpoints", resource.name)
-
-
-KIND = Kind(
-    name=NAME,
-    cloud="aws",
-    title="SageMaker endpoint",
-    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
-    permissions=(
-        "sagemaker:ListEndpoints",
-        "sagemaker:DescribeEndpoint",
-        "sagemaker:DescribeEndpointConfig",
-        "sagemaker:ListInferenceComponents",
-        "sagemaker:DescribeInferenceComponent",
-        "sagemaker:ListModels",
-        tags.PERMISSION,
-        *metrics.PERMISSIONS,
-        *autoscaling.PERMISSIONS,
-    ),
-    activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
-    "processed and failed invocations, model latency",
-    heartbeat="CPUUtilization samples of every variant that runs instances",
-    without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
-    "components is judged by its heartbeat alone, from its last change",
-    discover=discover,
-    observe=observe,
-    blocked_actions=blocked.blocked_actions,
-    parts_after=blocked.parts_after,
-    parts_anyway=blocked.parts_anyway,
-    actions=blocked.ACTION_SPECS,
-    details=EndpointDetails,
-    commands={StepName.STOP: blocked.scale_in_command, StepName.DELETE: blocked.delete_command},
-    console_url=console_url,
-    keep_line=sagemaker.keep_line,
-    price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
-    spares_known=True,
 )

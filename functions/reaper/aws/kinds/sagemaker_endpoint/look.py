@@ -1,5 +1,5 @@
-"""A closer look at endpoints that were silent: their descriptions, the inference components they host, every metric of both, and what could
-be done to them.
+"""Looks at endpoints: the traffic of all in bulk; of those that were silent their descriptions, the inference components they host, every metric of
+both, and what could be done to them.
 
 A host is as young as the youngest of its components, and changing or unknown while one of them is. What its list says may be minutes old, so
 each component is described, too: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
@@ -8,7 +8,7 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,23 +16,30 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.kinds.sagemaker_endpoint import blocked
-from reaper.aws.kinds.sagemaker_endpoint.blocked import CHANGING_STATUSES, RegionContext, needs_autoscaling
+from reaper.aws.kinds.sagemaker_endpoint import description, scale_in
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_inference_component.blocked import STEADY_STATUSES
-from reaper.aws.metrics import MetricQuery
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import CHANGING_STATUSES, STEADY_STATUSES, RegionContext, needs_autoscaling
+from reaper.aws.metrics import MetricQuery, MetricResult
+from reaper.aws.table import ResourceKey, key_of
 from reaper.errors import CloudError, Reason
+from reaper.evidence import last_used
+from reaper.kind import by_status, is_decided, status_rule
 from reaper.model import Resource, Role
-from reaper.observation import CachedDescription, Window
+from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+    from reaper.aws.table import Batch
 
 
+STATES = (
+    status_rule("free", {"Deleting"}, "it is being deleted"),
+    status_rule("changing", CHANGING_STATUSES),
+)
 Row = Mapping[str, Any]
 ComponentsByEndpoint = dict[str, list[dict[str, Any]]]
 CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
-KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *STEADY_STATUSES}
+KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STATUSES}
 """The statuses of a component. A changing one makes its host unsettled."""
 TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 COMPONENT_METRICS = ("Invocations", "NoCapacityInvocationFailures")
@@ -55,7 +62,120 @@ class CloserLook:
     queries: Queries = field(default_factory=dict)
 
 
-def with_component_queries(cloud: CloudSession, looks: Sequence[CloserLook]) -> list[CloserLook]:
+def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
+    """The recent traffic of all in bulk, but of those known from an earlier sweep."""
+    unknown = [r for r in resources if r.id not in window.known]
+    variants = _recent_variants(cloud) if unknown else {}
+    queries = {
+        r.id: traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
+    }
+    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
+    return {
+        key_of(r): Observation(resource=r, readings=window.known.get(r.id) or _to_readings(queries.get(r.id, {}), traffic))
+        for r in resources
+    }
+
+
+def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+    """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
+    window = batch.window
+    cached = window.read_cached([one.resource.id for one in observations]) if observations else {}
+    described: list[CloserLook] = []
+    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), observations):
+        if isinstance(closer, Observation):
+            yield closer
+        else:
+            described.append(closer)
+    looks = _with_endpoint_details(cloud, _with_component_queries(cloud, described), window)
+    results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
+    for one in looks:
+        yield _to_observation(one, _to_readings(one.queries, results), window)
+
+
+def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
+    """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of a description each."""
+    variants: dict[str, list[str]] = {}
+    series = metrics.published_dimensions(cloud, INSTANCE_NAMESPACE, "CPUUtilization")
+    for pairs in cloud.read_or_none("cloudwatch:ListMetrics", lambda: list(series)) or ():
+        if pairs.keys() == {"EndpointName", "VariantName"}:
+            variants.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
+    return variants
+
+
+def _look_closer(
+    cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
+) -> CloserLook | Observation:
+    resource = observation.resource
+    described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    if isinstance(described, CloudError):
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
+    return _settled_as_described(observation, described, window) or described
+
+
+def _settled_as_described(observation: Observation, closer: CloserLook, window: Window) -> Observation | None:
+    """The observation of what was used within the `idle_after` of the rule for what it turned out to run: no other signal can make it idle.
+
+    None for what has signals of another sort, or isn't steady.
+    """
+    endpoint, used = closer.described, last_used(observation)
+    if used is None or endpoint is None or endpoint.status != description.STEADY_STATUS:
+        return None
+    recent = None if endpoint.may_host_components or endpoint.is_asynchronous else window.recent_since_of(closer.resource)
+    return (
+        replace(observation, resource=closer.resource, to_cache=closer.to_cache)
+        if recent and used > recent.under_some_rule
+        else None
+    )
+
+
+def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
+    endpoint = description.describe_endpoint(cloud, resource.name, lambda row: description.cached_types(resource, cached, row))
+    described = replace(
+        resource,
+        status=endpoint.status,
+        changed=endpoint.reply.get("LastModifiedTime") or resource.changed,
+        parts=description.billed_parts(endpoint),
+        size=description.size_text(endpoint),
+    )
+    to_cache = description.description_to_cache(resource, endpoint)
+    return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
+
+
+def _to_readings(queries: Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+    return tuple(
+        Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
+        for query, (role, signal, subject) in queries.items()
+    )
+
+
+def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
+    """Its status decides before anything that couldn't be read, and serverless or scaled-in endpoints cost nothing while idle."""
+    seen = Observation(resource=closer.resource, readings=readings, to_cache=closer.to_cache)
+    endpoint, unknown = closer.described, closer.unknown_because
+    if endpoint is None:
+        return replace(seen, unknown_because=unknown)
+    seen = by_status(seen, STATES)
+    if is_decided(seen):
+        return seen
+    if closer.changing_because or unknown:
+        return replace(
+            seen, changing_because=closer.changing_because, unknown_because=None if closer.changing_because else unknown
+        )
+    if closer.resource.status not in STEADY_STATUSES:
+        return replace(seen, unknown_because=f"this version doesn't recognize its status {closer.resource.status}")
+    if not endpoint.variants and endpoint.status != "Failed":
+        return replace(seen, unknown_because=f"its status is {endpoint.status}, but its description lists no variants")
+    if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in endpoint.variants):
+        because = "no invocations, but provisioned concurrency is billed; serverless endpoints publish no heartbeat"
+        return replace(seen, indirect_evidence=IndirectEvidence(since=window.start, because=because))
+    if endpoint.variants and all(v.serverless for v in endpoint.variants):
+        return replace(seen, free_because="it is serverless and costs nothing while idle")
+    if not any(v.instance_count for v in endpoint.variants):
+        return replace(seen, free_because=f"its status is {endpoint.status} and it runs no instances, so it costs nothing")
+    return seen
+
+
+def _with_component_queries(cloud: CloudSession, looks: Sequence[CloserLook]) -> list[CloserLook]:
     """The looks with the components they host and every metric to read, those of the components included."""
     components = _components_by_endpoint(cloud) if _must_list_components(cloud, looks) else {}
     return [_with_queries(look, components) for look in looks]
@@ -91,7 +211,7 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     if not rows and _may_have_own_models(endpoint):
         because = "it may host inference components but has none now, and whether it has models of its own couldn't be read"
         return replace(look, unknown_because=because)
-    queries = all_queries(look.resource.name, endpoint, [row["InferenceComponentName"] for row in rows])
+    queries = _all_queries(look.resource.name, endpoint, [row["InferenceComponentName"] for row in rows])
     if endpoint.hosts_components_only and not rows:
         queries = _named_for_empty_host(queries)
     return _with_component_changes(replace(look, queries=queries, components=tuple(rows)), rows)
@@ -121,7 +241,7 @@ def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook
     )
 
 
-def with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
+def _with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
     """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it."""
     clear = [look for look in looks if look.described and not look.unknown_because]
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
@@ -162,7 +282,7 @@ def _with_details(look: CloserLook, region: RegionContext) -> CloserLook:
     if look.described is None or look.unknown_because:
         return look
     names = [row["InferenceComponentName"] for row in look.components]
-    details = blocked.endpoint_details(look.resource, look.described, names, region)
+    details = scale_in.endpoint_details(look.resource, look.described, names, region)
     return replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(names)))
 
 
@@ -175,7 +295,7 @@ def fingerprint(names: Iterable[str]) -> str:
     return f"hosts {sha256(text.encode()).hexdigest()[:16]}" if text else "hosts nothing"
 
 
-def all_queries(name: str, endpoint: EndpointDescription, components: Iterable[str]) -> Queries:
+def _all_queries(name: str, endpoint: EndpointDescription, components: Iterable[str]) -> Queries:
     """Everything that could show use of the endpoint as described, or that it was watched."""
     running = [v.name for v in endpoint.variants if v.instance_count]
     queries = traffic_queries(name, running)

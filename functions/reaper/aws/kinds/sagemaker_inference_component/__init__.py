@@ -3,52 +3,89 @@
 Metrics by component: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 Adapters run inside their base component, so their traffic is the base's too:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentSpecification.html
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, metrics, sagemaker, tags
-from reaper.aws.kinds.sagemaker_inference_component import blocked
-from reaper.aws.kinds.sagemaker_inference_component.blocked import (
-    CHANGING_STATUSES,
-    STEADY_STATUSES,
-    ComponentDetails,
-    details_of,
-)
+from reaper.aws import autoscaling, metrics, sagemaker
+from reaper.aws.autoscaling import component_resource_id
+from reaper.aws.kinds.sagemaker_inference_component import description
+from reaper.aws.kinds.sagemaker_inference_component.description import copies_running, copy_count
 from reaper.aws.metrics import MetricQuery, MetricResult
+from reaper.aws.reader import completed, listed_resource
+from reaper.aws.table import Batch, Deletion, Goal, Listing, ResourceKey, Row, Scaling, Table, Tags, key_of
+from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used, merge_heartbeats
-from reaper.kind import Kind
+from reaper.kind import by_status, is_decided, none_of, status_rule
 from reaper.model import Resource, Role, StepName
 from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
-
-NAME = "sagemaker-inference-component"
-REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
 ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
+HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 RESERVED_UNITS = ("NumberOfAcceleratorDevicesRequired", "MinMemoryRequiredInMb")
 """What a copy reserves of an instance: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentComputeResourceRequirements.html"""
-HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
+CHANGING_STATUSES = {"Creating", "Updating"}
+STEADY_STATUSES = {"InService", "Failed"}
+NAME_KEY, HAS_NAME = "InferenceComponentName", ("InferenceComponentName",)
+REQUIRED_KEYS = (NAME_KEY, "InferenceComponentArn", "EndpointName")
 DescriptionOrError = dict[str, Any] | CloudError
 
 
-def discover(cloud: CloudSession) -> Iterator[Resource]:
-    """Every component of the region. Its endpoint's tags are its own too, unless it has others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentDetails:
+    """What a component is made of, from its description, which `is_described` says was read.
 
-    A component that can't be placed fails them all: it may be an adapter of any other.
+    `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
+    autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: their names; None if they weren't read.
+    `settings` and `numbers`: what may be changed about it, as read right before an action.
     """
-    rows = list_rows(cloud, *REQUIRED_KEYS[1:])
-    tags_by_arn = tags.tags_by_arn(cloud, "sagemaker:inference-component", "sagemaker:endpoint") if rows else {}
-    for row in rows:
-        own_tags = tags.tags_of(tags_by_arn, row["InferenceComponentArn"], endpoint_arn(cloud, row))
-        yield resource_from_row(cloud, {REQUIRED_KEYS[0]: None, **row}, own_tags)
+
+    endpoint_name: str = ""
+    siblings: tuple[Resource, ...] = ()
+    is_described: bool = False
+    copies: int | None = None
+    base_component: str | None = None
+    models: tuple[str, ...] = ()
+    unrestorable_because: str | None = None
+    can_wake: bool | None = None
+    adapters: tuple[str, ...] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> ComponentDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, ComponentDetails) else ComponentDetails()
+
+
+def component_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    _, endpoint = arns_of(cloud, row)
+    details = ComponentDetails(endpoint_name=row["EndpointName"])
+    return replace(listed_resource(TABLE, cloud, row, own_tags), details=details, host_id=endpoint)
+
+
+def arns_of(cloud: CloudSession, row: Row) -> tuple[str, str]:
+    """Its ARN, and that of the endpoint that it runs on, in the case of its name; replies have it lower-cased."""
+    return row["InferenceComponentArn"], cloud.sagemaker_arn("endpoint", row["EndpointName"])
+
+
+def with_siblings(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
+    """With all others on its endpoint, right before an action."""
+    hosted = list_rows(cloud, *HAS_NAME, EndpointNameEquals=row["EndpointName"])
+    names = sorted({one[NAME_KEY] for one in hosted} - {resource.name})
+    found = cloud.map_concurrently(lambda name: find(cloud, name), names)
+    siblings = tuple(component_resource(cloud, sibling, None) for sibling in found if sibling)
+    return replace(resource, details=replace(details_of(resource), siblings=siblings))
 
 
 def list_rows(cloud: CloudSession, *has: str, **filters: Any) -> list[dict[str, Any]]:
@@ -57,63 +94,156 @@ def list_rows(cloud: CloudSession, *has: str, **filters: Any) -> list[dict[str, 
     return list(cloud.paged_rows("sagemaker", operation, want, *has, MaxResults=100, **filters))
 
 
-def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
-    """The ARN of the endpoint that it runs on, in the case of its name; replies have it lower-cased."""
-    return f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:endpoint/{row['EndpointName']}"
-
-
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
-    """A row of the list, or a description, with its tags."""
-    listed = sagemaker.listed_resource(cloud, "InferenceComponent", row, own_tags, NAME)
-    details = ComponentDetails(endpoint_name=row["EndpointName"])
-    return replace(listed, details=details, host_id=endpoint_arn(cloud, row))
-
-
-def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk, but of those known from an earlier sweep; a description of every component on an endpoint that has a silent one.
-
-    A component that was read alone brings its siblings, the others of its endpoint: adapters among them are part of it.
-    """
-    names = {r.name for r in resources}
-    every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
-    observations = {r.name: Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
-    observations |= _first_looks(cloud, [r for r in every if r.id not in window.known], window)
-    settled = {*CHANGING_STATUSES, "Deleting"}
-    silent = {name for name, o in observations.items() if o.resource.status not in settled and not is_recent(o, window)}
-    endpoints = {details_of(observations[name].resource).endpoint_name for name in silent}
-    # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
-    in_use = [r for r in every if window.known.get(r.id) and details_of(r).endpoint_name in endpoints]
-    observations |= _first_looks(cloud, in_use, window)
-    whole = [query for name in silent for query in (*_traffic_queries(name), *_heartbeat_queries(name))]
-    results = metrics.fetch_metrics(cloud, whole, window)
-    observations |= {name: replace(observations[name], readings=_all_readings(name, results)) for name in silent}
-    described = _describe_hosted(cloud, every, endpoints)
-    closer = [
-        _to_observation(observation, described, observations) if name in silent else _observation_without_look(observation)
-        for name, observation in observations.items()
-        if name in names
-    ]
-    yield from _with_region_facts(cloud, closer)
-
-
-def _first_looks(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, Observation]:
-    """The recent traffic of these, by name."""
-    queries = {r.name: _traffic_queries(r.name) for r in resources}
-    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in resources], window)
-    return {
-        r.name: Observation(resource=r, readings=tuple(_to_readings(queries[r.name], first, Role.ACTIVITY))) for r in resources
-    }
-
-
-def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
-    """The descriptions of all components on these endpoints, by name."""
-    names = [r.name for r in resources if details_of(r).endpoint_name in endpoints]
-    return dict(zip(names, cloud.map_concurrently(lambda name: describe(cloud, name), names), strict=True))
-
-
 def describe(cloud: CloudSession, name: str) -> DescriptionOrError:
     """Its description, or why it can't be read, which is noted unless it is gone."""
     return cloud.describe("DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+
+
+def find(cloud: CloudSession, name: str) -> dict[str, Any] | None:
+    """Its description; None if it is gone."""
+    return cloud.find("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+
+
+def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
+    """The recent traffic of all, but of those known from an earlier sweep. A component that was read alone brings its siblings along."""
+    named = {key_of(r) for r in resources}
+    every = [*resources, *(s for r in resources for s in details_of(r).siblings if key_of(s) not in named)]
+    observations = {key_of(r): Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
+    return observations | _recent_traffic(cloud, [r for r in every if r.id not in window.known], window)
+
+
+def _recent_traffic(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[ResourceKey, Observation]:
+    queries = {r.name: _queries(r.name) for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in resources], window)
+    return {key_of(r): Observation(resource=r, readings=_readings(queries[r.name], first, Role.ACTIVITY)) for r in resources}
+
+
+def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+    """All signals of what was silent, a description of every component on an endpoint that has a silent one, and what is read once for the region."""
+    endpoints = {details_of(one.resource).endpoint_name for one in observations}
+    hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
+    # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
+    hosted |= _recent_traffic(
+        cloud, [one.resource for one in hosted.values() if batch.window.known.get(one.resource.id)], batch.window
+    )
+    hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, _silent(hosted.values(), batch), batch.window)}
+    names = [one.resource.name for one in hosted.values()]
+    described = dict(zip(names, cloud.map_concurrently(lambda name: describe(cloud, name), names), strict=True))
+    looks = [_as_described(hosted[key_of(one.resource)], described, list(hosted.values())) for one in observations]
+    yield from _with_region_facts(cloud, looks)
+
+
+def _silent(observations: Iterable[Observation], batch: Batch) -> list[Observation]:
+    return [one for one in observations if not is_decided(one) and not is_recent(one, batch.window)]
+
+
+def _with_all_signals(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
+    """Traffic and one heartbeat over the whole window: either of two metrics will do."""
+    names = [one.resource.name for one in observations]
+    queries = [query for name in names for query in (*_queries(name), *_queries(name, HEARTBEAT_METRICS))]
+    results = metrics.fetch_metrics(cloud, queries, window)
+    for one in observations:
+        traffic, beats = _queries(one.resource.name), _queries(one.resource.name, HEARTBEAT_METRICS)
+        heartbeat = merge_heartbeats(*_readings(beats, results, Role.HEARTBEAT))
+        yield replace(one, readings=(*_readings(traffic, results, Role.ACTIVITY), heartbeat))
+
+
+def _queries(name: str, wanted: Sequence[str] = ACTIVITY_METRICS) -> list[MetricQuery]:
+    namespace, stat = ("AWS/SageMaker", "Sum") if wanted is ACTIVITY_METRICS else (NORMALIZED_NAMESPACE, "SampleCount")
+    return [metrics.query(namespace, metric, stat, InferenceComponentName=name) for metric in wanted]
+
+
+NORMALIZED_NAMESPACE = "/aws/sagemaker/InferenceComponents"
+
+
+def _readings(queries: Sequence[MetricQuery], results: Mapping[MetricQuery, MetricResult], role: Role) -> tuple[Reading, ...]:
+    answers = [(query.metric, results[query]) for query in queries]
+    return tuple(Reading(signal=name, role=role, series=answer.series, complete=answer.complete) for name, answer in answers)
+
+
+def _as_described(
+    observation: Observation, described: Mapping[str, DescriptionOrError], hosted: Sequence[Observation]
+) -> Observation:
+    row = described[observation.resource.name]
+    if isinstance(row, CloudError):
+        return replace(_with_details(observation, siblings=()), unknown_because=f"it couldn't be described: {row}")
+    observation = by_status(_with_description(observation, row), (*STATES, *DESCRIBED_STATES))
+    if is_decided(observation):
+        return observation
+    copies = details_of(observation.resource).copies
+    size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
+    others = [
+        other for other in hosted if other.resource.name != observation.resource.name and _is_hosted_with(other, observation)
+    ]
+    share = _host_share([observation.resource.name, *(other.resource.name for other in others)], described)
+    sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
+    return _with_adapters(sized, described, others)
+
+
+def _is_hosted_with(other: Observation, observation: Observation) -> bool:
+    return details_of(other.resource).endpoint_name == details_of(observation.resource).endpoint_name
+
+
+def _with_description(observation: Observation, row: Row) -> Observation:
+    """With its status and last change of this moment, because the list may be minutes old, and what it is made of."""
+    resource = observation.resource
+    details = ComponentDetails(
+        endpoint_name=details_of(resource).endpoint_name,
+        is_described=True,
+        copies=copies_running(row),
+        base_component=description.base_component(row),
+        models=tuple(sorted(sagemaker.model_names(row))),
+        unrestorable_because=description.unrestorable_because(row),
+    )
+    times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
+    status = str(row.get("InferenceComponentStatus") or resource.status)
+    return replace(observation, resource=replace(resource, status=status, changed=max(times, default=None), details=details))
+
+
+def _with_details(observation: Observation, **changes: Any) -> Observation:
+    resource = observation.resource
+    return replace(observation, resource=replace(resource, details=replace(details_of(resource), **changes)))
+
+
+def _host_share(names: Sequence[str], described: Mapping[str, DescriptionOrError]) -> float | None:
+    """The share of the first of what all components of its endpoint reserve: of accelerators if each reserves some, else of memory. None if a
+    description is missing, or if they run on several variants, which cost differently.
+    """
+    read = {name: row for name in names if (row := described.get(name)) is not None and not isinstance(row, CloudError)}
+    known = {name: row for name, row in read.items() if not description.base_component(row) and copies_running(row) != 0}
+    if len(read) < len(names) or len({row.get("VariantName") for row in known.values()}) > 1:
+        return None
+    for unit in RESERVED_UNITS:
+        reserved = {name: description.reserved(row, unit) for name, row in known.items()}
+        if all(reserved.values()):
+            return float(reserved[names[0]]) / sum(reserved.values())
+    return None
+
+
+def _with_adapters(
+    observation: Observation, described: Mapping[str, DescriptionOrError], others: Sequence[Observation]
+) -> Observation:
+    """The traffic of its adapters is its own, and it is as young as the youngest of them."""
+    resource, readings = observation.resource, list(observation.readings)
+    adapters: list[Resource] = []
+    for other in others:
+        row = described.get(other.resource.name)
+        if isinstance(row, CloudError) and row.reason is Reason.GONE:
+            # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
+            readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
+        elif isinstance(row, CloudError):
+            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
+        elif row is not None and description.base_component(row) == resource.name:
+            adapters.append(other.resource)
+            readings += _traffic_readings(other, "adapter")
+    times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
+    changed = replace(observation, resource=replace(resource, changed=max(times, default=None)), readings=tuple(readings))
+    return _with_details(changed, adapters=tuple(adapter.name for adapter in adapters))
+
+
+def _traffic_readings(observation: Observation, what: str) -> list[Reading]:
+    name = observation.resource.name
+    return [replace(r, signal=f"{r.signal} of {what} {name}") for r in observation.readings if r.role is Role.ACTIVITY]
 
 
 def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation]) -> Iterator[Observation]:
@@ -128,196 +258,179 @@ def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation])
         yield _with_details(observation, can_wake=can_wake, unrestorable_because=because)
 
 
-def _traffic_queries(name: str) -> list[MetricQuery]:
-    return [metrics.query("AWS/SageMaker", metric, "Sum", InferenceComponentName=name) for metric in ACTIVITY_METRICS]
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
+    """Copies go to zero only if something would wake them again; nothing is done to a component with adapters on it."""
+    blocked = _blocked_by_state(resource) or _blocked_by_adapters(details_of(resource))
+    # Its tags include its endpoint's: a stack that manages the endpoint manages what is on it.
+    because = sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
+    return {
+        StepName.STOP: blocked or _stop_blocked(resource),
+        StepName.DELETE: blocked or (Blocked(because=because) if because else None),
+    }
 
 
-def _heartbeat_queries(name: str) -> list[MetricQuery]:
-    namespace = "/aws/sagemaker/InferenceComponents"
-    return [metrics.query(namespace, metric, "SampleCount", InferenceComponentName=name) for metric in HEARTBEAT_METRICS]
-
-
-def _to_readings(queries: Sequence[MetricQuery], results: Mapping[MetricQuery, MetricResult], role: Role) -> list[Reading]:
-    answers = [(query.metric, results[query]) for query in queries]
-    return [Reading(signal=name, role=role, series=answer.series, complete=answer.complete) for name, answer in answers]
-
-
-def _all_readings(name: str, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    """Its traffic and one heartbeat: either of the two metrics will do."""
-    traffic = _to_readings(_traffic_queries(name), results, Role.ACTIVITY)
-    return (*traffic, merge_heartbeats(*_to_readings(_heartbeat_queries(name), results, Role.HEARTBEAT)))
-
-
-def _observation_without_look(observation: Observation) -> Observation:
-    settled = _settled_by_status(_without_siblings(observation))
-    return settled or replace(observation, unknown_because="it was used or changed too recently for a closer look")
-
-
-def _settled_by_status(observation: Observation) -> Observation | None:
-    """What its status alone decides; None for a status in which silence can be judged."""
-    status = observation.resource.status
-    if status == "Deleting":
-        return replace(observation, free_because="it is being deleted")
-    if status in CHANGING_STATUSES:
-        return replace(observation, changing_because=f"its status is {status}")
-    if status in STEADY_STATUSES:
-        return None
-    return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
-
-
-def _to_observation(
-    observation: Observation,
-    described: Mapping[str, DescriptionOrError],
-    observations: Mapping[str, Observation],
-) -> Observation:
-    row = described[observation.resource.name]
-    if isinstance(row, CloudError):
-        return replace(_without_siblings(observation), unknown_because=f"it couldn't be described: {row}")
-    observation = _with_description(observation, row)
-    details = details_of(observation.resource)
-    if settled := _settled_by_status(observation):
-        return settled
+def _blocked_by_state(resource: Resource) -> Blocked | None:
+    details = details_of(resource)
+    if resource.status == "Deleting":
+        return Blocked(because="it is being deleted already", already_done=True)
+    if resource.status not in STEADY_STATUSES:
+        return Blocked(because=f"its status is {resource.status or 'missing'}")
     if details.base_component:
-        because = f"it is an adapter inside {details.base_component} and takes no capacity of its own"
-        return replace(observation, free_because=because)
+        return Blocked(because=f"it is an adapter inside {details.base_component} and uses no capacity of its own")
+    return None if details.is_described else Blocked(because="it wasn't checked closely")
+
+
+def _stop_blocked(resource: Resource) -> Blocked | None:
+    details = details_of(resource)
     if details.copies == 0:
-        return replace(observation, free_because="it runs no copies right now")
-    size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
-    share = _host_share(observation.resource, described, observations)
-    sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
-    return _with_adapters(sized, described, observations)
+        return Blocked(because="it runs no copies already", already_done=True)
+    if resource.status != "InService":
+        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
+    if details.can_wake is None:
+        return autoscaling.BLOCKED_UNREAD
+    because = "no step scaling policy on NoCapacityInvocationFailures would wake it from zero"
+    return None if details.can_wake else Blocked(because=because)
 
 
-def _host_share(
-    resource: Resource, described: Mapping[str, DescriptionOrError], observations: Mapping[str, Observation]
-) -> float | None:
-    """Its share of what all components of its endpoint reserve: of accelerators if each reserves some, else of memory. None if a description is
-    missing, or if they run on several variants, which cost differently.
-    """
-    names = [resource.name, *(other.resource.name for other in _hosted_with(resource, observations))]
-    read = {name: row for name in names if (row := described.get(name)) is not None and not isinstance(row, CloudError)}
-    known = {name: row for name, row in read.items() if not base_component(row) and _copies(row) != 0}
-    if len(read) < len(names) or len({row.get("VariantName") for row in known.values()}) > 1:
-        return None
-    for unit in RESERVED_UNITS:
-        reserved = {name: _reserved(row, unit) for name, row in known.items()}
-        if all(reserved.values()):
-            return float(reserved[resource.name]) / sum(reserved.values())
-    return None
+def _blocked_by_adapters(details: ComponentDetails) -> Blocked | None:
+    """Adapters run inside it: what ends it ends them."""
+    if details.adapters is None:
+        return None if details.copies == 0 else Blocked(because="whether adapters are on it couldn't be read")
+    count = len(details.adapters)
+    if count > 1:
+        return Blocked(because=f"{count} adapters are on it; delete them first")
+    return Blocked(because=f"the adapter {details.adapters[0]} is on it; delete it first") if count else None
 
 
-def _reserved(row: Mapping[str, Any], unit: str) -> float:
-    """How much its copies reserve together; 0 if that isn't known."""
-    needs = (row.get("Specification") or {}).get("ComputeResourceRequirements") or {}
-    return float(needs.get(unit) or 0) * (_copies(row) or 0)
+def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
+    """No copies, if something would wake it again. Raises CloudError if nothing would."""
+    id_ = component_resource_id(resource.name)
+    if not autoscaling.can_wake_component(autoscaling.read_autoscaling_of(cloud, {id_}), resource.name):
+        text = f"{resource.name}: nothing would scale it up from zero any more"
+        raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
+    row, same = described(cloud, resource.name)
+    return Goal(row=row, same=same, before={id_: copy_count(row)}, wanted={id_: 0})
 
 
-def _copies(row: Mapping[str, Any]) -> int | None:
-    count: int | None = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
-    return count
+def described(cloud: CloudSession, name: str) -> tuple[Row, Row]:
+    """Its description, and what it is made of and where it runs."""
+    row = cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+    places = [str(row.get(key, "")) for key in description.MEMBERS[1:]]
+    return row, {"made_of": description.specifications_to_create(row), "on": places}
 
 
-def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
-    """With its status and last change of this moment, because the list may be minutes old, and what it is made of."""
-    resource = observation.resource
-    times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
-    current = replace(
-        resource,
-        status=str(row.get("InferenceComponentStatus") or resource.status),
-        changed=max(times, default=None),
-        details=ComponentDetails(
-            endpoint_name=details_of(resource).endpoint_name,
-            is_described=True,
-            copies=_copies(row),
-            base_component=base_component(row),
-            models=tuple(sorted(sagemaker.model_names(row))),
-            unrestorable_because=blocked.component_unrestorable_because(row),
-        ),
-    )
-    return replace(observation, resource=current)
+def copies_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
+    """Of the call that asks for that many copies."""
+    return {NAME_KEY: name, "DesiredRuntimeConfig": {"CopyCount": count}}
 
 
-def _with_details(observation: Observation, **changes: Any) -> Observation:
-    resource = observation.resource
-    return replace(observation, resource=replace(resource, details=replace(details_of(resource), **changes)))
+def scaled_in_text(saved: Row) -> str:
+    """What the scaling did."""
+    [count] = saved["before"].values()
+    return f"its {count} copies are scaling to zero; a request scales it up again"
 
 
-def _without_siblings(observation: Observation) -> Observation:
-    return _with_details(observation, siblings=())
+def numbers_of(row: Row) -> dict[str, int]:
+    """Its copies, as a description has them."""
+    return {component_resource_id(row[NAME_KEY]): copy_count(row)}
 
 
-def _with_adapters(
-    observation: Observation,
-    described: Mapping[str, DescriptionOrError],
-    observations: Mapping[str, Observation],
-) -> Observation:
-    """The traffic of its adapters is its own, and it is as young as the youngest of them."""
-    resource, readings = observation.resource, list(observation.readings)
-    adapters: list[Resource] = []
-    for other in _hosted_with(resource, observations):
-        row = described.get(other.resource.name)
-        if isinstance(row, CloudError) and row.reason is Reason.GONE:
-            # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
-            readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
-        elif isinstance(row, CloudError):
-            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
-        elif row is not None and base_component(row) == resource.name:
-            adapters.append(other.resource)
-            readings += _traffic_readings(other, "adapter")
-    times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
-    details = replace(details_of(resource), adapters=tuple(adapter.name for adapter in adapters))
-    whole = replace(resource, changed=max(times, default=None), details=details)
-    return replace(observation, resource=whole, readings=tuple(readings))
+def number_text(id_: str) -> str:
+    """How people call its copies."""
+    return f"number of copies of {id_.rpartition('/')[2]}"
 
 
-def _hosted_with(resource: Resource, observations: Mapping[str, Observation]) -> list[Observation]:
-    """The other components of its endpoint."""
-    endpoint = details_of(resource).endpoint_name
-    others = [o for o in observations.values() if o.resource.name != resource.name]
-    return [o for o in others if details_of(o.resource).endpoint_name == endpoint]
+def stop_arguments(resource: Resource) -> dict[str, str]:
+    """Of the line that takes its copies to zero."""
+    return {"inference-component-name": resource.name, "desired-runtime-config": "CopyCount=0"}
 
 
-def _traffic_readings(observation: Observation, what: str) -> list[Reading]:
-    name = observation.resource.name
-    return [replace(r, signal=f"{r.signal} of {what} {name}") for r in observation.readings if r.role is Role.ACTIVITY]
+def deleted_text(saved: Row, is_all: bool) -> str:
+    """What a deletion did."""
+    return "it is being deleted; its endpoint and model stay"
 
 
-def base_component(row: Mapping[str, Any]) -> str | None:
-    """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
-    specs = [row.get("Specification"), *(row.get("Specifications") or ())]
-    return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)
+def endpoint_name(resource: Resource) -> str:
+    """The console has a page of its endpoint, and none of a component alone."""
+    return details_of(resource).endpoint_name
 
 
-def console_url(resource: Resource) -> str | None:
-    """The page of its endpoint: the SageMaker console has none of a component alone."""
-    return sagemaker.console_url(resource, "endpoints", details_of(resource).endpoint_name)
-
-
-KIND = Kind(
-    name=NAME,
+STATES = (
+    status_rule("free", {"Deleting"}, "it is being deleted"),
+    status_rule("changing", CHANGING_STATUSES),
+    status_rule("unknown", none_of(*STEADY_STATUSES), "this version doesn't recognize its status {status}"),
+)
+DESCRIBED_STATES = (
+    status_rule("free", lambda r: details_of(r).base_component, "it is an adapter inside {0} and takes no capacity of its own"),
+    status_rule("free", lambda r: details_of(r).copies == 0, "it runs no copies right now"),
+)
+TABLE = Table(
+    name="sagemaker-inference-component",
     cloud="aws",
     title="SageMaker inference component",
     docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
-    permissions=(
-        "sagemaker:ListInferenceComponents",
-        "sagemaker:DescribeInferenceComponent",
-        "sagemaker:ListModels",
-        tags.PERMISSION,
-        *metrics.PERMISSIONS,
-        *autoscaling.PERMISSIONS,
+    listing=Listing(
+        list="ListInferenceComponents",
+        rows="InferenceComponents",
+        prefix="InferenceComponent",
+        describe="DescribeInferenceComponent",
+        want="EndpointName",
+        has=REQUIRED_KEYS[1:],
+        tag_types=("sagemaker:inference-component", "sagemaker:endpoint"),
     ),
-    activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
-    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
-    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own, only a share of that",
-    discover=discover,
-    observe=observe,
-    blocked_actions=blocked.blocked_actions,
-    actions=blocked.ACTION_SPECS,
+    states=STATES,
     details=ComponentDetails,
-    commands={StepName.STOP: blocked.remove_copies_command},
-    console_url=console_url,
+    arns=arns_of,
+    resource=component_resource,
+    now=with_siblings,
+    first_look=first_look,
+    closer_looks=(closer_look,),
+    look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),
+    blocked_actions=blocked_actions,
+    actions={
+        StepName.STOP: Scaling(
+            call="UpdateInferenceComponentRuntimeConfig",
+            goal=copies_goal,
+            numbers=numbers_of,
+            settings=description.settings,
+            parameters=copies_parameters,
+            told=scaled_in_text,
+            what="copies",
+            number=number_text,
+            described=described,
+            is_same=description.is_same,
+            same_text="specification, endpoint or variant",
+            label="Scale it to zero now",
+            arguments=stop_arguments,
+            participle="scaled to zero copies",
+            noun="scale-in",
+            effect="takes its copies to zero, only if a step scaling policy would wake it again and no adapters are on it; lowers the autoscaling "
+            "minimum first",
+            undo="restores its copy count and the autoscaling minimum, if they are still as the stop left them and it is the same component",
+            no_effect_where="one without a step scaling policy that would wake it keeps its copies; give it one on NoCapacityInvocationFailures, or "
+            "write `action: delete`",
+        ),
+        StepName.DELETE: Deletion(
+            call="DeleteInferenceComponent",
+            told=deleted_text,
+            recreated_by="reaper.aws.kinds.sagemaker_inference_component.recreation",
+            has_autoscaling=True,
+            permissions=("sagemaker:DescribeEndpoint", "sagemaker:DescribeModel"),
+            participle="deleted",
+            effect="deletes the component and its autoscaling; the endpoint, its instances and the model stay; never one with adapters on it",
+            undo="recreates it on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
+            "it gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
+        ),
+    },
+    id_below="inference-component/(?P<name>.+)",
+    page="endpoints",
+    page_of=endpoint_name,
     keep_line=sagemaker.keep_line,
     has_price=False,
     host="sagemaker-endpoint",
     spares_known=True,
+    activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
+    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own, only a share of that",
 )
+KIND = completed(TABLE)

@@ -2,6 +2,8 @@
 
 `LastUserActivityTimestamp` is bumped by health checks, and then equals `LastHealthCheckTimestamp`; only another value tells of a person:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html
+An app is stopped by deleting it; the space, the home directory and every file in them stay:
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteApp.html
 """
 
 from __future__ import annotations
@@ -11,34 +13,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import metrics, sagemaker, tags
+from reaper.aws import sagemaker
+from reaper.aws.reader import completed, each
+from reaper.aws.table import Batch, Deletion, Listing, Row, Table, Tags
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.evidence import is_recent
-from reaper.kind import ActionSpec, Command, Kind, is_pasteable
+from reaper.kind import by_status, is_decided, is_pasteable, none_of, status_rule
 from reaper.model import BilledPart, Resource, Role, StepName
-from reaper.observation import IndirectEvidence, Observation, Reading, Window
+from reaper.observation import IndirectEvidence, Observation, Reading
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
-
 NAME = "sagemaker-studio-app"
-REQUIRED_KEYS = ("DomainId", "AppType", "AppName")
-PRICE_COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
 IDENTITY_KEYS = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
-TAG_TYPES = ("sagemaker:app", "sagemaker:space", "sagemaker:user-profile", "sagemaker:domain")
-SpaceOwners = dict[tuple[str, str], tuple[str, bool]]
-"""By domain and name: the owner's user profile, and whether it is that person's own."""
-FREE_STATUSES = {
-    "Deleting": "it is being deleted",
-    "Deleted": "it has been deleted",
-    "Failed": "its status is Failed, so no instance runs in it",
-}
+PRICE_COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
 PERSONAL_APP_TYPES = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
 """Types that serve one person or space and come back by CreateApp as they were."""
 SEPARATELY_BILLED_TYPES = {"Canvas", "RStudioServerPro"}
 """Billed by session or license, not by the instance that the app names."""
+SpaceOwners = dict[tuple[str, str], tuple[str, bool]]
+"""By domain and name: the owner's user profile, and whether it is that person's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +52,7 @@ class StudioAppDetails:
     used_at: datetime | None = None
 
 
-def details_from_row(row: Mapping[str, Any]) -> StudioAppDetails:
-    """From a row of the list, or a description."""
-    return StudioAppDetails(
-        domain_id=row["DomainId"],
-        app_type=row["AppType"],
-        app_name=row["AppName"],
-        space_name=row.get("SpaceName") or None,
-        user_profile=row.get("UserProfileName") or None,
-        used_at=used_by_person_at(row),
-    )
-
-
-def used_by_person_at(row: Mapping[str, Any]) -> datetime | None:
+def used_by_person_at(row: Row) -> datetime | None:
     """The time of the last use, if it isn't that of a health check."""
     used_at, checked_at = row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp")
     return used_at if used_at and checked_at and used_at != checked_at else None
@@ -83,68 +66,75 @@ def app_parameters(names: Mapping[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def names_of(details: StudioAppDetails) -> dict[str, str | None]:
-    """Its names as a reply spells them."""
+def parameters_of(resource: Resource) -> dict[str, Any]:
+    """The same of a resource."""
+    details = resource.details
     values = (details.domain_id, details.app_type, details.app_name, details.space_name, details.user_profile)
-    return dict(zip(IDENTITY_KEYS, values, strict=True))
+    return app_parameters(dict(zip(IDENTITY_KEYS, values, strict=True)))
 
 
-def discover(cloud: CloudSession) -> Iterator[Resource]:
-    """Every app that is not deleted. ListApps gives no ARN, and lists deleted apps for a while."""
-    every = cloud.paged_rows("sagemaker", "ListApps", "Apps", MaxResults=100)
-    rows = [row for row in every if row.get("Status") != "Deleted"]
-    by_arn = tags.tags_by_arn(cloud, *TAG_TYPES) if rows else {}
-
-    def parse(row: Mapping[str, Any]) -> Resource:
-        names = [row[key] for key in REQUIRED_KEYS]
-        if not all(names) or not all(isinstance(name, str) for name in (*names, *(row.get(key, "") for key in IDENTITY_KEYS))):
-            raise CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the names of app {row['AppName']} can't be read")
-        arn, parents = app_and_parent_arns(cloud, row)
-        return resource_from_row(cloud, row, tags.tags_of(by_arn, arn, *parents))
-
-    return cloud.each("sagemaker:ListApps", rows, parse)
+def is_not_deleted(row: Row) -> bool:
+    """AWS lists deleted apps for a while."""
+    return row.get("Status") != "Deleted"
 
 
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
-    """A row of the list, or a description, with its tags."""
+def arns_of(cloud: CloudSession, row: Row) -> tuple[str, ...]:
+    """The app's ARN as DescribeApp spells it, since a list has none, and those of the space or user and the domain it lives in."""
+    domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
+    kind = "space" if row.get("SpaceName") else "user-profile"
+    app = row.get("AppArn") or cloud.sagemaker_arn("app", f"{domain}/{home}/{row['AppType']}/{row['AppName']}")
+    return app, cloud.sagemaker_arn(kind, f"{domain}/{home}"), cloud.sagemaker_arn("domain", domain)
+
+
+def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
+    """A row of the list, or a description, with its tags. Raises CloudError if its names can't be read."""
+    names = [row.get(key, "") for key in IDENTITY_KEYS]
+    if not all(row[key] for key in IDENTITY_KEYS[:3]) or not all(isinstance(name, str) for name in names):
+        raise CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the names of app {row['AppName']} can't be read")
+    domain, app_type, app_name, space, user = names
     instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
     return Resource(
         kind=NAME,
-        id=app_and_parent_arns(cloud, row)[0],
-        name=f"{row.get('SpaceName') or row.get('UserProfileName')}/{row['AppType']}/{row['AppName']}",
+        id=arns_of(cloud, {**row, "AppArn": None})[0],
+        name=f"{space or user or None}/{app_type}/{app_name}",
         target=cloud.target,
         region=cloud.region,
         created=row.get("CreationTime"),
         status=row.get("Status", ""),
         size=instance,
-        parts=_billed_parts(row["AppType"], instance),
+        parts=_billed_parts(app_type, instance),
         tags=own_tags,
-        people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
-        details=details_from_row(row),
+        people={"Studio user profile": user} if user else {},
+        details=StudioAppDetails(
+            domain_id=domain,
+            app_type=app_type,
+            app_name=app_name,
+            space_name=space or None,
+            user_profile=user or None,
+            used_at=used_by_person_at(row),
+        ),
     )
 
 
-def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """`Busy` of all that run, in bulk; a description of each that was silent."""
-    running = [r for r in resources if r.status == "InService" and r.size != "system" and not window.known.get(r.id)]
-    readings = sagemaker.busy_readings(cloud, running, window)
-    observations = [Observation(resource=r, readings=window.known.get(r.id) or readings.get(r.id, ())) for r in resources]
-    closer = list(cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations))
-    owners = _space_owners(cloud) if any(o.indirect_evidence and o.resource.details.space_name for o in closer) else {}
-    yield from (replace(observation, resource=with_space_owner(observation.resource, owners)) for observation in closer)
+def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None:
+    if not instance or app_type in SEPARATELY_BILLED_TYPES:
+        return None
+    if instance == "system":
+        return ()
+    return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
-def _space_owners(cloud: CloudSession) -> SpaceOwners | None:
-    """Every space; None, and noted, when they can't be listed."""
-    return cloud.read_or_none("sagemaker:ListSpaces", lambda: _list_space_owners(cloud))
+def as_now(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
+    """With whose space it is in, right before an action. Raises CloudError if it is gone, which AWS shows for a while."""
+    if row["Status"] == "Deleted":
+        raise CloudError(Reason.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
+    if not row.get("AppArn"):
+        raise CloudError(Reason.UNREADABLE, "sagemaker:DescribeApp", "the reply has no AppArn")
+    space, domain = row.get("SpaceName"), row["DomainId"]
+    return _with_space_owner(resource, _space_owners(cloud, DomainIdEquals=domain, SpaceNameContains=space) if space else {})
 
 
-def read_space_owners(cloud: CloudSession, domain: str, space: str | None) -> SpaceOwners:
-    """That space, right before an action; empty if there is no space. Raises CloudError."""
-    return _list_space_owners(cloud, DomainIdEquals=domain, SpaceNameContains=space) if space else {}
-
-
-def _list_space_owners(cloud: CloudSession, **filters: Any) -> SpaceOwners:
+def _space_owners(cloud: CloudSession, **filters: Any) -> SpaceOwners:
     owners: SpaceOwners = {}
     for row in cloud.paged_rows("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100, **filters):
         owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
@@ -153,13 +143,44 @@ def _list_space_owners(cloud: CloudSession, **filters: Any) -> SpaceOwners:
     return owners
 
 
-def with_space_owner(resource: Resource, owners: SpaceOwners | None) -> Resource:
+def _with_space_owner(resource: Resource, owners: SpaceOwners) -> Resource:
     """With the space's owner, and whether the space is that person's own, if that is known."""
-    space = (owners or {}).get((resource.details.domain_id, resource.details.space_name or ""))
+    space = owners.get((resource.details.domain_id, resource.details.space_name or ""))
     if space is None:
         return resource
     people = {"Studio space owner": space[0], **resource.people} if space[0] else resource.people
     return replace(resource, people=people, details=replace(resource.details, is_private_space=space[1]))
+
+
+@each
+def with_description(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
+    """Its status of this moment, and when a person used it last: uptime since then is all that AWS shows."""
+    resource = observation.resource
+    row = cloud.describe("DescribeApp", "Status", **parameters_of(resource))
+    if isinstance(row, CloudError):
+        return replace(observation, unknown_because=f"it couldn't be described: {row}")
+    now = by_status(replace(observation, resource=replace(resource, status=str(row["Status"]))), STATES)
+    if is_decided(now):
+        return now
+    used_at, created = used_by_person_at(row), resource.created
+    if used_at:
+        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=used_at)
+        observation = replace(observation, readings=(*observation.readings, reading))
+    if resource.details.app_type not in PERSONAL_APP_TYPES:
+        return replace(observation, unknown_because=f"AWS shows too little of the use of {resource.details.app_type} apps")
+    if created is None:
+        return observation
+    quiet = f"no user activity since {used_at:%Y-%m-%d %H:%M} UTC" if used_at else "no sign of use"
+    because = f"running since {created:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
+    since = max(created, used_at) if used_at else created
+    return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
+
+
+def with_owners(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+    """With the owners of their spaces, if all spaces can be listed."""
+    is_needed = any(one.indirect_evidence and one.resource.details.space_name for one in observations)
+    owners = cloud.read_or_none("sagemaker:ListSpaces", lambda: _space_owners(cloud)) if is_needed else {}
+    yield from (replace(one, resource=_with_space_owner(one.resource, owners or {})) for one in observations)
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -190,108 +211,89 @@ def _blocked_by_state(resource: Resource) -> Blocked | None:
     return None if resource.status == "InService" else Blocked(because=f"its status is {resource.status}")
 
 
-def shut_down_command(resource: Resource) -> Command | None:
-    """The line that deletes the app, which is how a Studio app is stopped."""
+def delete_arguments(resource: Resource) -> dict[str, str] | None:
+    """Of the line that deletes the app."""
     details = resource.details
     if not isinstance(details, StudioAppDetails):
         return None
-    home = {"space_name": details.space_name} if details.space_name else {"user_profile_name": details.user_profile or ""}
-    named = {"domain_id": details.domain_id, "app_type": details.app_type, "app_name": details.app_name, **home}
-    if not all(named.values()) or not is_pasteable(*named.values()):
-        return None
-    line = sagemaker.sagemaker_line(resource, "delete-app", **named)
-    return Command(label=f"{sagemaker.in_account(resource, 'Shut it down now')} (its files stay)", line=line)
+    home = {"space-name": details.space_name} if details.space_name else {"user-profile-name": details.user_profile or ""}
+    named = {"domain-id": details.domain_id, "app-type": details.app_type, "app-name": details.app_name, **home}
+    return (
+        {key: str(value) for key, value in named.items()}
+        if all(named.values()) and is_pasteable(*map(str, named.values()))
+        else None
+    )
 
 
-def app_and_parent_arns(cloud: CloudSession, row: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The app's ARN as DescribeApp spells it, and those of the space or user and the domain it lives in, whose tags it inherits."""
-    stem = f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:"
-    domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
-    kind = "space" if row.get("SpaceName") else "user-profile"
-    app = f"{stem}app/{domain}/{home}/{row['AppType']}/{row['AppName']}"
-    return app, [f"{stem}{kind}/{domain}/{home}", f"{stem}domain/{domain}"]
+def files_stay(resource: Resource) -> str:
+    """What a deletion leaves."""
+    return " (its files stay)"
 
 
-def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None:
-    if not instance or app_type in SEPARATELY_BILLED_TYPES:
-        return None
-    if instance == "system":
-        return ()
-    return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
+def deleted_text(saved: Row, is_all: bool) -> str:
+    """What a deletion did."""
+    return "its app is being deleted; the space and all files in it stay"
 
 
-def _look_closer(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
-    resource = observation.resource
-    if resource.size == "system" and resource.details.app_type not in SEPARATELY_BILLED_TYPES:
-        return replace(observation, free_because="it runs on a system instance, which is free")
-    if settled := _settled_by_status(observation, resource.status):
-        return settled
-    if is_recent(observation, window):
-        return replace(observation, unknown_because="it was used or started too recently for a closer look")
-    return _with_description(cloud, observation)
+def is_on_system_instance(resource: Resource) -> bool:
+    """Whether it runs on an instance that is free."""
+    return resource.size == "system" and resource.details.app_type not in SEPARATELY_BILLED_TYPES
 
 
-def _settled_by_status(observation: Observation, status: str) -> Observation | None:
-    """What a status alone decides; None for an app in service. An app that couldn't be started has no instance."""
-    if status == "Pending":
-        return replace(observation, changing_because="its status is Pending")
-    if status in FREE_STATUSES:
-        return replace(observation, free_because=FREE_STATUSES[status])
-    if status == "InService":
-        return None
-    return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
-
-
-def _with_description(cloud: CloudSession, observation: Observation) -> Observation:
-    row = cloud.describe("DescribeApp", "Status", **app_parameters(names_of(observation.resource.details)))
-    if isinstance(row, CloudError):
-        return replace(observation, unknown_because=f"it couldn't be described: {row}")
-    if settled := _settled_by_status(observation, str(row["Status"])):
-        return replace(settled, resource=replace(settled.resource, status=str(row["Status"])))
-    return _with_activity(observation, used_by_person_at(row))
-
-
-def _with_activity(observation: Observation, by_person: datetime | None) -> Observation:
-    created = observation.resource.created
-    if by_person:
-        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=by_person)
-        observation = replace(observation, readings=(*observation.readings, reading))
-    app_type = observation.resource.details.app_type
-    if app_type not in PERSONAL_APP_TYPES:
-        return replace(observation, unknown_because=f"AWS shows too little of the use of {app_type} apps")
-    if created is None:
-        return observation
-    quiet = f"no user activity since {by_person:%Y-%m-%d %H:%M} UTC" if by_person else "no sign of use"
-    because = f"running since {created:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
-    since = max(created, by_person) if by_person else created
-    return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
-
-
-KIND = Kind(
-    name=NAME,
-    cloud="aws",
-    title="SageMaker Studio app",
-    docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
-    permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *metrics.PERMISSIONS),
-    activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
-    heartbeat="points of Busy",
-    without_proof="likely by age if Busy was never published within the look-back, of types JupyterLab, CodeEditor, KernelGateway and "
-    "JupyterServer; any other type is unknown; system instances are exempt",
-    discover=discover,
-    observe=observe,
-    blocked_actions=blocked_actions,
-    actions={
-        StepName.STOP: ActionSpec(
-            participle="shut down",
-            effect="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
-            undo="recreates it with the same instance, image and tags; running kernels and unsaved work are lost",
-            permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
+STATES = (
+    status_rule("free", is_on_system_instance, "it runs on a system instance, which is free"),
+    status_rule("changing", {"Pending"}),
+    status_rule("free", {"Deleting"}, "it is being deleted"),
+    status_rule("free", {"Deleted"}, "it has been deleted"),
+    status_rule("free", {"Failed"}, "its status is Failed, so no instance runs in it"),
+    status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
+)
+KIND = completed(
+    Table(
+        name=NAME,
+        cloud="aws",
+        title="SageMaker Studio app",
+        docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
+        listing=Listing(
+            list="ListApps",
+            rows="Apps",
+            prefix="App",
+            describe="DescribeApp",
+            want="Status",
+            tag_types=("sagemaker:app", "sagemaker:space", "sagemaker:user-profile", "sagemaker:domain"),
         ),
-    },
-    details=StudioAppDetails,
-    commands={StepName.STOP: shut_down_command},
-    keep_line=sagemaker.keep_line,
-    price_keys=("Studio-Notebook", "Studio-JupyterLab", "Studio-CodeEditor"),
-    spares_known=True,
-    needs_setup="Busy (docs/busy.md)",
+        states=STATES,
+        details=StudioAppDetails,
+        keep_row=is_not_deleted,
+        arns=arns_of,
+        resource=app_resource,
+        now=as_now,
+        parameters=parameters_of,
+        is_busy_published=True,
+        needs_setup="Busy (docs/busy.md)",
+        closer_looks=(with_description, with_owners),
+        look_permissions=("sagemaker:DescribeApp", "sagemaker:ListSpaces"),
+        blocked_actions=blocked_actions,
+        actions={
+            StepName.STOP: Deletion(
+                call="DeleteApp",
+                told=deleted_text,
+                recreated_by="reaper.aws.kinds.sagemaker_studio_app.recreation",
+                label="Shut it down now",
+                note=files_stay,
+                arguments=delete_arguments,
+                participle="shut down",
+                effect="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
+                undo="recreates it with the same instance, image and tags; running kernels and unsaved work are lost",
+            ),
+        },
+        id_below="app/[^/]+/(?P<name>[^/]+/[^/]+/[^/]+)",
+        keep_line=sagemaker.keep_line,
+        price_keys=("Studio-Notebook", "Studio-JupyterLab", "Studio-CodeEditor"),
+        spares_known=True,
+        activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
+        heartbeat="points of Busy",
+        without_proof="likely by age if Busy was never published within the look-back, of types JupyterLab, CodeEditor, KernelGateway and "
+        "JupyterServer; any other type is unknown; system instances are exempt",
+    )
 )

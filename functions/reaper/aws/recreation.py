@@ -1,4 +1,4 @@
-"""Whether what has a name today is what had it when a manifest was made, or what was recreated from one.
+"""Recreating from a manifest, and whether what has a name today is what had it when the manifest was made, or what was recreated from one.
 
 Names are reused, so a name proves nothing. CreationTime tells one incarnation from the next. What the reaper recreates has a new one, so it
 gets a tag with the creation time of the first, and later runs continue that one only. No other sign would do: a template applied again makes
@@ -10,17 +10,30 @@ Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reaper.acting.contract import Earlier, Manifest, Members, UndoResult, UndoState
 from reaper.aws import tags
 from reaper.aws.sagemaker import RESTORED_TAG, no_room_for_tag_because, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import RECREATED, CloudError, Reason
+from reaper.model import Resource
 
 RECREATED_TEXT = "has been recreated since, so the reaper left it alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recreation:
+    """How a kind is recreated. `read(cloud, resource, earlier)`: everything that takes, read right before the deletion. `recreate(cloud, manifest)` can be
+    run again and again, and then goes on with what is missing. `members`: those of what is saved. Both functions raise CloudError.
+    """
+
+    read: Callable[[CloudSession, Resource, Earlier], UndoState]
+    recreate: Callable[[CloudSession, Manifest], UndoResult]
+    members: Members
+    permissions: tuple[str, ...]
 
 
 def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
@@ -45,9 +58,12 @@ def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dic
     return {**own_tags, RESTORED_TAG: first_created_at}
 
 
-def arn_pattern(below: str) -> re.Pattern[str]:
-    """Matches the ARNs of a kind, whose last part `below` matches."""
-    return re.compile(rf"arn:[^:]+:sagemaker:(?P<region>[^:]+):(?P<account>[^:]+):{below}", re.IGNORECASE)
+def require_models(cloud: CloudSession, names: Collection[str]) -> None:
+    """Raises CloudError if one of these models is gone: nothing could be recreated from it."""
+    for name in sorted(names):
+        if cloud.find("sagemaker", "DescribeModel", "ModelName", ModelName=name) is None:
+            text = f"its model {name} is gone, so it can't be recreated"
+            raise CloudError(Reason.REFUSED, "sagemaker:DescribeEndpointConfig", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What can be done to an endpoint, what scaling it in would do, and what blocks that. Pure.
+"""Scaling an endpoint in: what it would do, what blocks that or a deletion, and what is paid for after it. Pure.
 
 An action touches one resource, and AWS deletes no endpoint with inference components on it: they come first. Zero instances are for asynchronous
 endpoints; whatever would never answer again is not brought there. Those of a host are SageMaker's to release: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
@@ -7,7 +7,6 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,18 +16,13 @@ from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
-from reaper.aws.kinds.sagemaker_inference_component.blocked import copy_count
-from reaper.aws.sagemaker import in_account, sagemaker_line
+from reaper.aws.kinds.sagemaker_inference_component.description import copy_count
 from reaper.case import Blocked
-from reaper.kind import ActionSpec, Command
 from reaper.model import BilledPart, Resource, StepName
 from reaper.prices import PriceBook
 
-AVAILABILITY_WARNING = "one instance per variant is below the usual two for availability"
 CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
-VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,61 +225,3 @@ def _delete_blocked(resource: Resource) -> Blocked | None:
     if because := sagemaker.undeletable_because(resource.tags):
         return Blocked(because=because)
     return details_of(resource).unrestorable
-
-
-def scale_in_command(resource: Resource) -> Command | None:
-    """One variant, because a call takes the capacity of only one."""
-    plan = details_of(resource).scale_in
-    variant, count = next(iter(plan.first_variant.items()), ("", 0)) if plan else ("", 0)
-    if not VARIANT_NAME.fullmatch(variant):
-        return None
-    line = sagemaker_line(resource, "update-endpoint-weights-and-capacities", endpoint_name=resource.name)
-    wanted = f"--desired-weights-and-capacities VariantName={variant},DesiredInstanceCount={count:d}"
-    return Command(label=in_account(resource, "Scale it in now"), line=f"{line} {wanted}")
-
-
-def delete_command(resource: Resource) -> Command | None:
-    """Not for an endpoint with components on it: these have to go first."""
-    if details_of(resource).copies:
-        return None
-    line = sagemaker_line(resource, "delete-endpoint", endpoint_name=resource.name)
-    unrestorable = details_of(resource).unrestorable
-    promise = "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
-    return Command(label=f"{in_account(resource, 'Delete it now')}{promise}", line=line)
-
-
-ACTION_SPECS = {
-    StepName.STOP: ActionSpec(
-        participle="scaled in",
-        noun="scale-in",
-        effect="scales in: an asynchronous endpoint to no instances if a step scaling policy would wake it again, else to one instance per "
-        f"variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves most first, each with a notice of its own; lowers the "
-        "autoscaling minimum first; never a host of inference components, whose instances SageMaker releases once it has no copies",
-        undo="restores the instance counts and the autoscaling minimum, if they are still as the stop left them and "
-        "the endpoint is the same; several variants one after the other, each once the endpoint is in service (run it again then)",
-        permissions=(
-            "sagemaker:ListTags",
-            "sagemaker:UpdateEndpointWeightsAndCapacities",
-            "application-autoscaling:DescribeScheduledActions",
-            "application-autoscaling:RegisterScalableTarget",
-        ),
-        no_effect_where="one that runs one instance per variant, and is not asynchronous with a policy that would wake it, stays and costs as "
-        "before; `then: {action: delete, after: 14d}` or `action: delete` ends that",
-        still_billed="one instance per variant, unless a request would wake it from zero",
-    ),
-    StepName.DELETE: ActionSpec(
-        participle="deleted",
-        effect="deletes the endpoint and its autoscaling; the configuration and the models stay; never one with inference components on it, nor "
-        "with tags that AWS reserves, such as those of a CloudFormation stack",
-        undo="recreates it from the stored manifest: the configuration if it is gone, the endpoint with its tags, and once it "
-        "is in service (run it again then) autoscaling and instance counts; the tags of its autoscaling are lost; what is "
-        "recreated gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
-        permissions=(
-            "sagemaker:ListTags",
-            "sagemaker:DescribeModel",
-            "sagemaker:DeleteEndpoint",
-            "application-autoscaling:DescribeScheduledActions",
-            "application-autoscaling:DeregisterScalableTarget",
-        ),
-    ),
-}

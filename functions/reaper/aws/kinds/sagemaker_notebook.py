@@ -1,0 +1,164 @@
+"""SageMaker notebook instances. AWS publishes no metric of their use, so proof needs our `Busy` signal; the jupyter log only shows use.
+
+Platforms, of which AWS no longer starts those before Amazon Linux 2023: https://docs.aws.amazon.com/sagemaker/latest/dg/nbi-al2.html
+States: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeNotebookInstance.html
+Logs: https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from reaper.aws import logs, sagemaker
+from reaper.aws.reader import completed, each
+from reaper.aws.table import Batch, Listing, Row, Table
+from reaper.errors import CloudError
+from reaper.kind import StartStop, Undo, none_of, status_rule
+from reaper.model import Resource, StepName
+from reaper.observation import CachedDescription, Observation
+from reaper.observing.cache import revision_of
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+PLATFORM_KEY, PLATFORM = "PlatformIdentifier", "notebook-al2023-v1"
+OLD_PLATFORM = re.compile("(notebook-al[12]-.*)?")
+OLD_FAMILIES = ("ml.p2.", "ml.p3.", "ml.p3dn.", "ml.inf1.", "ml.g3.")
+"""Instance types that Amazon Linux 2023 doesn't support."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotebookDetails:
+    """The identifier of its platform, empty if it has none."""
+
+    platform: str
+
+
+def details_from_row(row: Row) -> NotebookDetails:
+    """From a description, or what an earlier sweep kept of one."""
+    return NotebookDetails(platform=str(row.get(PLATFORM_KEY) or ""))
+
+
+def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
+    """The notebook as described. A list has no platform."""
+    return replace(resource, details=details_from_row(row))
+
+
+def with_platforms(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
+    """The platform of all that run, as office hours may stop what is in use: read just now, or by an earlier sweep of this very revision."""
+    cached = batch.window.read_cached([one.resource.id for one in observations])
+
+    @each
+    def look(cloud: CloudSession, one: Observation, batch: Batch) -> Observation:
+        return _with_platform(cloud, one, cached.get(one.resource.id))
+
+    return look(cloud, observations, batch)
+
+
+def _with_platform(cloud: CloudSession, observation: Observation, cached: CachedDescription | None) -> Observation:
+    resource = observation.resource
+    if resource.details is not None:
+        return observation
+    known = cached.body if cached and cached.revision == revision_of(resource.created, resource.changed) else None
+    row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
+    if isinstance(row, CloudError):
+        return observation
+    details, revision = details_from_row(row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
+    to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: details.platform}) if revision else None
+    return replace(observation, resource=replace(resource, details=details), to_cache=to_cache)
+
+
+def not_startable_because(resource: Resource) -> str | None:
+    """The clause for what AWS wouldn't start again, with the way out; None for what it would, and if its platform wasn't read."""
+    platform = resource.details.platform if resource.details else PLATFORM
+    if not OLD_PLATFORM.fullmatch(platform):
+        return None
+    can_move = platform.startswith("notebook-al2-") and not resource.size.startswith(OLD_FAMILIES)
+    remedy = f"moved to {PLATFORM} (`aws sagemaker update-notebook-instance`)" if can_move else f"recreated on {PLATFORM}"
+    return f"AWS doesn't start it again: {platform or 'its platform'} is older than Amazon Linux 2023, so it has to be {remedy}"
+
+
+def not_stoppable_because(resource: Resource) -> str | None:
+    """The same before a stop, and for one whose platform wasn't read. A start is known to be possible right before it."""
+    unread = "its platform wasn't read, and AWS may not start it again"
+    return unread if resource.details is None else not_startable_because(resource)
+
+
+KIND = completed(
+    Table(
+        name="sagemaker-notebook",
+        cloud="aws",
+        title="SageMaker notebook instance",
+        docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
+        listing=Listing(
+            list="ListNotebookInstances",
+            rows="NotebookInstances",
+            prefix="NotebookInstance",
+            describe="DescribeNotebookInstance",
+            want="NotebookInstanceStatus",
+            tag_types=("sagemaker:notebook-instance",),
+        ),
+        states=(
+            status_rule("free", {"Stopped"}, "it is stopped; only its volume is billed"),
+            status_rule("changing", {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}),
+            status_rule("unknown", {"Failed"}),
+            status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
+        ),
+        details=NotebookDetails,
+        now=with_details,
+        size_key="InstanceType",
+        component="Notebook",
+        price_keys=("Notebook",),
+        is_busy_published=True,
+        needs_setup="Busy (docs/busy.md)",
+        always=(with_platforms,),
+        closer_looks=(logs.with_log("jupyter.log", "/aws/sagemaker/NotebookInstances", "Jupyter"),),
+        look_permissions=("sagemaker:DescribeNotebookInstance", logs.PERMISSION),
+        actions={
+            StepName.STOP: StartStop(
+                call="StopNotebookInstance",
+                because="it is stopping; its volume stays",
+                allowed={"InService"},
+                done={"Stopped": "it is stopped already", "Stopping": "it is stopping already"},
+                left_because=not_stoppable_because,
+                label="Stop it now",
+                participle="stopped",
+                effect="stops the instance; its volume stays and is still billed, at a price that reports don't have (price unknown). One on "
+                "Amazon Linux 1 or 2 is left running, because AWS doesn't start it again",
+                undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost. "
+                "One on Amazon Linux 1 or 2 has to run on notebook-al2023-v1 first",
+                undo_call=Undo(
+                    call="StartNotebookInstance",
+                    because="it is starting",
+                    needs={"Stopped"},
+                    done={"Pending", "InService"},
+                    left_because=not_startable_because,
+                    lost=("What was in memory, and what was installed outside its volume, is lost.",),
+                ),
+            ),
+            StepName.START: StartStop(
+                call="StartNotebookInstance",
+                because="it is starting",
+                allowed={"Stopped"},
+                done={"InService": "it is running already", "Pending": "it is starting already"},
+                left_because=not_startable_because,
+                participle="started",
+                effect="starts the instance for its office hours",
+                undo="isn't possible, because it may be in use by then; it is stopped at the end of its hours",
+            ),
+        },
+        same=("CreationTime", "InstanceType"),
+        same_text="instance type",
+        saved=("NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName"),
+        id_below="notebook-instance/(?P<name>.+)",
+        page="notebook-instances",
+        keep_line=sagemaker.keep_line,
+        activity="Busy above 0; a fresh event in the notebook's jupyter log",
+        heartbeat="points of Busy",
+        without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published "
+        "within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
+    )
+)

@@ -1,0 +1,262 @@
+"""The reader of AWS kinds: lists and observes what a `Table` says, a whole batch at a time.
+
+The calls that a listing, a first look and a closer look take are decided here, once for every kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reaper.aws import autoscaling, metrics, sagemaker, tags
+from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
+from reaper.case import Blocked
+from reaper.errors import CloudError
+from reaper.evidence import is_recent, last_used
+from reaper.kind import ActionSpec, Command, StartStop, by_status, is_decided, no_actions, start_stop_blocked
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import IndirectEvidence, Observation, Reading, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+TOO_RECENT = "it was used or changed too recently for a closer look"
+CAMEL_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def completed(table: Table) -> Table:
+    """The kind that the product works with."""
+    stop = table.actions.get(StepName.STOP)
+    undo = stop.undo_call if isinstance(stop, StartStop) else None
+    return replace(
+        table,
+        permissions=_read_permissions(table),
+        discover=partial(discover, table),
+        observe=partial(observe, table),
+        blocked_actions=partial(_blocked, table) if table.blocked_actions is no_actions else table.blocked_actions,
+        actions={step: replace(action, permissions=_act_permissions(table, action)) for step, action in table.actions.items()},
+        commands={
+            **{step: partial(_command, table, action) for step, action in table.actions.items() if action.label},
+            **table.commands,
+        },
+        undo_line=partial(_line, table, undo.call) if undo else table.undo_line,
+        console_url=partial(_console_url, table) if table.page else table.console_url,
+    )
+
+
+def _read_permissions(table: Table) -> tuple[str, ...]:
+    listing = table.listing
+    tagging = f"{listing.service}:{listing.tags_call[0]}" if listing.tags_call else tags.PERMISSION
+    of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_look else metrics.PERMISSIONS[:1]
+    reads = (f"{listing.service}:{listing.list}", *table.look_permissions, tagging)
+    reads += of_metrics if table.is_busy_published or table.first_look or table.signals else ()
+    return reads + (autoscaling.PERMISSIONS if any(isinstance(a, Scaling) for a in table.actions.values()) else ())
+
+
+def _act_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
+    own = ("sagemaker:ListTags", *action.permissions, f"{table.listing.service}:{action.call}")
+    if isinstance(action, Scaling):
+        return (*own, autoscaling.SCHEDULE_PERMISSION, "application-autoscaling:RegisterScalableTarget")
+    if isinstance(action, Deletion) and action.has_autoscaling:
+        return (*own, autoscaling.SCHEDULE_PERMISSION, "application-autoscaling:DeregisterScalableTarget")
+    return own
+
+
+def _blocked(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:
+    actions = table.actions.items()
+    return {step: start_stop_blocked(action, resource) for step, action in actions if isinstance(action, StartStop)}
+
+
+def _command(table: Table, action: ActionSpec, resource: Resource) -> Command | None:
+    arguments = action.arguments(resource) if action.arguments else {_dashed(table.listing.key("name")): resource.name}
+    if arguments is None:
+        return None
+    label = f"{sagemaker.in_account(resource, action.label)}{action.note(resource)}"
+    return Command(label=label, line=sagemaker.sagemaker_line(resource, _dashed(action.call), **arguments))
+
+
+def _line(table: Table, call: str, resource: Resource) -> str:
+    return sagemaker.sagemaker_line(resource, _dashed(call), **{_dashed(table.listing.key("name")): resource.name})
+
+
+def _console_url(table: Table, resource: Resource) -> str | None:
+    return sagemaker.console_url(resource, table.page, table.page_of(resource))
+
+
+def _dashed(name: str) -> str:
+    """As the AWS CLI spells it: `stop-notebook-instance`."""
+    return CAMEL_HUMP.sub("-", name).lower()
+
+
+def discover(table: Table, cloud: CloudSession) -> Iterator[Resource]:
+    """Every resource of the region, stopped ones too. A row that can't be read hides no other, unless the list's `has` says so."""
+    listing = table.listing
+    every = cloud.paged_rows(
+        listing.service, listing.list, listing.rows, *listing.has, token_key=listing.token_key, **{listing.page_size: 100}
+    )
+    rows = [row for row in every if table.keep_row(row)]
+    by_arn = _tags_of_rows(table, cloud, rows) if rows else {}
+
+    def parse(row: Row) -> Resource:
+        return resource_of(table, cloud, row, tags.tags_of(by_arn, *arns_of(table, cloud, row)))
+
+    return map(parse, rows) if listing.has else cloud.each(f"{listing.service}:{listing.list}", rows, parse)
+
+
+def _tags_of_rows(table: Table, cloud: CloudSession, rows: Sequence[Row]) -> tags.TagsByArn | None:
+    """In bulk, or by a call of their own service each where the tagging API doesn't cover them."""
+    listing = table.listing
+    if listing.tags_call is None:
+        return tags.tags_by_arn(cloud, *listing.tag_types)
+    operation, parameter, want = listing.tags_call
+
+    def read(arn: str) -> dict[str, str]:
+        reply = cloud.call(listing.service, operation, want, **{parameter: arn})
+        return {str(tag["key"]): str(tag["value"]) for tag in reply[want]}
+
+    arns = [str(row[listing.key("arn")]) for row in rows if row.get(listing.key("arn"))]
+    return tags.tags_one_by_one(cloud, f"{listing.service}:{operation}", arns, read)
+
+
+def arns_of(table: Table, cloud: CloudSession, row: Row) -> Sequence[str]:
+    """Its ARN, and those of what it lives in."""
+    return table.arns(cloud, row) if table.arns else (row[table.listing.key("arn")],)
+
+
+def resource_of(table: Table, cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    if table.resource:
+        return table.resource(cloud, row, own_tags)
+    listed = listed_resource(table, cloud, row, own_tags)
+    size = table.size_of(row) if table.size_of else row.get(table.size_key, "") if table.size_key else ""
+    return replace(_sized(table, listed, size), details=table.details_of(row))
+
+
+def listed_resource(table: Table, cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
+    """What a row of a list, or a description, says of any resource."""
+    key = table.listing.key
+    return Resource(
+        kind=table.name,
+        id=row[key("arn")],
+        name=row.get(key("name")) or "",
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get(key("created")),
+        changed=row.get(key("changed")),
+        status=row.get(key("status"), ""),
+        tags=own_tags,
+    )
+
+
+def _sized(table: Table, resource: Resource, size: str) -> Resource:
+    parts = (BilledPart(component=table.component, instance=size),) if size and table.component else None
+    return replace(resource, size=size, parts=() if resource.status in table.free_when else parts)
+
+
+def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """Their states; the signals of what these leave open, in bulk; then a closer look at what was silent."""
+    observations = _first_look(table, cloud, resources, window)
+    batch = Batch(table=table, window=window, observations=observations if table.host else {})
+    silent: list[Observation] = []
+    for resource in resources:
+        key = key_of(resource)
+        one = observations[key] if table.host else observations.pop(key)  # what isn't silent needs no memory
+        if is_decided(one):
+            yield one
+        elif is_recent(one, window):
+            yield replace(one, unknown_because=TOO_RECENT)
+        else:
+            silent.append(one)
+    yield from _looked_at(silent, table.closer_looks, cloud, batch)
+
+
+def _first_look(
+    table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window
+) -> dict[ResourceKey, Observation]:
+    """Every observation, with the signals that cost least."""
+    if table.first_look:
+        seen = table.first_look(cloud, resources, window)
+        return {key: by_status(one, table.states) for key, one in seen.items()}
+    decided = [by_status(Observation(resource=resource), table.states) for resource in resources]
+    to_read = [one.resource for one in decided if not is_decided(one) and not window.known.get(one.resource.id)]
+    read = sagemaker.busy_readings if table.is_busy_published else partial(read_signals, table)
+    readings = {**read(cloud, to_read, window), **window.known}
+    seen_all = [replace(one, readings=readings.get(one.resource.id, ())) for one in decided]
+    batch = Batch(table=table, window=window, observations={})
+    return {key_of(one.resource): one for one in _looked_at(seen_all, table.always, cloud, batch)}
+
+
+def _looked_at(
+    observations: Sequence[Observation], looks: Sequence[Look], cloud: CloudSession, batch: Batch
+) -> Iterable[Observation]:
+    """The observations after these looks, each at what is still undecided, in the same order."""
+    for look in looks:
+        undecided = [one for one in observations if not is_decided(one)]
+        looked = {key_of(one.resource): one for one in look(cloud, undecided, batch)}
+        observations = [looked.get(key_of(one.resource), one) for one in observations]
+    return observations
+
+
+def each(look: Callable[[CloudSession, Observation, Batch], Observation]) -> Look:
+    """A look at one resource, as a look at several at once."""
+
+    def look_at_all(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
+        return cloud.map_concurrently(lambda one: look(cloud, one, batch), observations)
+
+    return look_at_all
+
+
+def read_signals(
+    table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window
+) -> dict[str, tuple[Reading, ...]]:
+    """Every signal of each, by resource ID. The whole window is only read of what was silent in the last hours."""
+    signals = table.signals
+    first = metrics.fetch_first_look(cloud, [(r, [s.query(r) for s in signals]) for r in resources], window)
+    shown = {r.id: tuple(s.reading(first[s.query(r)]) for s in signals) for r in resources}
+    silent = [r for r in resources if not is_recent(Observation(resource=r, readings=shown[r.id]), window)]
+    whole = metrics.fetch_metrics(cloud, [s.query(r) for r in silent for s in signals], window)
+    return shown | {r.id: tuple(s.reading(whole[s.query(r)]) for s in signals) for r in silent}
+
+
+@each
+def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
+    """The size, which only a description has. A rule may match it, so without it the verdict is unknown."""
+    table, resource = batch.table, observation.resource
+    listing = table.listing
+    row = cloud.describe(listing.describe, listing.want, **{listing.key("name"): resource.name})
+    if isinstance(row, CloudError):
+        return replace(observation, unknown_because=f"its size couldn't be read: {row}")
+    return replace(observation, resource=_sized(table, resource, str(row[table.size_key])))
+
+
+def with_uptime(because: str) -> Look:
+    """Uptime as indirect evidence: running and unchanged since."""
+
+    def look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+        for one in observations:
+            since = max((t for t in (one.resource.created, one.resource.changed) if t), default=None)
+            text = f"running since {since:%Y-%m-%d %H:%M} UTC, {because}"
+            yield replace(one, indirect_evidence=IndirectEvidence(since=since, because=text)) if since else one
+
+    return look
+
+
+def with_past_use(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+    """Silence after a use that the same series showed is indirect evidence. A series without any point may be the wrong one."""
+    names = ", ".join(signal.metric for signal in batch.table.signals)
+    for one in observations:
+        if used := last_used(one):
+            because = f"no point above 0 in {names} since {used:%Y-%m-%d %H:%M} UTC, and no heartbeat as proof"
+            yield replace(one, indirect_evidence=IndirectEvidence(since=used, because=because))
+        else:
+            because = "none of its metrics had a point within the look-back, so silence proves nothing"
+            yield replace(one, unknown_because=because)
+
+
+def described(cloud: CloudSession, table: Table, parameters: Mapping[str, object]) -> Row:
+    """The description as it is now. Raises CloudError."""
+    listing = table.listing
+    return cloud.call(listing.service, listing.describe, listing.want, **parameters)

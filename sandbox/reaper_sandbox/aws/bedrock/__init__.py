@@ -1,0 +1,1 @@
+"""Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/Welcome.html"""
