@@ -38,11 +38,6 @@ def no_keep_line(resource: Resource, key: str, value: str) -> str | None:
     return None
 
 
-def no_note(resource: Resource) -> str:
-    """The default for a line that needs no explanation."""
-    return ""
-
-
 def account_of(resource: Resource) -> str:
     """`account 123456789012`."""
     return f"account {resource.target.account}"
@@ -54,8 +49,8 @@ class ActionSpec:
 
     `participle` completes "It will be ...". `noun`: what it is called, if not by its name. `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
     `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then. `still_billed`: what a stop may leave to pay for.
-    `call`: the cloud's operation. `label` names the line that people can paste to make it, with `note(resource)` after it; `arguments(resource)` are
-    the options of that line, None if there can be none.
+    `call`: the cloud's operation. `label` names the line that people can paste to make it, with `note` after it. `arguments`: the options of that line
+    beside its name, or a function of the resource that returns them all, and None if there can be no line.
     """
 
     participle: str
@@ -67,8 +62,8 @@ class ActionSpec:
     noun: str = ""
     call: str = ""
     label: str = ""
-    note: Callable[[Resource], str] = no_note
-    arguments: Callable[[Resource], Mapping[str, str] | None] | None = None
+    note: str = ""
+    arguments: Mapping[str, str] | Callable[[Resource], Mapping[str, str] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +95,7 @@ class StartStop(ActionSpec):
     left_because: Callable[[Resource], str | None] = no_line
 
 
-def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
-    """Why it can't be sent now."""
+def _start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
     if resource.status in action.allowed:
         because = action.left_because(resource)
         return Blocked(because=because) if because else None
@@ -137,11 +131,47 @@ def by_status(observation: Observation, rules: Sequence[StatusRule]) -> Observat
     """The observation with what the first rule that applies says; unchanged if only signals can tell."""
     resource = observation.resource
     for rule in rules:
-        answer = rule.when(resource) if callable(rule.when) else resource.status in rule.when
-        if answer:
+        if answer := _answer(rule.when, resource):
             changes: dict[str, Any] = {f"{rule.effect}_because": rule.because.format(answer, status=resource.status or "missing")}
             return replace(observation, **changes)
     return observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What blocks actions, all or those of `steps`. `already_done`: because nothing is left to do."""
+
+    when: When
+    because: str
+    steps: tuple[StepName, ...]
+    already_done: bool
+
+
+def block(when: When, because: str = "{0}", *steps: StepName, already_done: bool = False) -> Block:
+    """One row of a kind's `blocks`. A question may return the whole `Blocked`; what else it returns stands in the clause as `{0}`."""
+    return Block(when=when, because=because, steps=steps, already_done=already_done)
+
+
+def blocked_by(
+    actions: Mapping[StepName, ActionSpec], blocks: Sequence[Block], resource: Resource
+) -> dict[StepName, Blocked | None]:
+    """The first block of each action, if any, and what the statuses of a start or stop say."""
+    found: dict[StepName, Blocked | None] = {}
+    for step, action in actions.items():
+        own = _start_stop_blocked(action, resource) if isinstance(action, StartStop) else None
+        found[step] = next(filter(None, (_blocked(row, resource) for row in blocks if step in (row.steps or (step,)))), own)
+    return found
+
+
+def _blocked(row: Block, resource: Resource) -> Blocked | None:
+    answer = _answer(row.when, resource)
+    if isinstance(answer, Blocked) or not answer:
+        return answer or None
+    return Blocked(because=row.because.format(answer, status=resource.status or "missing"), already_done=row.already_done)
+
+
+def _answer(when: When, resource: Resource) -> Any:
+    return when(resource) if callable(when) else resource.status in when
 
 
 def is_decided(observation: Observation) -> bool:
@@ -178,7 +208,7 @@ def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
 
-    `states`: what its statuses mean, the first that applies. `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
+    `states`: what its statuses mean, and `blocks`, what blocks its actions: the first that applies. `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
@@ -209,6 +239,7 @@ class Kind(Generic[C]):
     heartbeat: str
     without_proof: str
     states: Sequence[StatusRule] = ()
+    blocks: Sequence[Block] = ()
     discover: Callable[[C], Iterable[Resource]] = no_resources
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = no_observations
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reaper.case import Blocked
-
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
-BLOCKED_UNREAD = Blocked(because="its scaling policies couldn't be read, so it may not scale up again automatically")
+UNREAD = "its scaling policies couldn't be read, so it may not scale up again automatically"
 SERVICE = "application-autoscaling"
 NAMESPACE_PARAMETER = {"ServiceNamespace": "sagemaker"}
 VARIANT_DIMENSION = "sagemaker:variant:DesiredInstanceCount"

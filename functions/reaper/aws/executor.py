@@ -120,7 +120,8 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         if action.has_autoscaling
         else []
     )
-    return ActionResult(because="; ".join([action.told(saved, not remaining), *remaining]))
+    with_it = " with its autoscaling" if action.has_autoscaling and saved["scaling"]["targets"] and not remaining else ""
+    return ActionResult(because="; ".join([action.told.format(autoscaling=with_it, **saved), *remaining]))
 
 
 def _being_deleted(before: Resource) -> Any:

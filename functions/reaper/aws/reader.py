@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from reaper.aws import autoscaling, metrics, sagemaker, tags
 from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
-from reaper.case import Blocked
 from reaper.errors import CloudError
 from reaper.evidence import is_recent, last_used
-from reaper.kind import ActionSpec, Command, StartStop, by_status, is_decided, no_actions, start_stop_blocked
+from reaper.kind import ActionSpec, Command, StartStop, blocked_by, by_status, is_decided
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading, Window
 
@@ -36,7 +35,7 @@ def completed(table: Table) -> Table:
         permissions=_read_permissions(table),
         discover=partial(discover, table),
         observe=partial(observe, table),
-        blocked_actions=partial(_blocked, table) if table.blocked_actions is no_actions else table.blocked_actions,
+        blocked_actions=partial(blocked_by, table.actions, table.blocks),
         actions={step: replace(action, permissions=_act_permissions(table, action)) for step, action in table.actions.items()},
         commands={
             **{step: partial(_command, table, action) for step, action in table.actions.items() if action.label},
@@ -65,16 +64,12 @@ def _act_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
     return own
 
 
-def _blocked(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:
-    actions = table.actions.items()
-    return {step: start_stop_blocked(action, resource) for step, action in actions if isinstance(action, StartStop)}
-
-
 def _command(table: Table, action: ActionSpec, resource: Resource) -> Command | None:
-    arguments = action.arguments(resource) if action.arguments else {_dashed(table.listing.key("name")): resource.name}
+    named = {_dashed(table.listing.key("name")): resource.name}
+    arguments = action.arguments(resource) if callable(action.arguments) else {**named, **action.arguments}
     if arguments is None:
         return None
-    label = f"{sagemaker.in_account(resource, action.label)}{action.note(resource)}"
+    label = f"{sagemaker.in_account(resource, action.label)}{action.note}"
     return Command(label=label, line=sagemaker.sagemaker_line(resource, _dashed(action.call), **arguments))
 
 
@@ -83,7 +78,8 @@ def _line(table: Table, call: str, resource: Resource) -> str:
 
 
 def _console_url(table: Table, resource: Resource) -> str | None:
-    return sagemaker.console_url(resource, table.page, table.page_of(resource))
+    about = getattr(resource.details, table.page_about, "") if table.page_about else resource.name
+    return sagemaker.console_url(resource, table.page, about)
 
 
 def _dashed(name: str) -> str:
@@ -97,7 +93,7 @@ def discover(table: Table, cloud: CloudSession) -> Iterator[Resource]:
     every = cloud.paged_rows(
         listing.service, listing.list, listing.rows, *listing.has, token_key=listing.token_key, **{listing.page_size: 100}
     )
-    rows = [row for row in every if table.keep_row(row)]
+    rows = [row for row in every if table.keep_row is None or table.keep_row(row)]
     by_arn = _tags_of_rows(table, cloud, rows) if rows else {}
 
     def parse(row: Row) -> Resource:
@@ -131,8 +127,8 @@ def resource_of(table: Table, cloud: CloudSession, row: Row, own_tags: Tags) -> 
     if table.resource:
         return table.resource(cloud, row, own_tags)
     listed = listed_resource(table, cloud, row, own_tags)
-    size = table.size_of(row) if table.size_of else row.get(table.size_key, "") if table.size_key else ""
-    return replace(_sized(table, listed, size), details=table.details_of(row))
+    size = table.size(row) if callable(table.size) else row.get(table.size, "")
+    return replace(_sized(table, listed, size), details=table.details_of(row) if table.details_of else None)
 
 
 def listed_resource(table: Table, cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
@@ -229,7 +225,7 @@ def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Ob
     row = cloud.describe(listing.describe, listing.want, **{listing.key("name"): resource.name})
     if isinstance(row, CloudError):
         return replace(observation, unknown_because=f"its size couldn't be read: {row}")
-    return replace(observation, resource=_sized(table, resource, str(row[table.size_key])))
+    return replace(observation, resource=_sized(table, resource, str(row[str(table.size)])))
 
 
 def with_uptime(because: str) -> Look:

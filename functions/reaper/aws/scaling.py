@@ -147,7 +147,8 @@ def perform(
     lowered = "; the autoscaling minimum was lowered first" if minima else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
-    told = f"{scaling.told(saved)}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
+    changes = ", ".join(f"{_last(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
+    told = f"{scaling.told.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
     return ActionResult(because=told, part_done=part)
 
 
@@ -266,7 +267,7 @@ def _compare_counts(scaling: Scaling, row: Row, records: Sequence[UndoState], ma
                 progress.gone.append(f"Its variant {id_.rpartition('/')[2]} is gone.")
             elif id_ not in progress.counts:
                 progress.counts[id_] = RestoredCount(
-                    label=f"The {scaling.number(id_)}",
+                    label=f"The {scaling.number.format(_last(id_))}",
                     before=before,
                     stopped_at=saved["wanted"][id_],
                     now=now[id_],

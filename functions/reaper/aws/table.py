@@ -87,20 +87,6 @@ class Batch:
     observations: Mapping[ResourceKey, Observation]
 
 
-def no_details(row: Row) -> None:
-    """The default for a kind that needs to know no more of a resource."""
-
-
-def any_row(row: Row) -> bool:
-    """The default for a list of which each row is a resource."""
-    return True
-
-
-def name_of(resource: Resource) -> str:
-    """Its name."""
-    return resource.name
-
-
 Look = Callable[["CloudSession", Sequence[Observation], Batch], Iterable[Observation]]
 """A look at several resources at once, which returns them with more known of each."""
 
@@ -122,8 +108,8 @@ class Scaling(ActionSpec):
     """Sets one number, instances or copies, to what costs least; its autoscaling minimum first, or autoscaling would undo it.
 
     `goal(cloud, resource)` raises CloudError if nothing can be scaled. Of a description: `numbers(row)`, by what autoscaling calls them, and `settings(row)`,
-    everything else that a person may change. `parameters(name, id, count)` of the call. `told(saved)`: what was done. `what`: its numbers, for
-    people; `number(id)`: one of them; `parts`: what several are. For undoing, `described(cloud, name)` is the description now with what it is made
+    everything else that a person may change. `parameters(name, id, count)` of the call. `told`: what was done, with `{changes}` or the number `{before}`. `what`: its numbers, for
+    people; `number`: one of them; `parts`: what several are. For undoing, `described(cloud, name)` is the description now with what it is made
     of, `is_same(saved, now)` compares that, and `same_text` says in what it may differ.
     """
 
@@ -131,9 +117,9 @@ class Scaling(ActionSpec):
     numbers: Callable[[Row], Numbers]
     settings: Callable[[Row], object]
     parameters: Callable[[str, str, int], Mapping[str, Any]]
-    told: Callable[[Mapping[str, Any]], str]
+    told: str
     what: str
-    number: Callable[[str], str]
+    number: str
     parts: str = ""
     described: Callable[[CloudSession, str], tuple[Row, Row]]
     is_same: Callable[[Row, Row], bool]
@@ -142,12 +128,12 @@ class Scaling(ActionSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion(ActionSpec):
-    """Deletes what saved replies recreate, and then its autoscaling. `told(saved, is_all)`: what was done; `is_all`: its autoscaling went, too.
+    """Deletes what saved replies recreate, and then its autoscaling. `told`: what was done, with what was saved, and `{autoscaling}` if that went, too.
 
     `recreated_by`: the module that saves and recreates it, loaded only for that: see `executor.Recreation`.
     """
 
-    told: Callable[[Mapping[str, Any], bool], str]
+    told: str
     recreated_by: str
     has_autoscaling: bool = False
 
@@ -157,23 +143,22 @@ class Table(Kind["CloudSession"]):
     """One AWS kind, as `reader.completed` makes it work.
 
     `arns(cloud, row)`: the ARN of a row, and those of what it lives in, whose tags it inherits. `resource(cloud, row, tags)`: the resource in a row
-    or a description; without it, `size_key` or `size_of` and `component` say what it is billed as, and nothing in a status of `free_when`.
+    or a description; without it, `size`, a key or a function of the row, and `component` say what it is billed as, and nothing in a status of `free_when`.
     `keep_row`: which rows of the list are resources at all. `now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
     `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_look`: another way to read the signals of all that
     their state leaves open, by ID. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.
     `same`, `saved`: what a start or stop saves of a description; the first tells another resource of its name, and `same_text` says in what.
-    `id_below`: matches the last part of its ARN. `page`: of the console, about `page_of(resource)`.
+    `id_below`: matches the last part of its ARN. `page`: of the console, about the resource or what its details name under `page_about`.
     """
 
     listing: Listing
     arns: Callable[[CloudSession, Row], Sequence[str]] | None = None
     resource: Callable[[CloudSession, Row, Tags], Resource] | None = None
-    keep_row: Callable[[Row], bool] = any_row
-    size_key: str = ""
-    size_of: Callable[[Row], str] | None = None
+    keep_row: Callable[[Row], bool] | None = None
+    size: str | Callable[[Row], str] = ""
     component: str = ""
     free_when: Collection[str] = ("Stopped",)
-    details_of: Callable[[Row], object] = no_details
+    details_of: Callable[[Row], object] | None = None
     now: Callable[[CloudSession, Resource, Row], Resource] | None = None
     parameters: Callable[[Resource], Mapping[str, Any]] | None = None
     is_busy_published: bool = False
@@ -187,4 +172,4 @@ class Table(Kind["CloudSession"]):
     same_text: str = ""
     id_below: str = ""
     page: str = ""
-    page_of: Callable[[Resource], str] = name_of
+    page_about: str = ""

@@ -71,7 +71,7 @@ KIND = completed(
         ),
         details=ThroughputDetails,
         details_of=details_of,
-        size_of=size_of,
+        size=size_of,
         signals=tuple(Signal(namespace=NAMESPACE, metric=metric, dimension=DIMENSION, by_id=True) for metric in METRICS),
         closer_looks=(with_past_use,),
         keep_line=keep_line,

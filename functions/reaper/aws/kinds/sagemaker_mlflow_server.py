@@ -58,7 +58,7 @@ KIND = completed(
         ),
         details=MlflowServerDetails,
         details_of=details_of,
-        size_key="TrackingServerSize",
+        size="TrackingServerSize",
         component="MLflow",  # in the price snapshot by size: Small, in two regions; every other price is unknown
         price_keys=("MLflow",),
         closer_looks=(with_uptime("no metric shows its use"), with_size),

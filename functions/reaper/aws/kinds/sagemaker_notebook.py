@@ -109,7 +109,7 @@ KIND = completed(
         ),
         details=NotebookDetails,
         now=with_details,
-        size_key="InstanceType",
+        size="InstanceType",
         component="Notebook",
         price_keys=("Notebook",),
         is_busy_published=True,

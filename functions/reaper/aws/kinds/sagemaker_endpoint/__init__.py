@@ -104,23 +104,6 @@ def capacity_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
     }
 
 
-def scaled_in_text(saved: Row) -> str:
-    """What the scaling did."""
-    changes = [f"{variant_of(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items()]
-    return f"it is scaling in: {', '.join(changes)}"
-
-
-def number_text(id_: str) -> str:
-    """How people call the instances of a variant."""
-    return f"number of instances of {variant_of(id_)}"
-
-
-def deleted_text(saved: Row, is_all: bool) -> str:
-    """What a deletion did."""
-    with_it = " with its autoscaling" if saved["scaling"]["targets"] and is_all else ""
-    return f"it is being deleted{with_it}; its configuration {saved['config']['name']} stays"
-
-
 def scale_in_arguments(resource: Resource) -> Mapping[str, str] | None:
     """Of the line that scales in one variant."""
     plan = details_of(resource).scale_in
@@ -134,12 +117,6 @@ def scale_in_arguments(resource: Resource) -> Mapping[str, str] | None:
 def delete_arguments(resource: Resource) -> Mapping[str, str] | None:
     """Of the line that deletes it. There is none for an endpoint with components on it: these have to go first."""
     return None if details_of(resource).copies else {"endpoint-name": resource.name}
-
-
-def delete_note(resource: Resource) -> str:
-    """What a deletion leaves, unless the configuration wasn't read."""
-    unrestorable = details_of(resource).unrestorable
-    return "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
 
 
 KIND = completed(
@@ -168,7 +145,7 @@ KIND = completed(
             "sagemaker:DescribeInferenceComponent",
             "sagemaker:ListModels",
         ),
-        blocked_actions=scale_in.blocked_actions,
+        blocks=scale_in.BLOCKS,
         parts_after=scale_in.parts_after,
         parts_anyway=scale_in.parts_anyway,
         actions={
@@ -178,9 +155,9 @@ KIND = completed(
                 numbers=numbers_of,
                 settings=settings_of,
                 parameters=capacity_parameters,
-                told=scaled_in_text,
+                told="it is scaling in: {changes}",
                 what="instance counts",
-                number=number_text,
+                number="number of instances of {}",
                 parts="variants",
                 described=described,
                 is_same=is_same,
@@ -200,12 +177,12 @@ KIND = completed(
             ),
             StepName.DELETE: Deletion(
                 call="DeleteEndpoint",
-                told=deleted_text,
+                told="it is being deleted{autoscaling}; its configuration {config[name]} stays",
                 recreated_by="reaper.aws.kinds.sagemaker_endpoint.recreation",
                 has_autoscaling=True,
                 permissions=("sagemaker:DescribeModel",),
                 label="Delete it now",
-                note=delete_note,
+                note=" (its configuration and models stay)",
                 arguments=delete_arguments,
                 participle="deleted",
                 effect="deletes the endpoint and its autoscaling; the configuration and the models stay; never one with inference components on it, nor "

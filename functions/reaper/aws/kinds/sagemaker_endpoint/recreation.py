@@ -7,8 +7,6 @@ untouched. https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateE
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
@@ -36,6 +34,15 @@ MEMBERS: Members = {
     "config": {"name": None, "params": any_members(*CONFIG_MEMBERS), "tags": None},
     "scaling": saved_autoscaling.SAVED_MEMBERS,
 }
+COUNT, SERVERLESS = "DesiredInstanceCount", "CurrentServerlessConfig"
+SETTINGS = (
+    ("DesiredWeight", "weight", "InitialVariantWeight", 1.0),
+    (COUNT, "number of instances", "InitialInstanceCount", None),
+    (SERVERLESS, "concurrency", "ServerlessConfig", None),
+)
+"""Settings of a variant: as described, for people, as configured, and as created where the configuration doesn't say."""
+FIND_CONFIG = ("sagemaker", "DescribeEndpointConfig", "ProductionVariants")
+CONFIG_PERMISSION = "sagemaker:DescribeEndpointConfig"
 
 
 def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
@@ -65,38 +72,28 @@ def _fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _variants_by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Variants by name."""
-    return {row["VariantName"]: row for row in rows}
-
-
 def _read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
-    """Name, parameters and tags. Raises CloudError if it is gone, has unknown members, or names a model that is gone."""
-    row = _find_config(cloud, name)
-    if row is None:
-        raise _config_refusal(f"the configuration {name} is gone, so the endpoint can't be recreated")
-    if odd := config_unrestorable_because(row):
-        raise _config_refusal(odd)
-    own_tags = tags.read_tags_now(cloud, row["EndpointConfigArn"])
-    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own_tags}
+    """Name, parameters and tags. Raises CloudError if it is gone or has unknown members."""
+    row = cloud.find(*FIND_CONFIG, EndpointConfigName=name)
+    because = config_unrestorable_because(row) if row else f"the configuration {name} is gone, so the endpoint can't be recreated"
+    if because or not row:
+        raise CloudError(Reason.REFUSED, CONFIG_PERMISSION, because or "")
+    return {
+        "name": name,
+        "params": chosen_members(row, *CONFIG_MEMBERS),
+        "tags": tags.read_tags_now(cloud, row["EndpointConfigArn"]),
+    }
 
 
-def _restore_config(cloud: CloudSession, saved: Mapping[str, Any]) -> None:
+def _restore_config(cloud: CloudSession, saved: Row) -> None:
     """Create it if it is gone. Raises CloudError if another one has its name now."""
-    row = _find_config(cloud, saved["name"])
+    row = cloud.find(*FIND_CONFIG, EndpointConfigName=saved["name"])
     if row is None:
         named = {"EndpointConfigName": saved["name"], **saved["params"], **tags_parameter(saved["tags"])}
         cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
     elif chosen_members(row, *CONFIG_MEMBERS) != saved["params"]:
-        raise _config_refusal(f"another configuration has the name {saved['name']} now, so nothing was created from it")
-
-
-def _find_config(cloud: CloudSession, name: str) -> dict[str, Any] | None:
-    return cloud.find("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
-
-
-def _config_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpointConfig", text)
+        text = f"another configuration has the name {saved['name']} now, so nothing was created from it"
+        raise CloudError(Reason.REFUSED, CONFIG_PERMISSION, text)
 
 
 def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -110,7 +107,9 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     failed = _restore_sizes(cloud, name, saved, lost)
     status = _fetch_endpoint(cloud, name)["EndpointStatus"]
     because = "it was recreated" if was_created else f"its status is {status}"
-    never, scaling = _never_restored(saved), saved["scaling"]
+    scaling = saved["scaling"]
+    never = ["The tags of its autoscaling are lost."] if scaling["targets"] else []
+    never += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
     if status != "InService":
         waits = "numbers of instances, autoscaling" if scaling["targets"] else "numbers of instances"
         waiting = f"Not restored yet: {waits}. Its status is {status}; {RUN_AGAIN}."
@@ -141,6 +140,10 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
     return False
 
 
+def _create_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:CreateEndpoint", text)
+
+
 def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
     """Back to the numbers and weights that differ from the configuration's; what is not back of them yet.
 
@@ -149,129 +152,56 @@ def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[
     row = _fetch_endpoint(cloud, name)
     if row["EndpointStatus"] != "InService" or to_plain_json(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
         return []
+    changes = _size_changes(cloud, row, saved, lost)
+    weights = [{"VariantName": r["VariantName"], "DesiredWeight": r["DesiredWeight"]} for r in changes if "DesiredWeight" in r]
+    sizes = [{key: value for key, value in change.items() if key != "DesiredWeight"} for change in changes]
+    # A call takes one capacity, or any number of weights.
+    waiting = ([weights] if weights else []) + [[size] for size in sizes if len(size) > 1]
     refused: dict[str, CloudError] = {}
-    later = _call_while_in_service(cloud, name, _capacity_calls(_size_changes(cloud, row, saved, lost)), refused)
-    return not_restored_sentences(refused, later)
-
-
-def _size_changes(cloud: CloudSession, row: Row, saved: UndoState, lost: list[str]) -> list[dict[str, Any]]:
-    """What to ask for by variant. Autoscaling decides on those it scales again; `lost` gets a sentence about what stays different."""
-    name = row["EndpointName"]
-    now = _variants_by_name(row.get("ProductionVariants") or ())
-    configured = _variants_by_name(saved["config"]["params"]["ProductionVariants"])
-    scaled_ids = {target["ResourceId"] for target in autoscaling.read_autoscaling(cloud).targets}
-    changes = []
-    for before in (variant for variant in saved["variants"] if variant["VariantName"] in now):
-        variant = before["VariantName"]
-        if autoscaling.variant_resource_id(name, variant) in scaled_ids:
-            lost += _autoscaled_sentences(before, now[variant])
-            continue
-        request, kept = _settings_to_restore(before, now[variant], configured.get(variant, {}))
-        lost += kept
-        changes.append(request)
-    return changes
-
-
-def _never_restored(saved: UndoState) -> list[str]:
-    """What no run brings back."""
-    lost = ["The tags of its autoscaling are lost."] if saved["scaling"]["targets"] else []
-    lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    return lost
-
-
-def _create_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:CreateEndpoint", text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
-    """One setting of a variant: what to ask for, its name for people, and its value before the deletion, now, and as created.
-
-    Creating an endpoint makes its variants as the configuration says. A setting that is no longer so was chosen since, and stays:
-    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DesiredWeightAndCapacity.html
-    """
-
-    request: Row
-    label: str
-    before: Any
-    now: Any
-    as_created: Any
-
-
-def _settings_to_restore(before: Row, now: Row, configured: Row) -> tuple[dict[str, Any], list[str]]:
-    """What to ask for by one call, with the variant's name, and a sentence for each setting that stays as it was chosen since."""
-    request: dict[str, Any] = {"VariantName": before["VariantName"]}
-    kept: list[str] = []
-    for setting in _settings(before, now, configured):
-        if setting.before == setting.now:
-            continue
-        if setting.now == setting.as_created:
-            request |= setting.request
-        else:
-            kept.append(_chosen_since_sentence(setting, before["VariantName"]))
-    return request, kept
-
-
-def _autoscaled_sentences(before: Row, now: Row) -> list[str]:
-    """The sentence about a variant whose number is left to its autoscaling, if it has fewer instances than before."""
-    count, wanted = now.get("DesiredInstanceCount", 0), before.get("DesiredInstanceCount", 0)
-    text = f"The number of instances of {before['VariantName']} is {count} now and not {wanted}: its autoscaling sets it now."
-    return [text] if count < wanted else []
-
-
-def _settings(before: Row, now: Row, configured: Row) -> Iterator[_Setting]:
-    if "DesiredWeight" in before:
-        yield _plain_setting("DesiredWeight", "weight", before, now, configured.get("InitialVariantWeight", 1.0))
-    if "DesiredInstanceCount" in before and not before.get("ManagedInstanceScaling") and not before.get("InstancePools"):
-        yield _plain_setting("DesiredInstanceCount", "number of instances", before, now, configured.get("InitialInstanceCount"))
-    if before.get("CurrentServerlessConfig"):
-        yield _concurrency_setting(before, now, configured)
-
-
-def _plain_setting(key: str, label: str, before: Row, now: Row, as_created: Any) -> _Setting:
-    return _Setting(request={key: before[key]}, label=label, before=before[key], now=now.get(key), as_created=as_created)
-
-
-def _concurrency_setting(before: Row, now: Row, configured: Row) -> _Setting:
-    """Its memory size can't be changed by this call."""
-    serverless = before["CurrentServerlessConfig"]
-    return _Setting(
-        request={"ServerlessUpdateConfig": {key: value for key, value in serverless.items() if key != "MemorySizeInMB"}},
-        label="concurrency",
-        before=serverless,
-        now=now.get("CurrentServerlessConfig"),
-        as_created=configured.get("ServerlessConfig"),
-    )
-
-
-def _chosen_since_sentence(setting: _Setting, variant: str) -> str:
-    now, before = ("another", "as before") if setting.label == "concurrency" else (setting.now, setting.before)
-    return f"The {setting.label} of {variant} is {now} now and not {before}: it was changed since, so the reaper left it alone."
-
-
-def _capacity_calls(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows as calls: all weights together, then each capacity."""
-    weights = [{"VariantName": r["VariantName"], "DesiredWeight": r["DesiredWeight"]} for r in rows if "DesiredWeight" in r]
-    sizes = [{key: value for key, value in row.items() if key != "DesiredWeight"} for row in rows]
-    return ([[*weights]] if weights else []) + [[size] for size in sizes if len(size) > 1]
-
-
-def _call_while_in_service(
-    cloud: CloudSession, name: str, wanted: Sequence[Sequence[Row]], refused: dict[str, CloudError]
-) -> list[str]:
-    """Make those calls while the endpoint is in service; gives the variants whose turn has not come.
-
-    A call that fails, such as one over a quota, keeps no other from its turn: `refused` gets its variants and the error.
-    """
-    waiting = list(wanted)
     while waiting and _fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
         rows = waiting.pop(0)
         try:
             operation = "UpdateEndpointWeightsAndCapacities"
-            cloud.call("sagemaker", operation, "EndpointArn", EndpointName=name, DesiredWeightsAndCapacities=list(rows))
-        except CloudError as error:
+            cloud.call("sagemaker", operation, "EndpointArn", EndpointName=name, DesiredWeightsAndCapacities=rows)
+        except CloudError as error:  # such as one over a quota; it keeps no other from its turn
             refused |= {str(row["VariantName"]): error for row in rows}
-    return [str(row["VariantName"]) for rows in waiting for row in rows]
+    return not_restored_sentences(refused, [str(row["VariantName"]) for rows in waiting for row in rows])
+
+
+def _size_changes(cloud: CloudSession, row: Row, saved: UndoState, lost: list[str]) -> list[dict[str, Any]]:
+    """What to ask for by variant. Autoscaling decides on those it scales again; `lost` gets a sentence about what stays different."""
+    now = {one["VariantName"]: one for one in row.get("ProductionVariants") or ()}
+    configured = {one["VariantName"]: one for one in saved["config"]["params"]["ProductionVariants"]}
+    scaled_ids = {target["ResourceId"] for target in autoscaling.read_autoscaling(cloud).targets}
+    changes = []
+    for before in (variant for variant in saved["variants"] if variant["VariantName"] in now):
+        variant = before["VariantName"]
+        if autoscaling.variant_resource_id(row["EndpointName"], variant) not in scaled_ids:
+            changes.append(_settings_to_restore(before, now[variant], configured.get(variant, {}), lost))
+        elif (count := now[variant].get(COUNT, 0)) < (wanted := before.get(COUNT, 0)):
+            lost.append(f"The number of instances of {variant} is {count} now and not {wanted}: its autoscaling sets it now.")
+    return changes
+
+
+def _settings_to_restore(before: Row, now: Row, configured: Row, lost: list[str]) -> dict[str, Any]:
+    """What to ask for by one call, with the variant's name. A setting that isn't as the configuration has it was chosen since: it stays, and `lost`
+    gets a sentence. https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DesiredWeightAndCapacity.html
+    """
+    request: dict[str, Any] = {"VariantName": before["VariantName"]}
+    for key, label, initial, usual in SETTINGS:
+        was, present = before.get(key), now.get(key)
+        scales_itself = key == COUNT and (before.get("ManagedInstanceScaling") or before.get("InstancePools"))
+        if was is None or was == present or scales_itself:
+            continue
+        if present != configured.get(initial, usual):
+            is_now, is_not = ("another", "as before") if key == SERVERLESS else (present, was)
+            text = f"{is_now} now and not {is_not}: it was changed since, so the reaper left it alone."
+            lost.append(f"The {label} of {before['VariantName']} is {text}")
+        elif key == SERVERLESS:  # its memory size can't be changed by this call
+            request["ServerlessUpdateConfig"] = {name: value for name, value in was.items() if name != "MemorySizeInMB"}
+        else:
+            request[key] = was
+    return request
 
 
 RECREATION = Recreation(

@@ -18,8 +18,10 @@ from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
 from reaper.aws.kinds.sagemaker_inference_component.description import copy_count
 from reaper.case import Blocked
+from reaper.kind import block, none_of
 from reaper.model import BilledPart, Resource, StepName
 from reaper.prices import PriceBook
+from reaper.text import count_noun
 
 CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
@@ -74,7 +76,7 @@ def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]
 def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
     """Down to none where a request would wake an asynchronous endpoint again, else to one."""
     if endpoint.is_asynchronous and scaling is None:
-        return ScaleInPlan(blocked=autoscaling.BLOCKED_UNREAD)
+        return _blocked_plan(autoscaling.UNREAD)
     counts = {row["VariantName"]: _instance_count(row) for row in production_variants(endpoint)}
     wakes = endpoint.is_asynchronous and scaling
     least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
@@ -184,44 +186,36 @@ def parts_anyway(resource: Resource) -> tuple[BilledPart, ...] | None:
     return resource.parts if known is None else known
 
 
-def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Scaling in needs an endpoint in service; deleting one that could be recreated; both one without components on it."""
-    details = details_of(resource)
-    blocked = _blocked_by_state(resource) or _blocked_by_components(details.copies)
-    if details.scale_in is None:
-        blocked = blocked or Blocked(because="it wasn't checked closely")
-    return {
-        StepName.STOP: blocked or _stop_blocked(resource),
-        StepName.DELETE: blocked or _delete_blocked(resource),
-    }
-
-
-def _blocked_by_components(copies: Mapping[str, int | None]) -> Blocked | None:
-    """Each component is a resource of its own, and a request may wake one without copies."""
+def components_because(resource: Resource) -> str | None:
+    """The clause for the components on it. Each is a resource of its own, and a request may wake one without copies."""
+    copies = details_of(resource).copies
     if not copies:
         return None
-    count, is_one = len(copies), len(copies) == 1
-    components = f"{count} component{'' if is_one else 's'}"
+    components = count_noun(len(copies), "component")
     if all(number == 0 for number in copies.values()):
-        verb, them = ("is", "it") if is_one else ("are", "them")
-        return Blocked(because=f"{components} without copies {verb} still on it; delete {them} first")
-    return Blocked(because=f"it hosts {components}; {'it' if is_one else 'each'} is handled on its own")
+        verb, them = ("is", "it") if len(copies) == 1 else ("are", "them")
+        return f"{components} without copies {verb} still on it; delete {them} first"
+    return f"it hosts {components}; {'it' if len(copies) == 1 else 'each'} is handled on its own"
 
 
-def _blocked_by_state(resource: Resource) -> Blocked | None:
-    if resource.status == "Deleting":
-        return Blocked(because="it is being deleted already", already_done=True)
-    return None if resource.status in STEADY_STATUSES else Blocked(because=f"its status is {resource.status or 'missing'}")
-
-
-def _stop_blocked(resource: Resource) -> Blocked | None:
-    if resource.status != "InService":
-        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
+def plan_blocked(resource: Resource) -> Blocked | None:
+    """Why nothing can be scaled in."""
     plan = details_of(resource).scale_in
     return plan.blocked if plan else None
 
 
-def _delete_blocked(resource: Resource) -> Blocked | None:
-    if because := sagemaker.undeletable_because(resource.tags):
-        return Blocked(because=because)
-    return details_of(resource).unrestorable
+def delete_blocked(resource: Resource) -> Blocked | None:
+    """Why it can't be deleted and brought back."""
+    because = sagemaker.undeletable_because(resource.tags)
+    return Blocked(because=because) if because else details_of(resource).unrestorable
+
+
+BLOCKS = (
+    block({"Deleting"}, "it is being deleted already", already_done=True),
+    block(none_of(*STEADY_STATUSES), "its status is {status}"),
+    block(components_because),
+    block(lambda r: details_of(r).scale_in is None, "it wasn't checked closely"),
+    block(none_of("InService"), "its status is {status}, in which it can't be scaled", StepName.STOP),
+    block(plan_blocked, "{0}", StepName.STOP),
+    block(delete_blocked, "{0}", StepName.DELETE),
+)

@@ -19,10 +19,9 @@ from reaper.aws.kinds.sagemaker_inference_component.description import copies_ru
 from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.aws.reader import completed, listed_resource
 from reaper.aws.table import Batch, Deletion, Goal, Listing, ResourceKey, Row, Scaling, Table, Tags, key_of
-from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used, merge_heartbeats
-from reaper.kind import by_status, is_decided, none_of, status_rule
+from reaper.kind import block, by_status, is_decided, none_of, status_rule
 from reaper.model import Resource, Role, StepName
 from reaper.observation import Observation, Reading, Window
 
@@ -258,48 +257,20 @@ def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation])
         yield _with_details(observation, can_wake=can_wake, unrestorable_because=because)
 
 
-def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Copies go to zero only if something would wake them again; nothing is done to a component with adapters on it."""
-    blocked = _blocked_by_state(resource) or _blocked_by_adapters(details_of(resource))
-    # Its tags include its endpoint's: a stack that manages the endpoint manages what is on it.
-    because = sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
-    return {
-        StepName.STOP: blocked or _stop_blocked(resource),
-        StepName.DELETE: blocked or (Blocked(because=because) if because else None),
-    }
-
-
-def _blocked_by_state(resource: Resource) -> Blocked | None:
+def adapters_because(resource: Resource) -> str | None:
+    """The clause for adapters, which run inside it: what ends it ends them."""
     details = details_of(resource)
-    if resource.status == "Deleting":
-        return Blocked(because="it is being deleted already", already_done=True)
-    if resource.status not in STEADY_STATUSES:
-        return Blocked(because=f"its status is {resource.status or 'missing'}")
-    if details.base_component:
-        return Blocked(because=f"it is an adapter inside {details.base_component} and uses no capacity of its own")
-    return None if details.is_described else Blocked(because="it wasn't checked closely")
-
-
-def _stop_blocked(resource: Resource) -> Blocked | None:
-    details = details_of(resource)
-    if details.copies == 0:
-        return Blocked(because="it runs no copies already", already_done=True)
-    if resource.status != "InService":
-        return Blocked(because=f"its status is {resource.status}, in which it can't be scaled")
-    if details.can_wake is None:
-        return autoscaling.BLOCKED_UNREAD
-    because = "no step scaling policy on NoCapacityInvocationFailures would wake it from zero"
-    return None if details.can_wake else Blocked(because=because)
-
-
-def _blocked_by_adapters(details: ComponentDetails) -> Blocked | None:
-    """Adapters run inside it: what ends it ends them."""
     if details.adapters is None:
-        return None if details.copies == 0 else Blocked(because="whether adapters are on it couldn't be read")
+        return None if details.copies == 0 else "whether adapters are on it couldn't be read"
     count = len(details.adapters)
     if count > 1:
-        return Blocked(because=f"{count} adapters are on it; delete them first")
-    return Blocked(because=f"the adapter {details.adapters[0]} is on it; delete it first") if count else None
+        return f"{count} adapters are on it; delete them first"
+    return f"the adapter {details.adapters[0]} is on it; delete it first" if count else None
+
+
+def undeletable_because(resource: Resource) -> str | None:
+    """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
+    return sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
 
 
 def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
@@ -324,35 +295,9 @@ def copies_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
     return {NAME_KEY: name, "DesiredRuntimeConfig": {"CopyCount": count}}
 
 
-def scaled_in_text(saved: Row) -> str:
-    """What the scaling did."""
-    [count] = saved["before"].values()
-    return f"its {count} copies are scaling to zero; a request scales it up again"
-
-
 def numbers_of(row: Row) -> dict[str, int]:
     """Its copies, as a description has them."""
     return {component_resource_id(row[NAME_KEY]): copy_count(row)}
-
-
-def number_text(id_: str) -> str:
-    """How people call its copies."""
-    return f"number of copies of {id_.rpartition('/')[2]}"
-
-
-def stop_arguments(resource: Resource) -> dict[str, str]:
-    """Of the line that takes its copies to zero."""
-    return {"inference-component-name": resource.name, "desired-runtime-config": "CopyCount=0"}
-
-
-def deleted_text(saved: Row, is_all: bool) -> str:
-    """What a deletion did."""
-    return "it is being deleted; its endpoint and model stay"
-
-
-def endpoint_name(resource: Resource) -> str:
-    """The console has a page of its endpoint, and none of a component alone."""
-    return details_of(resource).endpoint_name
 
 
 STATES = (
@@ -363,6 +308,22 @@ STATES = (
 DESCRIBED_STATES = (
     status_rule("free", lambda r: details_of(r).base_component, "it is an adapter inside {0} and takes no capacity of its own"),
     status_rule("free", lambda r: details_of(r).copies == 0, "it runs no copies right now"),
+)
+BLOCKS = (
+    block({"Deleting"}, "it is being deleted already", already_done=True),
+    block(none_of(*STEADY_STATUSES), "its status is {status}"),
+    block(lambda r: details_of(r).base_component, "it is an adapter inside {0} and uses no capacity of its own"),
+    block(lambda r: not details_of(r).is_described, "it wasn't checked closely"),
+    block(adapters_because),
+    block(lambda r: details_of(r).copies == 0, "it runs no copies already", StepName.STOP, already_done=True),
+    block(none_of("InService"), "its status is {status}, in which it can't be scaled", StepName.STOP),
+    block(lambda r: details_of(r).can_wake is None, autoscaling.UNREAD, StepName.STOP),
+    block(
+        lambda r: not details_of(r).can_wake,
+        f"no step scaling policy on {ACTIVITY_METRICS[1]} would wake it from zero",
+        StepName.STOP,
+    ),
+    block(undeletable_because, "{0}", StepName.DELETE),
 )
 TABLE = Table(
     name="sagemaker-inference-component",
@@ -386,7 +347,7 @@ TABLE = Table(
     first_look=first_look,
     closer_looks=(closer_look,),
     look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),
-    blocked_actions=blocked_actions,
+    blocks=BLOCKS,
     actions={
         StepName.STOP: Scaling(
             call="UpdateInferenceComponentRuntimeConfig",
@@ -394,14 +355,14 @@ TABLE = Table(
             numbers=numbers_of,
             settings=description.settings,
             parameters=copies_parameters,
-            told=scaled_in_text,
+            told="its {before} copies are scaling to zero; a request scales it up again",
             what="copies",
-            number=number_text,
+            number="number of copies of {}",
             described=described,
             is_same=description.is_same,
             same_text="specification, endpoint or variant",
             label="Scale it to zero now",
-            arguments=stop_arguments,
+            arguments={"desired-runtime-config": "CopyCount=0"},
             participle="scaled to zero copies",
             noun="scale-in",
             effect="takes its copies to zero, only if a step scaling policy would wake it again and no adapters are on it; lowers the autoscaling "
@@ -412,7 +373,7 @@ TABLE = Table(
         ),
         StepName.DELETE: Deletion(
             call="DeleteInferenceComponent",
-            told=deleted_text,
+            told="it is being deleted; its endpoint and model stay",
             recreated_by="reaper.aws.kinds.sagemaker_inference_component.recreation",
             has_autoscaling=True,
             permissions=("sagemaker:DescribeEndpoint", "sagemaker:DescribeModel"),
@@ -424,7 +385,7 @@ TABLE = Table(
     },
     id_below="inference-component/(?P<name>.+)",
     page="endpoints",
-    page_of=endpoint_name,
+    page_about="endpoint_name",
     keep_line=sagemaker.keep_line,
     has_price=False,
     host="sagemaker-endpoint",

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import sagemaker
 from reaper.aws.reader import completed, each
 from reaper.aws.table import Batch, Deletion, Listing, Row, Table, Tags
-from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
-from reaper.kind import by_status, is_decided, is_pasteable, none_of, status_rule
+from reaper.kind import block, by_status, is_decided, is_pasteable, none_of, status_rule
 from reaper.model import BilledPart, Resource, Role, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading
 
@@ -183,34 +182,6 @@ def with_owners(cloud: CloudSession, observations: Sequence[Observation], batch:
     yield from (replace(one, resource=_with_space_owner(one.resource, owners or {})) for one in observations)
 
 
-def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Only an app of one person, on an instance of its own, that runs."""
-    return {StepName.STOP: _blocked_by_sharing(resource) or _blocked_by_state(resource)}
-
-
-def _blocked_by_sharing(resource: Resource) -> Blocked | None:
-    details = resource.details
-    if not isinstance(details, StudioAppDetails):
-        return Blocked(because="it wasn't checked closely")
-    if details.app_type not in PERSONAL_APP_TYPES:
-        because = f"apps of type {details.app_type} serve more than one person or can't be started again as they were"
-        return Blocked(because=because)
-    if resource.size in {"", "system"}:
-        return Blocked(because="it has no instance of its own")
-    if details.space_name is None:
-        return None if details.user_profile else Blocked(because="it has no owner")
-    if details.is_private_space is None:
-        return Blocked(because="the owner of its space couldn't be read")
-    because = "it is in a shared space, where anyone in the domain may be at work"
-    return None if details.is_private_space else Blocked(because=because)
-
-
-def _blocked_by_state(resource: Resource) -> Blocked | None:
-    if resource.status in {"Deleting", "Deleted"}:
-        return Blocked(because="it is being deleted already", already_done=True)
-    return None if resource.status == "InService" else Blocked(because=f"its status is {resource.status}")
-
-
 def delete_arguments(resource: Resource) -> dict[str, str] | None:
     """Of the line that deletes the app."""
     details = resource.details
@@ -225,14 +196,20 @@ def delete_arguments(resource: Resource) -> dict[str, str] | None:
     )
 
 
-def files_stay(resource: Resource) -> str:
-    """What a deletion leaves."""
-    return " (its files stay)"
+def sharing_because(resource: Resource) -> str | None:
+    """The clause for an app that isn't one person's own."""
+    details = resource.details
+    if details.space_name is None:
+        return None if details.user_profile else "it has no owner"
+    if details.is_private_space is None:
+        return "the owner of its space couldn't be read"
+    return None if details.is_private_space else "it is in a shared space, where anyone in the domain may be at work"
 
 
-def deleted_text(saved: Row, is_all: bool) -> str:
-    """What a deletion did."""
-    return "its app is being deleted; the space and all files in it stay"
+def other_type(resource: Resource) -> str | None:
+    """Its type, if apps of that type aren't personal."""
+    app_type: str = resource.details.app_type
+    return None if app_type in PERSONAL_APP_TYPES else app_type
 
 
 def is_on_system_instance(resource: Resource) -> bool:
@@ -247,6 +224,14 @@ STATES = (
     status_rule("free", {"Deleted"}, "it has been deleted"),
     status_rule("free", {"Failed"}, "its status is Failed, so no instance runs in it"),
     status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
+)
+BLOCKS = (
+    block(lambda r: not isinstance(r.details, StudioAppDetails), "it wasn't checked closely"),
+    block(other_type, "apps of type {0} serve more than one person or can't be started again as they were"),
+    block(lambda r: r.size in {"", "system"}, "it has no instance of its own"),
+    block(sharing_because),
+    block({"Deleting", "Deleted"}, "it is being deleted already", already_done=True),
+    block(none_of("InService"), "its status is {status}"),
 )
 KIND = completed(
     Table(
@@ -273,14 +258,14 @@ KIND = completed(
         needs_setup="Busy (docs/busy.md)",
         closer_looks=(with_description, with_owners),
         look_permissions=("sagemaker:DescribeApp", "sagemaker:ListSpaces"),
-        blocked_actions=blocked_actions,
+        blocks=BLOCKS,
         actions={
             StepName.STOP: Deletion(
                 call="DeleteApp",
-                told=deleted_text,
+                told="its app is being deleted; the space and all files in it stay",
                 recreated_by="reaper.aws.kinds.sagemaker_studio_app.recreation",
                 label="Shut it down now",
-                note=files_stay,
+                note=" (its files stay)",
                 arguments=delete_arguments,
                 participle="shut down",
                 effect="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
