@@ -76,8 +76,8 @@ class Hold:
 class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
-    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
-    the idle resources were protected until shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
+    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `protections`:
+    those that ended shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
     """
 
     target: str
@@ -87,7 +87,7 @@ class Breaker:
     because: str = ""
     lapsed_at: datetime | None = None
     usual_since: datetime | None = None
-    ended: str = ""
+    protections: str = ""
     acted: tuple[ActedOn, ...] = ()
 
     @property
@@ -137,8 +137,8 @@ HoldRows = Mapping[str, HoldRow]
 class RunScope:
     """A run, its time, and the places that it read (`ok` or `partial`).
 
-    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: what runs ended in the last
-    hours, or shortly before a jump that still stands, and isn't there again.
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: see
+    `breaker.ended_before`.
     """
 
     run: str
