@@ -285,10 +285,10 @@ def stop(deployment: FakeDeployment, *names: str) -> None:
             "max_usd_per_hour: 5",
             "the cost of 4 actions in account 123456789012 (2 due, 2 in the last 22 hours), $5.63 an hour, exceeds max_usd_per_hour: 5",
         ),
-        ("run: {max_acts: 3}", "4 actions in this run (2 due, 2 in the last 22 hours) exceed run.max_acts: 3"),
+        ("run: {max_acts: 3}", "4 actions in all accounts (2 due, 2 in the last 22 hours) exceed run.max_acts: 3"),
         (
             "run: {max_share: 50%}",
-            "4 of 6 sagemaker-endpoint resources in this run (2 due, 2 in the last 22 hours) exceed run.max_share: 50%",
+            "4 of 6 sagemaker-endpoint resources in all accounts (2 due, 2 in the last 22 hours) exceed run.max_share: 50%",
         ),
     ],
     ids=["max_acts", "max_share", "max_usd_per_hour", "run.max_acts", "run.max_share"],
@@ -421,8 +421,10 @@ def test_an_unreadable_row_of_what_was_acted_on_holds_everything(text: str):
     deployment.now += 2 * HOUR
     assert deployment.ledger.write_row(acted.acted_row(ACCOUNT), {"acted": text}, 0, deployment.now)
     assert finding_of(deployment.sweep(), "idle-00").step.name is StepName.HOLD
-    with pytest.raises(CloudError, match="what was acted on can't be read"):
+    with pytest.raises(CloudError) as raised:
         holds.read_hold_rows(deployment.ledger, [TARGET], deployment.now)
+    said = f"ledger:Read: the row 'acted {ACCOUNT}' with what was acted on can't be read; delete it, which costs one day's count"
+    assert str(raised.value) == said
 
 
 # --- protections that end

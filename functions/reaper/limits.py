@@ -181,7 +181,7 @@ def _run_caps(limits: Limits) -> _Caps:
         return own if key in run.model_fields_set else max(own, getattr(limits, key))
 
     return _Caps(
-        where=" in this run",
+        where=" in all accounts",
         max_acts=cap("max_acts"),
         max_share=cap("max_share"),
         max_usd_per_hour=cap("max_usd_per_hour"),

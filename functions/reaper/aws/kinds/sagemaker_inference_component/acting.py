@@ -151,9 +151,11 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     saved, name = manifest.undo_state, manifest.name
     row = _fetch(cloud, name)
     if not acting.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
-        raise acting.recreated_error("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
+        raise CloudError.left_alone("sagemaker:UpdateInferenceComponentRuntimeConfig", f"{name} has been recreated since")
     if _specifications_of(row) != saved["made_of"] or _placement(row) != saved["on"]:
-        raise _undo_refusal(f"{name} has another specification, endpoint or variant now, so the reaper left it alone")
+        raise CloudError.left_alone(
+            "sagemaker:UpdateInferenceComponentRuntimeConfig", f"{name} has another specification, endpoint or variant now"
+        )
     id_ = autoscaling.component_resource_id(name)
     copies = RestoredCount(
         label=f"The number of copies of {name}",
@@ -178,7 +180,7 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if saved_name != name:
         raise _undo_refusal(f"the manifest's record is about {saved_name}, so it isn't used")
     if _endpoint_first_created(cloud, endpoint) != saved.get("host"):
-        raise _undo_refusal(f"its endpoint {endpoint} has been recreated since, so {name} can't be recreated there")
+        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", f"its endpoint {endpoint} has been recreated since")
     lost: list[str] = []
     status, was_created = _recreate(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:
@@ -222,7 +224,7 @@ def _recreate(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) ->
         _create(cloud, saved, lost)
         return _status_of(_fetch(cloud, name)), True
     if not acting.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
-        raise acting.recreated_error("sagemaker:CreateInferenceComponent", name)
+        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", f"{name} has been recreated since")
     return _status_of(row), False
 
 

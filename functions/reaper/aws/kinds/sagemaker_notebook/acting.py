@@ -48,7 +48,9 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Start what was stopped."""
     row = _fetch_notebook(cloud, manifest.name)
     if chosen_members(row, *IDENTITY_KEYS) != {name: manifest.undo_state.get(name) for name in IDENTITY_KEYS}:
-        raise _start_refusal(f"{manifest.name} was recreated or got another instance type since, so the reaper left it alone")
+        raise CloudError.left_alone(
+            "sagemaker:StartNotebookInstance", f"{manifest.name} was recreated or got another instance type since"
+        )
     status = row["NotebookInstanceStatus"]
     if status in STARTED_STATUSES:
         return UndoResult(because=f"its status is {status} already")

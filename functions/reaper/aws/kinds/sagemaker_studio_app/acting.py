@@ -61,8 +61,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         text = f"the status of {manifest.name} is {status}; run this again once it is deleted"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     if row and to_plain_json(row.get("CreationTime")) != app.get("CreationTime"):
-        text = f"{manifest.name} was started and stopped since, so the reaper left it alone"
-        raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
+        raise CloudError.left_alone("sagemaker:CreateApp", f"{manifest.name} was started and stopped since")
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
     cloud.call(
         "sagemaker", "CreateApp", "AppArn", **kind.app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"])

@@ -38,7 +38,9 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
     because = "it was recreated" if was_created else f"its status is {status}"
-    never, scaling = _never_restored(saved), saved["scaling"]
+    scaling = saved["scaling"]
+    never = ["The tags of its autoscaling are lost."] if scaling["targets"] else []
+    never += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
     if status != "InService":
         waits = "numbers of instances, autoscaling" if scaling["targets"] else "numbers of instances"
         waiting = f"Not restored yet: {waits}. Its status is {status}; {RUN_AGAIN_TEXT}."
@@ -61,9 +63,9 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
     if row["EndpointStatus"] == "Deleting":
         raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
     if not acting.is_same_resource(cloud, row, row["EndpointArn"], saved.get("born")):
-        raise acting.recreated_error("sagemaker:CreateEndpoint", name)
+        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"{name} has been recreated since")
     if row.get("EndpointConfigName") != config:
-        raise _create_refusal(f"endpoint {name} has another configuration now, so the reaper left it alone")
+        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"endpoint {name} has another configuration now")
     if row["EndpointStatus"] == "Failed":
         raise _create_refusal(f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}")
     return False
@@ -98,13 +100,6 @@ def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState,
         lost += kept
         changes.append(request)
     return changes
-
-
-def _never_restored(saved: UndoState) -> list[str]:
-    """What no run brings back."""
-    lost = ["The tags of its autoscaling are lost."] if saved["scaling"]["targets"] else []
-    lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    return lost
 
 
 def _create_refusal(text: str) -> CloudError:
@@ -152,24 +147,18 @@ def _settings(before: Row, now: Row, configured: Row) -> Iterator[_Setting]:
         yield _plain_setting("DesiredWeight", "weight", before, now, configured.get("InitialVariantWeight", 1.0))
     if "DesiredInstanceCount" in before and not before.get("ManagedInstanceScaling") and not before.get("InstancePools"):
         yield _plain_setting("DesiredInstanceCount", "number of instances", before, now, configured.get("InitialInstanceCount"))
-    if before.get("CurrentServerlessConfig"):
-        yield _concurrency_setting(before, now, configured)
+    if serverless := before.get("CurrentServerlessConfig"):  # this call can't change its memory size
+        yield _Setting(
+            request={"ServerlessUpdateConfig": {key: value for key, value in serverless.items() if key != "MemorySizeInMB"}},
+            label="concurrency",
+            before=serverless,
+            now=now.get("CurrentServerlessConfig"),
+            as_created=configured.get("ServerlessConfig"),
+        )
 
 
 def _plain_setting(key: str, label: str, before: Row, now: Row, as_created: Any) -> _Setting:
     return _Setting(request={key: before[key]}, label=label, before=before[key], now=now.get(key), as_created=as_created)
-
-
-def _concurrency_setting(before: Row, now: Row, configured: Row) -> _Setting:
-    """Its memory size can't be changed by this call."""
-    serverless = before["CurrentServerlessConfig"]
-    return _Setting(
-        request={"ServerlessUpdateConfig": {key: value for key, value in serverless.items() if key != "MemorySizeInMB"}},
-        label="concurrency",
-        before=serverless,
-        now=now.get("CurrentServerlessConfig"),
-        as_created=configured.get("ServerlessConfig"),
-    )
 
 
 def _chosen_since_sentence(setting: _Setting, variant: str) -> str:

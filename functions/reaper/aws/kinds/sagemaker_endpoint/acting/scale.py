@@ -115,15 +115,11 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     """The autoscaling minima, and the numbers of the stop itself: they show whether it took effect."""
     saved = manifest.undo_state
     minima = live_settings.minimum_changes(saved["scaling"], saved["least"])
-    return (*minima, *_variant_changes(manifest))
-
-
-def _variant_changes(manifest: Manifest) -> tuple[SideChange, ...]:
-    saved = manifest.undo_state
-    return tuple(
+    numbers = (
         SideChange(what=autoscaling.variant_resource_id(manifest.name, v), before=saved["counts"][v], ours=count)
         for v, count in saved["variants"].items()
     )
+    return (*minima, *numbers)
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
@@ -166,8 +162,9 @@ def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     _restore_instances(cloud, manifest.name, endpoint, records, progress)
     lost = [text for number in progress.counts.values() for text in number.not_restored]
     minimum = [text for saved in records for text in _restore_minimum(cloud, saved, progress)]
+    requested = any(number.count_to_request is not None for number in progress.counts.values())
     return UndoResult(
-        because=_undo_sentence(progress),
+        because="its previous instance counts were requested" if requested else "none of its instance counts changed",
         not_restored=(*lost, *progress.not_restored, *progress.failures, *minimum),
         run_again=bool(progress.failures),
     )
@@ -180,20 +177,14 @@ def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgr
     return live_settings.raise_minimum(cloud, saved["scaling"], least_by_id, chosen)
 
 
-def _undo_sentence(progress: _UndoProgress) -> str:
-    if any(number.count_to_request is not None for number in progress.counts.values()):
-        return "its previous instance counts were requested"
-    return "none of its instance counts changed"
-
-
 def _require_same_endpoint(cloud: CloudSession, manifest: Manifest) -> EndpointDescription:
     """The endpoint as it is now. Raises CloudError if it was recreated, is made of something else, or isn't in service."""
     saved, name = manifest.undo_state, manifest.name
     endpoint = description.describe_endpoint(cloud, name)
     if not acting.is_same_resource(cloud, endpoint.reply, endpoint.reply["EndpointArn"], saved.get("born")):
-        raise acting.recreated_error(OPERATION, name)
+        raise CloudError.left_alone(OPERATION, f"{name} has been recreated since")
     if endpoint.reply.get("EndpointConfigName") != saved["config"] or _has_other_instances(endpoint, saved["instances"]):
-        raise CloudError(Reason.REFUSED, OPERATION, f"{name} has another configuration now, so the reaper left it alone")
+        raise CloudError.left_alone(OPERATION, f"{name} has another configuration now")
     if endpoint.status != "InService":
         raise CloudError(
             Reason.REFUSED, OPERATION, f"the status of {name} is {endpoint.status}; run this again once it is InService"
