@@ -91,6 +91,8 @@ ENDING_ACTIONS = frozenset({StepName.STOP, StepName.DELETE})
 ACTIONS = ENDING_ACTIONS | {StepName.START}
 """The steps that change something in a cloud; the first two of them end a cost."""
 NOTICES = frozenset({StepName.WARN, StepName.REMIND})
+PROTECTING_TAGS = frozenset({"reaper:action", "reaper:keep", "reaper:keep-until"})
+"""None hides that of a container: the outer one stays beside it, under its key and spaces, which the policy ignores. It takes what protects more."""
 """The steps that send a mail and change nothing."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import comparable_id
+from reaper.model import PROTECTING_TAGS
 from reaper.policy.tags import plain_key
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ SAGEMAKER_TYPES = ("app", "domain", "endpoint", "inference-component", "mlflow-t
 BULK_TYPES = {f"sagemaker:{name}" for name in (*SAGEMAKER_TYPES, "user-profile")}
 """The types that the tagging API is known to cover. It returns nothing for any other, which would look like no tags:
 https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/supported-services.html"""
-PROTECTING_KEYS = {"reaper:action", "reaper:keep", "reaper:keep-until"}
 Tags = dict[str, str]
 """None where they couldn't be read, or two rows contradict each other: either may protect."""
 TagsByArn = dict[str, dict[str, Tags | None]]
@@ -100,10 +100,8 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
 
 
 def _inside(outer: Tags, own: Tags) -> Tags:
-    """Its own tags, over those of what it lives in. An outer tag that may protect stays beside its own: the key gets a space, which the policy ignores,
-    and of tags with the same key the policy takes what protects more.
-    """
-    shadowed = {key for key in outer if plain_key(key) in PROTECTING_KEYS and key.rstrip() in own}
+    """Its own tags, over those of what it lives in, of which those that may protect stay: `PROTECTING_TAGS`."""
+    shadowed = {key for key in outer if plain_key(key) in PROTECTING_TAGS and key.rstrip() in own}
     return {f"{key} " if key in shadowed else key: value for key, value in outer.items()} | own
 
 
