@@ -190,7 +190,6 @@ def test_tags_of_endpoint_and_workspace_protect_a_deployment(vision: Workspace, 
     ("own", "outer"),
     [
         ({"reaper:keep-until": "2026-01-01"}, {"Reaper:Keep-Until": "2027-01-01"}),
-        ({"reaper:keep": "false"}, {"reaper:keep": "true"}),
         ({"reaper:action": "stop"}, {"reaper:action": "ignore"}),
     ],
 )
