@@ -91,9 +91,9 @@ ENDING_ACTIONS = frozenset({StepName.STOP, StepName.DELETE})
 ACTIONS = ENDING_ACTIONS | {StepName.START}
 """The steps that change something in a cloud; the first two of them end a cost."""
 NOTICES = frozenset({StepName.WARN, StepName.REMIND})
+"""The steps that send a mail and change nothing."""
 PROTECTING_TAGS = frozenset({"reaper:action", "reaper:keep-until"})
 """An outer one stays, too, under its key and spaces, which the policy ignores: it takes what protects more. `reaper:keep: false` lifts a keep."""
-"""The steps that send a mail and change nothing."""
 
 
 class AnnouncedAction(StrEnum):
